@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from fdkvc.experiments import benchmark, study
+from fdkvc.paper import benchmark, study
 
 # Tests start a hundred interpreters, each of which would otherwise compile the package anew, and
 # each worker all tests. Ignored by git.
@@ -35,8 +35,11 @@ BROWSER = "tests/browser/"
 LONGEST = ("tests/browser/test_every_page.py", BROWSER, "tests/test_readme.py")
 """Started first and in this order, so that no core ends with one of them alone."""
 
-NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/transformers_adapter.py")
-NEED_LLAMA = ("fdkvc/live/llama*.py", "fdkvc/conformance/llama_adapter.py")
+NEED_TRANSFORMERS = (
+    "fdkvc/models/transformers/*.py",
+    "fdkvc/models/conformance/transformers_adapter.py",
+)
+NEED_LLAMA = ("fdkvc/models/llama_cpp/*.py", "fdkvc/models/conformance/llama_adapter.py")
 """Modules whose doctests cannot be imported without these packages."""
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 
-from fdkvc.experiments.workers import cores, shared_workers
+from fdkvc.runs.workers import cores, shared_workers
 
 ROOT = Path(__file__).parents[1]
 

@@ -54,8 +54,8 @@ def measure(case: dict[str, Any]) -> list[float]:
     import transformers
     from transformers import DynamicCache
 
-    from fdkvc.live.cache import PolicyCache, bytes_of
-    from fdkvc.live.cost import read_and_write
+    from fdkvc.models.transformers.cache import PolicyCache, bytes_of
+    from fdkvc.models.transformers.cost import read_and_write
     from fdkvc.policies import read_policy
 
     cuda, tokens = case["device"] == "cuda", case["tokens"]

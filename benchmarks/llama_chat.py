@@ -16,11 +16,11 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks import memory, options
-from fdkvc.corpora.formats import read_file
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.live.llama import LlamaText
-from fdkvc.live.llama_model import LlamaModel, load_llama
-from fdkvc.lm.tokens import EncodedPassage
+from fdkvc.conversations.formats import read_file
+from fdkvc.core.transcripts import Transcript
+from fdkvc.models.llama_cpp.chat import LlamaText
+from fdkvc.models.llama_cpp.model import LlamaModel, load_llama
+from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import read_policy
 
 POLICIES = ("full", "sink", "sinks(surprisal)", "sinks(learned)")

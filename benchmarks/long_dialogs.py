@@ -12,13 +12,13 @@ from time import process_time
 import numpy as np
 
 from benchmarks import own_peak, run_alone
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.lexical import word_vectors
-from fdkvc.corpora.token_traits import word_surprisal
-from fdkvc.dialogs import DialogBatch
-from fdkvc.experiments.jobs import one_blas_thread
+from fdkvc.conversations.lexical import word_vectors
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.token_traits import word_surprisal
+from fdkvc.engine.simulate import simulate
 from fdkvc.policies import read_policy
-from fdkvc.run.simulate import simulate
+from fdkvc.runs.jobs import one_blas_thread
 
 POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
 TOKENS = (9_375, 18_750, 37_500, 75_000, 150_000)

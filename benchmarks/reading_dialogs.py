@@ -12,9 +12,9 @@ from time import process_time
 from typing import Any
 
 from benchmarks import medians, options
-from fdkvc.corpora.formats import read_transcripts
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.transcripts import Transcript, Turn
+from fdkvc.conversations.formats import read_transcripts
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.core.transcripts import Transcript, Turn
 
 
 def file_of(value: Any) -> bytes:

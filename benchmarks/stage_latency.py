@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, ViewportSize
 
 from benchmarks import options
 from benchmarks.live_app import TIMING, app_in_chromium, settled
-from fdkvc.ui.kit.frame import PAGES
+from fdkvc.ui.frame import PAGES
 
 LINK_OF_LONG = "dialogs?file=own&policies=fifo,h2o,fd-kvc&budget=8192"
 VIEWS = {

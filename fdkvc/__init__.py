@@ -15,20 +15,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fdkvc.corpora.formats import read_file as read_file
-    from fdkvc.corpora.lexical import LexicalRecordings as LexicalRecordings
-    from fdkvc.dialogs import DialogBatch as DialogBatch
-    from fdkvc.experiments.benchmark import Benchmark as Benchmark
-    from fdkvc.experiments.benchmark import run_benchmark as run_benchmark
-    from fdkvc.experiments.replay import Replay as Replay
-    from fdkvc.experiments.replay import replay as replay
-    from fdkvc.live.cache import PolicyCache as PolicyCache
+    from fdkvc.conversations.formats import read_file as read_file
+    from fdkvc.conversations.lexical import LexicalRecordings as LexicalRecordings
+    from fdkvc.conversations.replay import Replay as Replay
+    from fdkvc.conversations.replay import replay as replay
+    from fdkvc.core.dialogs import DialogBatch as DialogBatch
+    from fdkvc.engine.metrics import METRICS as METRICS
+    from fdkvc.engine.online import OnlineCache as OnlineCache
+    from fdkvc.engine.simulate import simulate as simulate
+    from fdkvc.models.transformers.cache import PolicyCache as PolicyCache
+    from fdkvc.paper.benchmark import Benchmark as Benchmark
+    from fdkvc.paper.benchmark import run_benchmark as run_benchmark
     from fdkvc.policies import Policy as Policy
     from fdkvc.policies import policy_named as policy_named
     from fdkvc.policies import read_policy as read_policy
-    from fdkvc.run.metrics import METRICS as METRICS
-    from fdkvc.run.online import OnlineCache as OnlineCache
-    from fdkvc.run.simulate import simulate as simulate
     from fdkvc.synthetic.draw import generate as generate
     from fdkvc.synthetic.scenarios import SCENARIOS as SCENARIOS
     from fdkvc.synthetic.scenarios import custom_scenario as custom_scenario
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 __version__ = "1.5.0"
 
 _NAMES = {
-    "corpora.formats": ("read_file",),
-    "corpora.lexical": ("LexicalRecordings",),
-    "dialogs": ("DialogBatch",),
-    "experiments.benchmark": ("Benchmark", "run_benchmark"),
-    "experiments.replay": ("Replay", "replay"),
-    "live.cache": ("PolicyCache",),
+    "conversations.formats": ("read_file",),
+    "conversations.lexical": ("LexicalRecordings",),
+    "core.dialogs": ("DialogBatch",),
+    "paper.benchmark": ("Benchmark", "run_benchmark"),
+    "conversations.replay": ("Replay", "replay"),
+    "models.transformers.cache": ("PolicyCache",),
     "policies": ("Policy", "policy_named", "read_policy"),
-    "run.metrics": ("METRICS",),
-    "run.online": ("OnlineCache",),
-    "run.simulate": ("simulate",),
+    "engine.metrics": ("METRICS",),
+    "engine.online": ("OnlineCache",),
+    "engine.simulate": ("simulate",),
     "synthetic.draw": ("generate",),
     "synthetic.scenarios": ("SCENARIOS", "custom_scenario"),
 }

@@ -1,7 +1,7 @@
 """Ablation: any hyperparameter of any policy over many values."""
 
-from fdkvc.ui import ablation
-from fdkvc.ui.kit.frame import page
+from fdkvc.paper.page import ablation
+from fdkvc.ui.frame import page
 
 with page(
     "ablation",

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from fdkvc.ui import about
-from fdkvc.ui.kit.frame import page
+from fdkvc.tour import about
+from fdkvc.ui.frame import page
 
 with page(
     "about",

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from fdkvc.ui.answers import choices, damage, scene, sections, why
-from fdkvc.ui.kit.frame import page
-from fdkvc.ui.kit.models import load_model
+from fdkvc.models.page import choices, damage, scene, sections, why
+from fdkvc.models.page.loading import load_model
+from fdkvc.ui.frame import page
 
 PAGE = "answers"
 

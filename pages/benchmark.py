@@ -1,7 +1,7 @@
 """Benchmark: the paper's tables, figures and claims, measured beside published."""
 
-from fdkvc.ui.benchmark import choices, sections
-from fdkvc.ui.kit.frame import page
+from fdkvc.paper.page import choices, sections
+from fdkvc.ui.frame import page
 
 with page(
     "benchmark",

@@ -2,11 +2,11 @@
 
 import streamlit as st
 
+from fdkvc.ui import fields, sidebar
 from fdkvc.ui.compare import scenes, what_if
-from fdkvc.ui.kit import fields, sidebar
-from fdkvc.ui.kit.frame import page
-from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
-from fdkvc.ui.stage.follow import nearly_kept, open_on
+from fdkvc.ui.follow import nearly_kept, open_on
+from fdkvc.ui.frame import page
+from fdkvc.ui.lanes import choose_lanes, load_lanes
 
 PAGE = "compare"
 

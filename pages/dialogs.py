@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from fdkvc.ui.dialogs import choices, transcript
-from fdkvc.ui.dialogs.evidence import show_evidence, show_headline
-from fdkvc.ui.dialogs.verdict import show_verdict
-from fdkvc.ui.kit import sidebar
-from fdkvc.ui.kit.frame import page
-from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
-from fdkvc.ui.stage.follow import open_on
+from fdkvc.ui import sidebar
+from fdkvc.ui.follow import open_on
+from fdkvc.ui.frame import page
+from fdkvc.ui.lanes import choose_lanes, load_lanes
+from fdkvc.verdict.page import choices, transcript
+from fdkvc.verdict.page.evidence import show_evidence, show_headline
+from fdkvc.verdict.page.verdict import show_verdict
 
 PAGE = "dialogs"
 

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from fdkvc.ui import policies
-from fdkvc.ui.kit.frame import page
+from fdkvc.tour import policies
+from fdkvc.ui.frame import page
 
 with page(
     "policies",

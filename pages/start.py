@@ -1,7 +1,7 @@
 """Start: a dialog with words, an entry whose eviction hurts, and three ways on."""
 
-from fdkvc.ui import start
-from fdkvc.ui.kit.frame import page
+from fdkvc.tour import start
+from fdkvc.ui.frame import page
 
 with page(
     start.PAGE,

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from fdkvc.ui.kit import fields, sidebar
-from fdkvc.ui.kit.frame import page
-from fdkvc.ui.kit.lanes import load_lanes
-from fdkvc.ui.stage.follow import nearly_kept, open_on
+from fdkvc.ui import fields, sidebar
+from fdkvc.ui.follow import nearly_kept, open_on
+from fdkvc.ui.frame import page
+from fdkvc.ui.lanes import load_lanes
 from fdkvc.ui.step import scene
 
 PAGE = "step"

@@ -1,7 +1,7 @@
 """Story: what a KV cache is and what eviction does, in seven scenes."""
 
-from fdkvc.ui import story
-from fdkvc.ui.kit.frame import page
+from fdkvc.tour import story
+from fdkvc.ui.frame import page
 
 with page(
     "story",

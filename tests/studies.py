@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.experiments.study import Study, run_study
-from fdkvc.paper import tables
-from fdkvc.replication.cells import MeasuredTable, measured_tables
+from fdkvc.paper import published as tables
+from fdkvc.paper.benchmark import Benchmark
+from fdkvc.paper.replication.cells import MeasuredTable, measured_tables
+from fdkvc.paper.study import Study, run_study
 
 PRINTED = (
     *(tables.LATE_ALIGNMENT, tables.ADAPTATION, tables.LATE_DIVERSITY),

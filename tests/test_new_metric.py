@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.attention import Floats
 from fdkvc.commands.main import main
-from fdkvc.dialogs import DialogBatch
-from fdkvc.experiments.benchmark import Benchmark, run_benchmark
-from fdkvc.experiments.study import Study
+from fdkvc.core.attention import Floats
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.evidence import Evidence
+from fdkvc.engine.metrics import METRICS, Metric
+from fdkvc.engine.trace import Trace
+from fdkvc.paper.benchmark import Benchmark, run_benchmark
+from fdkvc.paper.replication.cells import cells_table, measured_tables
+from fdkvc.paper.study import Study
 from fdkvc.policies import policy_named
-from fdkvc.replication.cells import cells_table, measured_tables
-from fdkvc.run.evidence import Evidence
-from fdkvc.run.metrics import METRICS, Metric
-from fdkvc.run.trace import Trace
 from fdkvc.synthetic.scenarios import SCENARIOS
-from fdkvc.ui.kit.run_panel import shared_jobs
+from fdkvc.ui.run_panel import shared_jobs
 from tests.app_pages import html, open_page, specs
 
 
@@ -53,7 +53,7 @@ def forgotten() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    import_module("fdkvc.ui.kit.sidebar")  # fields that it makes once are those of every day
+    import_module("fdkvc.ui.sidebar")  # fields that it makes once are those of every day
     for metric in (ALWAYS, ASKED, MET, ASKED_MET):
         monkeypatch.setitem(cast("dict[str, Metric]", METRICS), metric.key, metric)
 

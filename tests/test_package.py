@@ -13,12 +13,12 @@ from pathlib import Path, PurePath
 import pytest
 
 import fdkvc
+from fdkvc.commands.kinds import read_run
 from fdkvc.commands.main import main
-from fdkvc.corpora import trace_file
-from fdkvc.files.record import FORMAT
-from fdkvc.kinds import read_run
-from fdkvc.lm import BUNDLED
-from fdkvc.lm.language_model import OWN_MODELS
+from fdkvc.conversations import trace_file
+from fdkvc.models.numpy import BUNDLED
+from fdkvc.models.numpy.language_model import OWN_MODELS
+from fdkvc.runs.record import FORMAT
 from tests.app_pages import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -108,7 +108,7 @@ def test_the_app_is_started_on_its_port(
 
 
 def test_the_table_of_formats_has_their_versions() -> None:
-    guide = (ROOT / "fdkvc" / "files" / "README.md").read_text("utf-8")
+    guide = (ROOT / "fdkvc" / "commands" / "README.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|", guide.split("| format |")[1], re.MULTILINE))
 
     assert [*rows.values()] == [

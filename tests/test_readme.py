@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import os
@@ -10,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,13 @@ import pandas as pd
 import pytest
 
 from fdkvc.commands.main import main
-from fdkvc.files.shipped import papers_run
-from fdkvc.parameters import defaults_of
+from fdkvc.core.parameters import defaults_of
+from fdkvc.paper.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
+from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.replication.judge import facts
+from fdkvc.paper.replication.rules import POWER
+from fdkvc.paper.shipped import papers_run
 from fdkvc.policies import POLICIES
-from fdkvc.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
-from fdkvc.replication.claims import judged_claims
-from fdkvc.replication.judge import facts
-from fdkvc.replication.rules import POWER
-from tests.test_layers import LAYERS, PACKAGES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
@@ -33,7 +34,14 @@ DOCUMENTS = (
     ROOT / "fdkvc" / "README.md",
     *(
         ROOT / "fdkvc" / package / "README.md"
-        for package in ("conformance", "files", "live", "lm", "corpora", "policies")
+        for package in (
+            "commands",
+            "conversations",
+            "models",
+            "models/conformance",
+            "models/numpy",
+            "policies",
+        )
     ),
     ROOT / "fdkvc" / "results.md",
     ROOT / "tests" / "README.md",
@@ -386,24 +394,37 @@ def test_what_the_readme_says_of_the_traced_dialog_holds(results: Path) -> None:
 
 
 def test_the_table_of_packages_is_the_one_that_imports_are_checked_against() -> None:
-    rows = table("package, in the order of the data")
-    layers = [
-        tuple(name.strip("/") for name in re.findall(r"`([^`]+)`", row[next(iter(row))]))
-        for row in rows
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    (contract, *_) = project["tool"]["importlinter"]["contracts"]
+    layers = [name for layer in contract["layers"] for name in layer.split(" | ")]
+    named = [row["package"].strip("`/") for row in table("package")]
 
-    assert layers == [*LAYERS, ("commands", "__main__"), ("app", "pages")]
-    for layer, row in zip(layers, rows, strict=True):
-        named = {name for name in row["third-party"].split(", ") if name}
-        allowed = {package for package, who in PACKAGES.items() if who & set(layer)}
-        assert named == allowed - {"numpy"}, layer
+    assert sorted(named) == sorted({*layers} - {"__main__"})
+    places = [
+        next(n for n, layer in enumerate(contract["layers"]) if name in layer) for name in named
+    ]
+    assert places == sorted(places)
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:
     files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-dask", "-gguf", "-llama")]
     requirements = "".join(file.read_text("utf-8") for file in files)
     required = set(re.findall(r"^([\w[\]-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
+    imported = {
+        name.partition(".")[0]
+        for path in [*(ROOT / "fdkvc").rglob("*.py"), *ROOT.glob("pages/*.py"), ROOT / "app.py"]
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for name in imported_names(node)
+    }
 
     named = {"vl_convert": "vl-convert-python", "distributed": "dask[distributed]"}
     named["llama_cpp"] = "llama-cpp-python"
-    assert required == {named.get(name, name) for name in PACKAGES}
+    others = imported - {*sys.stdlib_module_names, "fdkvc"}
+    assert required == {named.get(name, name) for name in others}
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

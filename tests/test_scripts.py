@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.attention import word_id
-from fdkvc.corpora.token_traits import word_surprisal
-from fdkvc.scripts import plain, same_spelling, word_count, word_pattern, word_spans
+from fdkvc.core.attention import word_id
+from fdkvc.core.scripts import plain, same_spelling, word_count, word_pattern, word_spans
+from fdkvc.core.token_traits import word_surprisal
 
 CASES = {
     "我要去广州，4张票。": "我 要 去 广 州 ， 4 张 票 。",

@@ -13,18 +13,18 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fdkvc.attention import SPEAKERS, TRAITS, word_id
-from fdkvc.cache import EMPTY
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.recordings import Recording
-from fdkvc.dialogs import DialogBatch, stack
-from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.attention import SPEAKERS, TRAITS, word_id
+from fdkvc.core.cache import EMPTY
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.core.recordings import Recording
+from fdkvc.engine.evidence import Evidence
+from fdkvc.engine.metrics import Adaptation, adaptation, metrics_of, retention
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import EntryTrace, Rule, State, Status, Trace
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.wrapper import Wrapper, inside
-from fdkvc.run.evidence import Evidence
-from fdkvc.run.metrics import Adaptation, adaptation, metrics_of, retention
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
 from tests import reference
 
 CLEAR = 1e-6
@@ -351,7 +351,7 @@ def assert_same_run(
     They are compared over the turns that both have, up to `last`; slots that only one has must
     be empty. A cache without a budget has as many slots as the longest dialog of its batch has
     tokens, so its attention and output are promised within a tolerance only; see
-    `fdkvc.attention`. What stores everything has as many slots in its second tier.
+    `fdkvc.core.attention`. What stores everything has as many slots in its second tier.
     """
     first = max(one.first_turn, other.first_turn)
     end = min(one.first_turn + one.turns, other.first_turn + other.turns, last or 10**9)

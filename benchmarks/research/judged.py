@@ -6,7 +6,7 @@
 DATA has sgd/dev.json.xz, and of agents/ airline_dev.json, bfcl_dev.json.xz and tooltalk.json, as
 published. Each part of `PARTS`, or the Nth alone, draws conversations by a fixed seed and measures
 them as the command ``answers`` does, each in a process of its own; a run that was stopped goes on.
-Its rows replace those in ``fdkvc/experiments/shipped/judged.csv``: the means, and the differences
+Its rows replace those in ``fdkvc/models/shipped/judged.csv``: the means, and the differences
 from `COMPARED`. Takes some five hours of one core, the first part 40 minutes.
 """
 
@@ -22,15 +22,15 @@ from typing import Any
 import pandas as pd
 
 from benchmarks import options
-from fdkvc.corpora.formats import read_transcripts
-from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
-from fdkvc.experiments.answers import Answers, run_answers
-from fdkvc.experiments.jobs import one_blas_thread
-from fdkvc.experiments.judged import COMPARED, LAST, OTHERS, SHARE, SHIPPED, UNREINFORCED
-from fdkvc.experiments.summary import mean_table, paired_differences
-from fdkvc.lm.head_recordings import count_tokens
-from fdkvc.lm.language_model import shared_language_model
+from fdkvc.conversations.formats import read_transcripts
+from fdkvc.core.transcripts import SPAN_KINDS, Transcript
+from fdkvc.engine.summary import mean_table, paired_differences
+from fdkvc.models.answers import Answers, run_answers
+from fdkvc.models.judged import COMPARED, LAST, OTHERS, SHARE, SHIPPED, UNREINFORCED
+from fdkvc.models.numpy.head_recordings import count_tokens
+from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
+from fdkvc.runs.jobs import one_blas_thread
 
 MODEL, SEED = "smollm2", 1
 

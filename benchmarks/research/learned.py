@@ -26,14 +26,14 @@ from transformers import AttentionInterface, AutoModelForCausalLM
 from benchmarks import options
 from benchmarks.research.held_out import read_dialogues
 from benchmarks.research.weights import fit, text_features
-from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.corpora.formats import read_transcripts
-from fdkvc.corpora.gguf_file import find_model
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.statistics import Doubles
-from fdkvc.lm.head_recordings import encode_dialog
-from fdkvc.lm.language_model import shared_language_model
-from fdkvc.lm.tokens import EncodedPassage
+from fdkvc.conversations.formats import read_transcripts
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.statistics import Doubles
+from fdkvc.core.transcripts import Transcript
+from fdkvc.models.numpy.gguf_file import find_model
+from fdkvc.models.numpy.head_recordings import encode_dialog
+from fdkvc.models.numpy.language_model import shared_language_model
+from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies.learned import SHIPPED
 
 MODEL = "smollm2"

@@ -19,19 +19,19 @@ import pandas as pd
 
 from benchmarks import options
 from benchmarks.research.judged import METRICS, MODEL, drawn
-from fdkvc.corpora.formats import read_transcripts
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import MEASURED, Answers, Cut, run_answers
-from fdkvc.experiments.finished import Finished
-from fdkvc.experiments.summary import mean_table, paired_differences
-from fdkvc.grid import figures, pivot
-from fdkvc.live.llama_model import LlamaModel, load_llama
-from fdkvc.lm.head_recordings import encode_dialog
-from fdkvc.lm.language_model import shared_language_model
-from fdkvc.lm.losses import losses
-from fdkvc.lm.text_cache import read
-from fdkvc.lm.tokens import Tokens
+from fdkvc.conversations.formats import read_transcripts
+from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.summary import mean_table, paired_differences
+from fdkvc.models.answers import MEASURED, Answers, Cut, run_answers
+from fdkvc.models.llama_cpp.model import LlamaModel, load_llama
+from fdkvc.models.numpy.head_recordings import encode_dialog
+from fdkvc.models.numpy.language_model import shared_language_model
+from fdkvc.models.numpy.losses import losses
+from fdkvc.models.numpy.text_cache import read
+from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import read_policy
+from fdkvc.runs.finished import Finished
+from fdkvc.runs.grid import figures, pivot
 
 BY_TEXT = ("sinks(weighted-recency)", "sinks(surprisal)", "sinks(learned)")
 CLOSED_UP = ("shift", "shift keep=4", *BY_TEXT)

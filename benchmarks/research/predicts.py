@@ -19,14 +19,14 @@ from scipy.stats import bootstrap, spearmanr
 
 from benchmarks import options
 from benchmarks.research.judged import MODEL, PARTS
-from fdkvc.corpora.formats import read_transcripts
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.jobs import one_blas_thread
-from fdkvc.experiments.replay import Replay, replay
-from fdkvc.lm.head_recordings import read_dialog
-from fdkvc.lm.language_model import shared_language_model
+from fdkvc.conversations.formats import read_transcripts
+from fdkvc.conversations.replay import Replay, replay
+from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.sinks import SINKS, sinks_of
+from fdkvc.models.numpy.head_recordings import read_dialog
+from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
-from fdkvc.run.sinks import SINKS, sinks_of
+from fdkvc.runs.jobs import one_blas_thread
 
 NUMBER, PART = max(enumerate(PARTS, 1), key=lambda part: len(part[1].policies))
 

@@ -12,11 +12,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 import fdkvc
-from fdkvc.experiments.benchmark import Results, Values, run_benchmark
-from fdkvc.experiments.study import Study, run_study
-from fdkvc.experiments.sweep import Sweep
-from fdkvc.experiments.workers import processor
-from fdkvc.files.shipped import (
+from fdkvc.paper.benchmark import Results, Values, run_benchmark
+from fdkvc.paper.shipped import (
     BENCHMARK,
     FOLDER,
     HEAD,
@@ -28,7 +25,10 @@ from fdkvc.files.shipped import (
     ablation_name,
     sweep_name,
 )
-from fdkvc.files.write import write_files
+from fdkvc.paper.study import Study, run_study
+from fdkvc.paper.sweep import Sweep
+from fdkvc.runs.workers import processor
+from fdkvc.runs.write import write_files
 
 
 def main() -> None:

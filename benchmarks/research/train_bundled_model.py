@@ -36,9 +36,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks import options
 from benchmarks.research.held_out import HELD_OUT, parted, read_dialogues
-from fdkvc.corpora.formats.annotated import read_dialogue
-from fdkvc.corpora.model_text import Passage, model_text
-from fdkvc.lm.tokens import END, MARKS, load_tokens
+from fdkvc.conversations.formats.annotated import read_dialogue
+from fdkvc.models.numpy.model_text import Passage, model_text
+from fdkvc.models.numpy.tokens import END, MARKS, load_tokens
 
 Example = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """A dialog's tokens (n,), and which of them belong to a call."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import TRAITS, Ints
-from fdkvc.experiments.statistics import Doubles
+from fdkvc.core.attention import TRAITS, Ints
+from fdkvc.core.statistics import Doubles
 from fdkvc.policies.learned import FEATURES
 
 RIDGE = 1.0

@@ -1,6 +1,6 @@
 """Count the words of dialogs, for the table by which the lexical embedding knows surprisal.
 
-    python -m benchmarks.research.word_frequencies train.json.xz fdkvc/corpora/word_frequencies.tsv
+    python -m benchmarks.research.word_frequencies train.json.xz fdkvc/core/word_frequencies.tsv
 
 FILE is train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
 2020, CC BY-SA 4.0) as one list. Words with fewer than ten occurrences are left out.
@@ -10,7 +10,7 @@ from collections import Counter
 
 from benchmarks import options
 from benchmarks.research.held_out import read_dialogues
-from fdkvc.scripts import word_spans
+from fdkvc.core.scripts import word_spans
 
 LEAST = 10
 """The lowest count of a word in the table."""

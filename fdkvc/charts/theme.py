@@ -1,7 +1,7 @@
 """Colours, marks and dashes; no chart, so that what only names a colour loads no library of charts.
 
 The colours of charts, topics, policies and verdicts are here; other colours of a page are in
-`ui/kit/page.css` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
+`ui/page.css` and `fdkvc.runs.page`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
 Tol (2021, *Colour Schemes*). A policy has one colour and one mark on every chart and page, FD-KVC a
 hue that no topic has; a variant and a wrapped policy have those of the policy inside, with a dash

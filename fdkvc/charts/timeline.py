@@ -20,7 +20,7 @@ from fdkvc.charts.parts import (
     unchecked,
 )
 from fdkvc.charts.theme import Spec, Theme, policy_tints
-from fdkvc.words import decimal, percent
+from fdkvc.core.words import decimal, percent
 
 _INSIDE = {
     "labelAlign": "left",

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import fdkvc
-from fdkvc.corpora.gguf_file import find_model
-from fdkvc.lm.language_model import OWN_MODELS
-from fdkvc.parameters import PORT
+from fdkvc.core.parameters import PORT
+from fdkvc.models.numpy.gguf_file import find_model
+from fdkvc.models.numpy.language_model import OWN_MODELS
 
 
 def app(options: Namespace) -> None:

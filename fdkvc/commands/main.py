@@ -7,9 +7,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from fdkvc.commands.console import flush, visible, warn, writing
 from fdkvc.commands.parser import build_parser
-from fdkvc.files.endings import ENDINGS
+from fdkvc.runs.console import flush, visible, warn, writing
+from fdkvc.runs.endings import ENDINGS
 
 ERROR = 2
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return _fail(str(error))
     except OSError as error:
-        from fdkvc.words import error_reason
+        from fdkvc.core.words import error_reason
 
         named = "" if error.filename is None else f" {error.filename!r}"
         return _fail(f"the operating system refused{named}: {error_reason(error)}")
@@ -62,19 +62,19 @@ def _run(options: Namespace) -> None:
         case "app":
             from fdkvc.commands.app import app as run
         case "benchmark":
-            from fdkvc.commands.benchmark import benchmark as run
+            from fdkvc.paper.command import benchmark as run
         case "sweep":
-            from fdkvc.commands.sweep import sweep as run
+            from fdkvc.paper.sweep_command import sweep as run
         case "dialogs":
-            from fdkvc.commands.dialogs import dialogs as run
+            from fdkvc.verdict.command import dialogs as run
         case "capture":
-            from fdkvc.commands.capture import capture as run
+            from fdkvc.models.capture_command import capture as run
         case "answers":
-            from fdkvc.commands.answers import answers as run
+            from fdkvc.models.command import answers as run
         case "live":
-            from fdkvc.commands.answers import live as run
+            from fdkvc.models.command import live as run
         case "trace":
-            from fdkvc.commands.trace import trace as run
+            from fdkvc.paper.trace_command import trace as run
         case "report":
             from fdkvc.commands.report import report as run
         case _:

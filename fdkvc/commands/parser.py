@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import fdkvc
-from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
+from fdkvc.core.limits import MAX_TURNS
+from fdkvc.core.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
 
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
 BASELINE = "policy to compare with; default: h2o, else the first"
@@ -87,22 +87,22 @@ class _Pandas(ModuleType):
 def _add_settings(command: str, parser: _Parser) -> None:
     """Add what takes NumPy to import: the formats of dialogs, and the options of settings."""
     if command in ("dialogs", "capture", "answers", "live"):
-        from fdkvc.corpora.formats import FORMATS
+        from fdkvc.conversations.formats import FORMATS
 
         names = ", ".join(dict.fromkeys(format.label for format in FORMATS.values()))
         parser.option("--dialogs", "FILE", f"dialogs: {names}; default: two example dialogs")
     match command:
         case "benchmark":
-            from fdkvc.experiments.benchmark import Benchmark as Settings
+            from fdkvc.paper.benchmark import Benchmark as Settings
         case "sweep":
-            from fdkvc.experiments.sweep import Sweep as Settings  # type: ignore[assignment]
+            from fdkvc.paper.sweep import Sweep as Settings  # type: ignore[assignment]
         case "dialogs":
-            from fdkvc.experiments.replay import Replay as Settings  # type: ignore[assignment]
+            from fdkvc.conversations.replay import Replay as Settings  # type: ignore[assignment]
         case "answers" | "live":
-            from fdkvc.experiments.answers import Answers as Settings  # type: ignore[assignment]
+            from fdkvc.models.answers import Answers as Settings  # type: ignore[assignment]
         case _:
             return
-    from fdkvc.files.options import add_options
+    from fdkvc.runs.options import add_options
 
     add_options(parser, Settings)
 

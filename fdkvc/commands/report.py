@@ -4,22 +4,22 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fdkvc.commands.console import check_file, print_results, progress, running, warn
-from fdkvc.corpora.json_input import read_bytes
-from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.jobs import Execution
-from fdkvc.experiments.study import run_study
-from fdkvc.files.repeat import compare, comparison_sentence
-from fdkvc.files.write import check_folder, write_files
-from fdkvc.kinds import KINDS, read_run
-from fdkvc.kinds.answers import AnswersRun
-from fdkvc.kinds.replay import ReplayRun
-from fdkvc.kinds.sources import Sources, read_sources
-from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.report.answers import answers_report
-from fdkvc.report.gallery import gallery_files
-from fdkvc.report.paper import papers_report, study_report
-from fdkvc.report.replay import replay_report
+from fdkvc.commands.gallery import gallery_files
+from fdkvc.commands.kinds import KINDS, read_run
+from fdkvc.conversations.sources import Sources, read_sources
+from fdkvc.core.json_input import read_bytes
+from fdkvc.core.limits import MAX_RUN_JSON_BYTES
+from fdkvc.core.recordings import Recording
+from fdkvc.models.report.answers import answers_report
+from fdkvc.models.results import AnswersRun
+from fdkvc.paper.report.document import papers_report, study_report
+from fdkvc.paper.study import run_study
+from fdkvc.runs.console import check_file, print_results, progress, running, warn
+from fdkvc.runs.jobs import Execution
+from fdkvc.runs.repeat import compare, comparison_sentence
+from fdkvc.runs.write import check_folder, write_files
+from fdkvc.verdict.report import replay_report
+from fdkvc.verdict.results import ReplayRun
 
 REPORTED = ("benchmark", "study", "replay", "answers")
 """Kinds of run that have a report."""

@@ -7,15 +7,15 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from fdkvc.attention import TRAITS, Ints
-from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.explain import explain
-from fdkvc.parameters import Field, written
+from fdkvc.core.attention import TRAITS, Ints
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.parameters import Field, written
+from fdkvc.core.words import percent
+from fdkvc.engine.simulate import initial_state, take_turn
+from fdkvc.engine.trace import Trace
+from fdkvc.explain.decisions import explain
 from fdkvc.policies.base import Policy
 from fdkvc.policies.by_row import by_row
-from fdkvc.run.simulate import initial_state, take_turn
-from fdkvc.run.trace import Trace
-from fdkvc.words import percent
 
 FINE, COARSE = 1000, 50
 """Steps per range: where values run as rows of one batch, and where they cannot."""

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.attention import Floats
+from fdkvc.core.attention import Floats
+from fdkvc.engine.trace import Trace, TurnResult
 from fdkvc.policies.base import Policy, Step
-from fdkvc.run.trace import Trace, TurnResult
 
 RESCALED = "Rescaling by the largest score"
 """A change of all values of a term while the channel stays the same."""

@@ -11,13 +11,13 @@ from itertools import chain
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats
-from fdkvc.dialogs import DialogBatch, topic_bit
+from fdkvc.core.attention import Bools, Floats
+from fdkvc.core.dialogs import DialogBatch, topic_bit
+from fdkvc.core.words import all_of, contrast, count, listed, number, percent, sentence
+from fdkvc.engine.trace import Rule, Trace
 from fdkvc.explain.course import common_factor
-from fdkvc.explain.explain import TurnView, turn_view
+from fdkvc.explain.decisions import TurnView, turn_view
 from fdkvc.policies.base import Step, StepKind
-from fdkvc.run.trace import Rule, Trace
-from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
 
 NAMED_GROUPS = 4
 """How many topics a sentence names; the others are grouped."""

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from fdkvc.attention import SPEAKERS
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.corpora.unread import Unread
-from fdkvc.dialogs import DialogBatch
+from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.scripts import word_count
+from fdkvc.core.transcripts import Transcript
+from fdkvc.core.unread import Unread
+from fdkvc.core.words import count, first_three, listed
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.policies.whitelist import Whitelist
-from fdkvc.scripts import word_count
-from fdkvc.words import count, first_three, listed
 
 
 def available_in(dialogs: DialogBatch) -> Available:
@@ -52,7 +52,7 @@ def pinned_notes(
 
     Examples
     --------
-    >>> from fdkvc.corpora.transcripts import Turn
+    >>> from fdkvc.core.transcripts import Turn
     >>> from fdkvc.policies import policy_named, with_pinned_prompts
     >>> dialog = Transcript("a", (Turn("system", "Be kind to all", kind="system"),))
     >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [4, 8])
@@ -95,7 +95,7 @@ def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:
 
     Examples
     --------
-    >>> from fdkvc.corpora.formats import read_transcripts
+    >>> from fdkvc.conversations.formats import read_transcripts
     >>> unread_kinds(read_transcripts(b'[{"role": "user", "content": "hi", "mood": "glad"}]'))
     {"field 'mood'": 1}
     """

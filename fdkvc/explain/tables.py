@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.explain import turn_view
-from fdkvc.run.metrics import adaptation, default_metrics, metric_named
-from fdkvc.run.trace import Rule, Status, Trace
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.metrics import adaptation, default_metrics, metric_named
+from fdkvc.engine.trace import Rule, Status, Trace
+from fdkvc.explain.decisions import turn_view
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
 DIFFERENCE = (

@@ -1,1 +1,1 @@
-"""The paper's tables and claims as data; nothing here is measured."""
+"""The paper's tables and claims, and everything that measures them again."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fdkvc.paper.tables import Published, Range, read_printed
+from fdkvc.paper.published import Published, Range, read_printed
 
 Comparison = Literal["change", "ratio", "difference", "share", "t", "p"]
 Kind = Comparison | Literal["value", "rank", "peak", "settles", "growth", "swing"]

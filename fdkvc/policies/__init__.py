@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from fdkvc.extensions import register_installed
-from fdkvc.limits import MAX_POLICY_CHARACTERS
-from fdkvc.parameters import check_most, defaults_of, parameters_of, read_number, split_list
+from fdkvc.core.extensions import register_installed
+from fdkvc.core.limits import MAX_POLICY_CHARACTERS
+from fdkvc.core.parameters import check_most, defaults_of, parameters_of, read_number, split_list
 from fdkvc.policies.ada_heads import AdaHeads
 from fdkvc.policies.base import Policy as Policy
 from fdkvc.policies.blocks import Blocks

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.cache import Cache, select, top_k
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.cache import Cache, select, top_k
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import Available, Step
 from fdkvc.policies.wrapper import Wrapper, evicting
 

@@ -29,9 +29,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, Ties, newest
-from fdkvc.parameters import Checked, Field, changed, fields_of, parameter, share
+from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.cache import Cache, Ties, newest
+from fdkvc.core.parameters import Checked, Field, changed, fields_of, parameter, share
 
 Look = Literal[
     "positions",
@@ -119,7 +119,7 @@ class Available:
     """What the dialogs that a policy runs on provide."""
 
     speakers: tuple[str, ...] = ()
-    """Whose words are marked, of `fdkvc.attention.SPEAKERS`."""
+    """Whose words are marked, of `fdkvc.core.attention.SPEAKERS`."""
     words: bool = False
     """Whether words of tokens are known."""
     heads: int = 1

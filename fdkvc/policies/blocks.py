@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation
-from fdkvc.cache import Cache, Pages
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Floats, Observation
+from fdkvc.core.cache import Cache, Pages
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import Score, Step, Update, total, within
 from fdkvc.policies.wrapper import Wrapper, evicting, inside
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
-from fdkvc.parameters import parameters_of
+from fdkvc.core.parameters import parameters_of
 from fdkvc.policies.base import Policy
 from fdkvc.policies.wrapper import Wrapper
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation, entry_total, softmax
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Floats, Observation, entry_total, softmax
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, SINKS_STAY, Policy, Step
 
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum
-from fdkvc.cache import Cache, newest, top_k
-from fdkvc.parameters import parameter, share
+from fdkvc.core.attention import Floats, Observation, divide_by_max, entry_sum
+from fdkvc.core.cache import Cache, newest, top_k
+from fdkvc.core.parameters import parameter, share
 from fdkvc.policies.base import (
     EVICTION,
     SUMMED_ATTENTION,

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
-from fdkvc.cache import UNIT_SCALE, Cache
-from fdkvc.parameters import parameter, share
+from fdkvc.core.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
+from fdkvc.core.cache import UNIT_SCALE, Cache
+from fdkvc.core.parameters import parameter, share
 from fdkvc.policies.base import Policy, Score, Step, Update
 
 

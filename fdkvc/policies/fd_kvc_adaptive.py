@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import EPSILON, Floats, Observation, divide_by_max, entry_sum
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import EPSILON, Floats, Observation, divide_by_max, entry_sum
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import Score, Step, Update
 from fdkvc.policies.fd_kvc import FDKVC
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import EXACT, Cache
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import EXACT, Cache
 from fdkvc.policies.base import EVICTION, Look, Policy, Step
 
 POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", writes=("position",))

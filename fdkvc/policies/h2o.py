@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import Cache
 from fdkvc.policies.base import (
     EVICTION,
     SUMMED_ATTENTION,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation, cosine, entry_total
-from fdkvc.cache import UNIT_SCALE, Cache
+from fdkvc.core.attention import Floats, Observation, cosine, entry_total
+from fdkvc.core.cache import UNIT_SCALE, Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
 

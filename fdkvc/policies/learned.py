@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import TRAITS, Floats, Observation
-from fdkvc.cache import UNIT_SCALE, Cache
+from fdkvc.core.attention import TRAITS, Floats, Observation
+from fdkvc.core.cache import UNIT_SCALE, Cache
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
@@ -38,7 +38,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 """The terms of the score, and the features that add up to each.
 
 ``age`` is ln(1 + turns in the cache); ``repeated`` is 1 once a newer entry has the same word; the
-others are `fdkvc.attention.TRAITS`.
+others are `fdkvc.core.attention.TRAITS`.
 """
 
 FEATURES = tuple(feature for group in GROUPS.values() for feature in group)

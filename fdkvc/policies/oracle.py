@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
 

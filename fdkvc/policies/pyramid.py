@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Ints, Observation
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Ints, Observation
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import Available, Step
 from fdkvc.policies.wrapper import Wrapper, evicting
 

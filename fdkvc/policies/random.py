@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import EXACT, Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import EXACT, Cache
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Ints, Observation, cosine, entry_total
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter, share
+from fdkvc.core.attention import Bools, Ints, Observation, cosine, entry_total
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter, share
 from fdkvc.policies.base import Look, Step
 from fdkvc.policies.wrapper import Wrapper
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation, masked_products
-from fdkvc.cache import Cache, Pages
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Floats, Ints, Observation, masked_products
+from fdkvc.core.cache import Cache, Pages
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
 
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation
-from fdkvc.cache import EXACT, Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Floats, Observation
+from fdkvc.core.cache import EXACT, Cache
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import Bools, Ints, Observation
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Ints, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Step, protecting
 from fdkvc.policies.fifo import POSITION, Fifo
 

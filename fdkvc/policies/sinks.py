@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from fdkvc.attention import Bools, Observation
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import SINKS_STAY, Step
 from fdkvc.policies.wrapper import Protecting, before_eviction
 

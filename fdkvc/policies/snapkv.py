@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, newest
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.cache import Cache, newest
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step, protecting
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation, divide_by_max
-from fdkvc.cache import UNIT_SCALE, Cache
-from fdkvc.parameters import share
+from fdkvc.core.attention import Floats, Observation, divide_by_max
+from fdkvc.core.cache import UNIT_SCALE, Cache
+from fdkvc.core.parameters import share
 from fdkvc.policies.base import EVICTION, RECENT_WINDOW, Score, Update, WindowedPolicy, changing
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, concatenated
-from fdkvc.parameters import check_count
+from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.cache import Cache, concatenated
+from fdkvc.core.parameters import check_count
 from fdkvc.policies.base import Policy, Score, Update
 from fdkvc.policies.wrapper import Wrapper
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import EXACT, Cache, contains, top_k
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import EXACT, Cache, contains, top_k
+from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Score, Step, Update, total
 from fdkvc.policies.wrapper import Wrapper
 

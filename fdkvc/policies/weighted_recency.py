@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter, share
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter, share
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import SPEAKER_LABELS, Bools, Ints, Observation
-from fdkvc.cache import Cache
-from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import changed, parameter, share
+from fdkvc.core.attention import SPEAKER_LABELS, Bools, Ints, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.limits import MAX_TURNS
+from fdkvc.core.parameters import changed, parameter, share
 from fdkvc.policies.base import Available, Look, Step, protecting
 from fdkvc.policies.wrapper import Protecting, before_eviction
 

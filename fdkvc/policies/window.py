@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from fdkvc.attention import Bools, Observation
-from fdkvc.cache import Cache
+from fdkvc.core.attention import Bools, Observation
+from fdkvc.core.cache import Cache
 from fdkvc.policies.base import RECENT_WINDOW, Step, window, window_parameter, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, Pages
-from fdkvc.parameters import Field, changed, parameters_of
+from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.cache import Cache, Pages
+from fdkvc.core.parameters import Field, changed, parameters_of
 from fdkvc.policies.base import Look, Policy, Score, Step, Update, within
 
 

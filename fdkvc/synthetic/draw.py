@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
-from fdkvc.attention import Floats, lengths_of
-from fdkvc.dialogs import Bits, DialogBatch
-from fdkvc.parameters import check_count
+from fdkvc.core.attention import Floats, lengths_of
+from fdkvc.core.dialogs import Bits, DialogBatch
+from fdkvc.core.parameters import check_count
 from fdkvc.synthetic.scenarios import Scenario, World
 
 TOPIC_THRESHOLD = 0.3

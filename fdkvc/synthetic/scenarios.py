@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Floats, Ints
-from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import Checked, Parameter, check_most, check_parameter, parameter
+from fdkvc.core.attention import Floats, Ints
+from fdkvc.core.limits import MAX_TURNS
+from fdkvc.core.parameters import Checked, Parameter, check_most, check_parameter, parameter
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import pytest
 from playwright.sync_api import Browser, Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.experiments.study import run_study
-from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.repeat import compare
-from fdkvc.kinds import read_run
-from fdkvc.kinds.benchmark import StudyRun
+from fdkvc.commands.kinds import read_run
+from fdkvc.paper.benchmark import Benchmark
+from fdkvc.paper.results import StudyRun
+from fdkvc.paper.study import run_study
+from fdkvc.paper.sweep import Sweep
+from fdkvc.runs.repeat import compare
 
 SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""

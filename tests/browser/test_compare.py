@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
+from fdkvc.engine.fork import Fork, fork
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Trace
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
-from fdkvc.run.fork import Fork, fork
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from tests.browser.address import expect_linked

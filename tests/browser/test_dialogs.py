@@ -13,14 +13,14 @@ import pytest
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from benchmarks.live_app import settled
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.limits import MAX_UPLOAD_MEGABYTES
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.core.limits import MAX_UPLOAD_MEGABYTES
+from fdkvc.core.transcripts import SPAN_KINDS
+from fdkvc.engine.evidence import Evidence
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Trace
 from fdkvc.policies import policy_named
-from fdkvc.run.evidence import Evidence
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
 from tests.browser.address import expect_linked
 from tests.browser.conftest import WIDE
 from tests.browser.test_every_page import PHONE

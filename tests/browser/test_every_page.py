@@ -12,7 +12,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page, ViewportSize, expect
 
 from benchmarks.live_app import settled
-from fdkvc.ui.kit.frame import PAGES
+from fdkvc.ui.frame import PAGES
 
 pytestmark = pytest.mark.long
 

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.files.trace import trace_files
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Status
+from fdkvc.player.entry_files import trace_files
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Status
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from tests.app_pages import SECONDS

@@ -8,15 +8,15 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from benchmarks.live_app import settled
+from fdkvc.engine.simulate import simulate
 from fdkvc.explain.counterfactual import counterfactual, nearest_first
-from fdkvc.explain.explain import explain, sentences, turn_view
+from fdkvc.explain.decisions import explain, sentences, turn_view
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.run.simulate import simulate
-from fdkvc.stage.story import TITLES, Chapter
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
-from fdkvc.ui.policies import option_steps
-from fdkvc.ui.story import story_chapters
+from fdkvc.tour.chapters import TITLES, Chapter
+from fdkvc.tour.policies import option_steps
+from fdkvc.tour.story import story_chapters
 from tests.browser.address import expect_linked
 from tests.browser.test_every_page import PHONE
 from tests.browser.test_history import choose

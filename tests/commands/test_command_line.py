@@ -18,22 +18,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc import parameters
-from fdkvc.commands import console as console_module
 from fdkvc.commands.main import main
-from fdkvc.corpora.formats import read_dialogs
-from fdkvc.experiments import benchmark as benchmark_module
-from fdkvc.experiments import study as study_module
-from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
-from fdkvc.experiments.jobs import Progress
-from fdkvc.experiments.study import Study, run_study
-from fdkvc.experiments.sweep import MAX_SETTINGS, sweepable
-from fdkvc.files.trace import trace_files
-from fdkvc.kinds import sources
-from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
-from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
+from fdkvc.conversations import sources
+from fdkvc.conversations.formats import read_dialogs
+from fdkvc.core import parameters
+from fdkvc.engine.simulate import simulate
+from fdkvc.paper import benchmark as benchmark_module
+from fdkvc.paper import study as study_module
+from fdkvc.paper.benchmark import Benchmark, Latency, run_benchmark
+from fdkvc.paper.published import ABLATION_DIALOGS, published_sweep
+from fdkvc.paper.results import BenchmarkRun, StudyRun
+from fdkvc.paper.study import Study, run_study
+from fdkvc.paper.sweep import MAX_SETTINGS, sweepable
+from fdkvc.player.entry_files import trace_files
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, synthetic_policies
-from fdkvc.run.simulate import simulate
+from fdkvc.runs import console as console_module
+from fdkvc.runs.jobs import Progress
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
 

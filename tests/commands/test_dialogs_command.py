@@ -9,6 +9,7 @@ import warnings
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,19 @@ import pandas as pd
 import pytest
 
 from conftest import NO_TRANSFORMERS
+from fdkvc.commands.kinds import read_run
 from fdkvc.commands.main import main
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.kinds import read_run
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.conversations.trace_file import trace_bytes
+from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.sinks import RECALL_ONLY
+from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import PAPER_POLICIES
-from fdkvc.run.sinks import RECALL_ONLY
+
+READER = SimpleNamespace(tokens=Tokens(None, (), {}, 0))
+"""A model that reads dialogs as they are."""
 
 CAPTURED = pytest.CaptureFixture[str]
 
@@ -218,7 +223,9 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
 def engine() -> tuple[Any, Any]:
     """Return the modules that load a model of transformers and record what it reads."""
     pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-    return import_module("fdkvc.live.loop"), import_module("fdkvc.live.recorded")
+    return import_module("fdkvc.models.transformers.loop"), import_module(
+        "fdkvc.models.transformers.recorded"
+    )
 
 
 def test_capture_writes_a_trace_that_replays(
@@ -230,7 +237,7 @@ def test_capture_writes_a_trace_that_replays(
         warnings.warn("of a library", FutureWarning, stacklevel=2)
         return lexical_recording(dialog)
 
-    monkeypatch.setattr(loop, "load_live", lambda model: model)
+    monkeypatch.setattr(loop, "load_live", lambda _: READER)
     monkeypatch.setattr(recorded, "record_layer", record)
     out = tmp_path / "trace.npz"
     with warnings.catch_warnings(record=True) as caught:
@@ -250,7 +257,7 @@ def test_capture_writes_a_trace_that_replays(
 def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
-    import fdkvc.corpora.trace_file
+    import fdkvc.conversations.trace_file
 
     loop, recorded = engine()
 
@@ -263,10 +270,10 @@ def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
             raise ValueError(f"{dialog.name}: 657 tokens, but the model holds at most 40")
         return lexical_recording(dialog)
 
-    monkeypatch.setattr(loop, "load_live", lambda model: model)
+    monkeypatch.setattr(loop, "load_live", lambda _: READER)
     monkeypatch.setattr(recorded, "record_layer", record)
     if why == "the file is full":
-        monkeypatch.setattr(fdkvc.corpora.trace_file, "MAX_TRACE_BYTES", 300_000)
+        monkeypatch.setattr(fdkvc.conversations.trace_file, "MAX_TRACE_BYTES", 300_000)
     out = tmp_path / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 0
 
@@ -292,7 +299,7 @@ def test_nothing_is_written_of_dialogs_that_all_cannot_be_recorded(
     def record(_: object, dialog: Transcript, *layer: object) -> Recording:
         raise ValueError(f"{dialog.name} is too long")
 
-    monkeypatch.setattr(loop, "load_live", lambda model: model)
+    monkeypatch.setattr(loop, "load_live", lambda _: READER)
     monkeypatch.setattr(recorded, "record_layer", record)
     out = tmp_path / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 2

@@ -26,7 +26,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 from fdkvc import __main__ as program
 from fdkvc.commands import main as command
-from fdkvc.experiments import workers
+from fdkvc.runs import workers
 
 def parser(known=command.build_parser):
     os.write(1, b"begun\\n")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.commands.console import visible
 from fdkvc.commands.main import main
+from fdkvc.runs.console import visible
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,4 +143,4 @@ def test_only_the_console_prints() -> None:
         and isinstance(node.func, ast.Name)
         and node.func.id == "print"
     ]
-    assert {*prints} == {"fdkvc/commands/console.py"}
+    assert {*prints} == {"fdkvc/runs/console.py"}

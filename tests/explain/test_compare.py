@@ -9,6 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.engine.fork import Fork, fork
+from fdkvc.engine.metrics import metrics_of
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Trace
 from fdkvc.explain.tables import (
     DIFFERENCE,
     FIGURES,
@@ -21,10 +25,6 @@ from fdkvc.explain.tables import (
     turns_table,
 )
 from fdkvc.policies import policy_named
-from fdkvc.run.fork import Fork, fork
-from fdkvc.run.metrics import metrics_of
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
 from tests.worlds import adaptation_in

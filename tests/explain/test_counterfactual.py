@@ -10,14 +10,14 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from fdkvc.attention import Bools, Floats, Observation
-from fdkvc.cache import Cache
-from fdkvc.dialogs import DialogBatch, stack
+from fdkvc.core.attention import Bools, Floats, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.parameters import parameter
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Trace
 from fdkvc.explain.counterfactual import INSIDE, Change, NotRepeated, counterfactual, nearest_first
-from fdkvc.parameters import parameter
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import fd_kvc, three_turns

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.explain import Explanation, explain, sentences, turn_view
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Rule, Status, Trace
+from fdkvc.explain.decisions import Explanation, explain, sentences, turn_view
 from fdkvc.explain.tables import entries_table
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.policies.fd_kvc import FDKVC
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import all_entries, plain_dialog, policies, ragged, random_dialog

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
-from fdkvc.dialogs import DialogBatch
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.metrics import retention
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Rule, Trace
 from fdkvc.explain.narrate import StepStory, headline, narrate, return_sentence
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
-from fdkvc.run.metrics import retention
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule, Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import EVICTING, budgets, fd_kvc, three_turns

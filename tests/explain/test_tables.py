@@ -12,14 +12,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.dialogs import DialogBatch, stack
-from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results, run_benchmark
-from fdkvc.experiments.study import Study
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.engine.metrics import alignment, diversity, retention
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Status, Trace
 from fdkvc.explain.tables import entries_table, turns_table
-from fdkvc.paper.tables import published, published_ablation
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
-from fdkvc.replication.tables import (
+from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results, run_benchmark
+from fdkvc.paper.published import published, published_ablation
+from fdkvc.paper.replication.tables import (
     ABLATION,
     ADAPTATIONS,
     LATENCY,
@@ -31,9 +32,8 @@ from fdkvc.replication.tables import (
     paired_table,
     summary_table,
 )
-from fdkvc.run.metrics import alignment, diversity, retention
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Status, Trace
+from fdkvc.paper.study import Study
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from tests.worlds import all_entries

@@ -9,7 +9,7 @@ from itertools import product
 from statistics import NormalDist, fmean
 
 from fdkvc.paper.claims import Measure
-from fdkvc.paper.tables import (
+from fdkvc.paper.published import (
     ABLATIONS,
     ADAPTATION,
     DIALOGS,

@@ -5,13 +5,13 @@ import math
 import pytest
 from scipy import stats
 
-from fdkvc.paper import tables
+from fdkvc.paper import published as tables
 from fdkvc.paper.claims import (
     CLAIMS,
     Claim,
     claim,
 )
-from fdkvc.paper.tables import (
+from fdkvc.paper.published import (
     HYPERPARAMETERS,
     LATE_ALIGNMENT,
     LATE_DIVERSITY,

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.dialogs import DialogBatch
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.metrics import METRICS
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Status, Trace
 from fdkvc.policies import policy_named
-from fdkvc.run.metrics import METRICS
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Status, Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from tests.worlds import all_entries, by_token, evictions, kept_tokens

@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from fdkvc.attention import Observation
-from fdkvc.corpora.arrays import LARGEST, one_dialog
-from fdkvc.dialogs import DialogBatch, stack
-from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.core.arrays import LARGEST, one_dialog
+from fdkvc.core.attention import Observation
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.engine.online import OnlineCache
+from fdkvc.engine.simulate import initial_state, simulate, take_turn
+from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.base import Card
 from fdkvc.policies.by_row import ByRow, by_row
 from fdkvc.policies.wrapper import Wrapper
-from fdkvc.run.online import OnlineCache
-from fdkvc.run.simulate import initial_state, simulate, take_turn
-from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import (

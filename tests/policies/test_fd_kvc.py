@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from fdkvc.cache import Cache
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.dialogs import stack
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.cache import Cache
+from fdkvc.core.dialogs import stack
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import EntryTrace, Trace
 from fdkvc.policies import policy_named
 from fdkvc.policies.base import Update, total
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import EntryTrace, Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import all_entries, by_token, evictions, kept_tokens, plain_dialog

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
-from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import EAST, NORTH, all_entries, by_token, pointing

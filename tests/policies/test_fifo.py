@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
-from fdkvc.run.simulate import simulate
 from tests.worlds import all_entries, evictions, kept_tokens, plain_dialog
 
 

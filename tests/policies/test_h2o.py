@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.dialogs import stack
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import stack
+from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
-from fdkvc.run.simulate import simulate
 from tests.worlds import all_entries, by_token, evictions, kept_tokens, plain_dialog
 
 

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.dialogs import DialogBatch
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.metrics import cache_bytes
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Trace
 from fdkvc.policies import policy_named
-from fdkvc.run.metrics import cache_bytes
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import all_entries, by_token, kept_tokens, plain_dialog, random_dialog

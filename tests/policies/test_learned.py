@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 from benchmarks.research.weights import fit, text_features
-from fdkvc.attention import TRAITS
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.token_traits import token_traits
-from fdkvc.corpora.transcripts import Transcript, Turn
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.core.attention import TRAITS
+from fdkvc.core.scripts import word_spans
+from fdkvc.core.token_traits import token_traits
+from fdkvc.core.transcripts import Transcript, Turn
+from fdkvc.engine.online import OnlineCache
+from fdkvc.engine.simulate import simulate
 from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.explain.notes import available_in, no_effect_notes
+from fdkvc.models.page import choices as answers_page
 from fdkvc.policies import learned, policy_named, synthetic_policies
 from fdkvc.policies.learned import FEATURES, GROUPS, SHIPPED
-from fdkvc.run.online import OnlineCache
-from fdkvc.run.simulate import simulate
-from fdkvc.scripts import word_spans
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from fdkvc.ui.answers import choices as answers_page
-from fdkvc.ui.dialogs import choices as dialog_page
-from fdkvc.ui.kit.sidebar import POLICY
-from fdkvc.ui.kit.variants import CHOSEN
+from fdkvc.ui.sidebar import POLICY
+from fdkvc.ui.variants import CHOSEN
+from fdkvc.verdict.page import choices as dialog_page
 from tests.worlds import all_entries, by_token, kept_tokens
 
 Weigh = Callable[..., None]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fdkvc.parameters import parameters_of
+from fdkvc.core.parameters import parameters_of
 from fdkvc.policies import POLICIES, WRAPPERS, read_policy
 
 NAMES = {

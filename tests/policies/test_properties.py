@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.attention import (
+from fdkvc.core.attention import (
     cosine,
     divide_by_max,
     entry_sum,
@@ -20,10 +20,10 @@ from fdkvc.attention import (
     row_products,
     softmax,
 )
-from fdkvc.dialogs import DialogBatch, stack
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Rule, Status
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule, Status
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import (

@@ -2,15 +2,15 @@
 
 import pytest
 
-from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.explain import explain
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.fork import Fork, fork, state_at_fork
+from fdkvc.engine.metrics import cache_bytes
+from fdkvc.engine.online import OnlineCache
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Rule, Status, Trace
+from fdkvc.explain.decisions import explain
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.run.fork import Fork, fork, state_at_fork
-from fdkvc.run.metrics import cache_bytes
-from fdkvc.run.online import OnlineCache
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule, Status, Trace
 from tests.worlds import EAST, NORTH, all_entries, by_token, kept_tokens, pointing
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.explain.explain import explain, sentences
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.core.arrays import one_dialog
+from fdkvc.engine.evidence import Demands, Evidence
+from fdkvc.engine.metrics import METRICS, cache_bytes
+from fdkvc.engine.simulate import simulate
+from fdkvc.explain.decisions import explain, sentences
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.run.evidence import Demands, Evidence
-from fdkvc.run.metrics import METRICS, cache_bytes
-from fdkvc.run.simulate import simulate
 from tests.worlds import EAST, NORTH, kept_tokens, plain_dialog, random_dialog
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from fdkvc.engine.online import OnlineCache
 from fdkvc.policies import policy_named
-from fdkvc.run.online import OnlineCache
 
 
 def held_by_llama(lengths: list[int], context: int, keep: int) -> list[list[int]]:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
-from fdkvc.run.simulate import simulate
 from tests.worlds import all_entries, kept_tokens, plain_dialog
 
 DIALOG = plain_dialog([[1] * 3, [1] * 3, [1] * 7])

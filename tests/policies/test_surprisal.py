@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.dialogs import stack
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import stack
+from fdkvc.engine.metrics import metric_named
+from fdkvc.engine.online import OnlineCache
+from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
-from fdkvc.run.metrics import metric_named
-from fdkvc.run.online import OnlineCache
-from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import all_entries, by_token, evictions, kept_tokens, random_dialog, said

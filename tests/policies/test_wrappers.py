@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.attention import SPEAKERS, Bools, Floats, Ints, Observation, word_id
-from fdkvc.cache import Cache
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.recordings import Recording, Token
-from fdkvc.corpora.transcripts import Transcript, Turn
-from fdkvc.dialogs import DialogBatch, stack
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.attention import SPEAKERS, Bools, Floats, Ints, Observation, word_id
+from fdkvc.core.cache import Cache
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.parameters import Field, share
+from fdkvc.core.recordings import Recording, Token
+from fdkvc.core.transcripts import Transcript, Turn
+from fdkvc.engine.fork import Fork
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Rule
 from fdkvc.explain.counterfactual import counterfactual
-from fdkvc.explain.explain import explain, sentences, turn_view
+from fdkvc.explain.decisions import explain, sentences, turn_view
 from fdkvc.explain.narrate import narrate
-from fdkvc.parameters import Field, share
 from fdkvc.policies import (
     Policy,
     as_record,
@@ -35,9 +38,6 @@ from fdkvc.policies.base import Available, Score, Update
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
 from fdkvc.policies.wrapper import Wrapper
-from fdkvc.run.fork import Fork
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.refusals import assert_one_sentence

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.dialogs import DialogBatch
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.metrics import diversity, retention
+from fdkvc.engine.simulate import simulate
 from fdkvc.policies import PAPER_POLICIES, policy_named
-from fdkvc.run.metrics import diversity, retention
-from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import build, draw, generate
 from fdkvc.synthetic.scenarios import (
     BENCHMARK_SCENARIOS,

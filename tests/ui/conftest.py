@@ -2,7 +2,7 @@
 
 import pytest
 
-from fdkvc.corpora import gguf_file
+from fdkvc.models.numpy import gguf_file
 
 
 @pytest.fixture(autouse=True)

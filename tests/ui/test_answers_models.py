@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.corpora import gguf_file
-from fdkvc.lm import language_model as loading
-from fdkvc.lm.chat import Chat
-from fdkvc.lm.decoder import Decoder
-from fdkvc.lm.language_model import OWN_MODELS, offered_models
-from fdkvc.ui.answers import conversation, scene
-from fdkvc.ui.answers.conversation import Answered
-from fdkvc.ui.kit import models
-from fdkvc.ui.kit.lru import ByteLRU
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.models.numpy import gguf_file
+from fdkvc.models.numpy import language_model as loading
+from fdkvc.models.numpy.chat import Chat
+from fdkvc.models.numpy.decoder import Decoder
+from fdkvc.models.numpy.language_model import OWN_MODELS, offered_models
+from fdkvc.models.page import conversation, scene
+from fdkvc.models.page import loading as models
+from fdkvc.models.page.conversation import Answered
+from fdkvc.ui.lru import ByteLRU
+from fdkvc.ui.markdown import plain
 from tests.app_pages import ROOT, html, link_of, open_page, press, settled
-from tests.lm.test_chat_template import CHATML, MARKS
-from tests.models import write_model
+from tests.language_models import write_model
+from tests.models.numpy.test_chat_template import CHATML, MARKS
 from tests.ui.test_answers_page import lanes, say, words_of
 
 FOUR = ["FIFO", "H2O", "FD-KVC", "Sinks (Weighted recency)"]

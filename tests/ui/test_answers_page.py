@@ -17,17 +17,17 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
-from fdkvc.corpora.formats import EXAMPLES
-from fdkvc.corpora.model_text import WRITERS
-from fdkvc.explain.answer_causes import grade_call
-from fdkvc.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
-from fdkvc.lm.chat import Chat
-from fdkvc.report.answer import call_html
-from fdkvc.ui.answers import choices, conversation, scene
-from fdkvc.ui.answers.conversation import FULL, Answered, answer_of
-from fdkvc.ui.answers.measured import damage_rows
-from fdkvc.ui.kit.fields import hold
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.conversations.formats import EXAMPLES
+from fdkvc.core.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
+from fdkvc.models.answer_causes import grade_call
+from fdkvc.models.numpy.chat import Chat
+from fdkvc.models.numpy.model_text import WRITERS
+from fdkvc.models.page import choices, conversation, scene
+from fdkvc.models.page.conversation import FULL, Answered, answer_of
+from fdkvc.models.page.measured import damage_rows
+from fdkvc.models.report.answer import call_html
+from fdkvc.ui.fields import hold
+from fdkvc.ui.markdown import plain
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs
 from tests.hostile import HOSTILE
 

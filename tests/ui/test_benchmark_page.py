@@ -16,24 +16,24 @@ from streamlit.testing.v1 import AppTest
 
 import fdkvc
 from fdkvc.commands.parser import build_parser
-from fdkvc.experiments import study
-from fdkvc.experiments.benchmark import Benchmark, run_benchmark
-from fdkvc.experiments.sweep import Sweep, sweepable
-from fdkvc.files.options import settings_from
-from fdkvc.files.shipped import papers_run
+from fdkvc.engine.metrics import metrics_of
+from fdkvc.paper import study
+from fdkvc.paper.benchmark import Benchmark, run_benchmark
 from fdkvc.paper.claims import CLAIMS
+from fdkvc.paper.page.ablation import sweep_command
+from fdkvc.paper.page.choices import DIALOGS_HERE
+from fdkvc.paper.page.figures import OTHER
+from fdkvc.paper.page.sections import SECTIONS
+from fdkvc.paper.replication.cells import figure_words, measured_tables
+from fdkvc.paper.shipped import papers_run
+from fdkvc.paper.sweep import Sweep, sweepable
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.replication.cells import figure_words, measured_tables
-from fdkvc.run.metrics import metrics_of
+from fdkvc.runs.options import settings_from
 from fdkvc.synthetic.scenarios import SCENARIOS
-from fdkvc.ui.ablation import sweep_command
-from fdkvc.ui.about import code_of
-from fdkvc.ui.benchmark.choices import DIALOGS_HERE
-from fdkvc.ui.benchmark.figures import OTHER
-from fdkvc.ui.benchmark.sections import SECTIONS
-from fdkvc.ui.kit.jobs import Report, Work
-from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs
+from fdkvc.tour.about import code_of
+from fdkvc.ui.jobs import Report, Work
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import job_key, run_panel, shared_jobs
 from tests.app_pages import SECONDS, html, link_of, open_page, press, run_until, settled
 
 SHOWN = "Shown: "
@@ -246,7 +246,7 @@ def test_a_run_that_goes_on_is_shown_after_a_reload_and_to_nobody_else(
         assert gate.wait(SECONDS)
         return study.Study(run_benchmark(benchmark))
 
-    monkeypatch.setattr("fdkvc.kinds.benchmark.run_study", wait)
+    monkeypatch.setattr("fdkvc.paper.results.run_study", wait)
     app = open_page("benchmark", MINE, dialogs=2, seed=80)
     app.button(key="benchmark/run").click().run()
 
@@ -289,7 +289,7 @@ def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
             gate.set()
             job.future.result(SECONDS)
 
-    monkeypatch.setattr("fdkvc.ui.kit.past.run_panel", slow)
+    monkeypatch.setattr("fdkvc.ui.past.run_panel", slow)
     before = listed(app)
     app.button(key="benchmark/run").click().run()
     for _ in range(3):
@@ -316,7 +316,7 @@ def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time
         measured = part.measured if done else {scenario: {} for scenario in part.measured}
         return study.Study(dataclasses.replace(part, benchmark=benchmark, measured=measured))
 
-    monkeypatch.setattr("fdkvc.kinds.benchmark.run_study", cancel)
+    monkeypatch.setattr("fdkvc.paper.results.run_study", cancel)
     time.sleep(max(0.0, 1 - time.time() % 1))  # the next second begins
     app = run_until(press(app, "Run"), "Cancelled")
 
@@ -346,12 +346,12 @@ def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
 
 
 def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fdkvc.kinds.benchmark
+    import fdkvc.paper.results
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError("the noise is too loud")
 
-    monkeypatch.setattr(fdkvc.kinds.benchmark, "run_study", fail)
+    monkeypatch.setattr(fdkvc.paper.results, "run_study", fail)
     app = press(open_page("benchmark"), "Run")
     run_until(app, "the noise is too loud")
     assert [error.value for error in app.error] == ["The run failed: the noise is too loud."]

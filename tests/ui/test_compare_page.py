@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.cache import Cache
+from fdkvc.core.parameters import parameter
+from fdkvc.engine.metrics import default_metrics, metric_named
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy
 from fdkvc.policies.base import EVICTION
-from fdkvc.run.metrics import default_metrics, metric_named
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.markdown import plain
 from tests.app_pages import ROOT, html, link_of, open_page, press, settled, specs, stage_of, told
 
 
@@ -352,7 +352,7 @@ def test_a_policy_that_does_not_exist_yet_is_compared_and_forked(
 
 def test_the_page_names_no_policy() -> None:
     files = [ROOT / "pages" / "compare.py", *(ROOT / "fdkvc" / "ui" / "compare").glob("*.py")]
-    files += [ROOT / "fdkvc" / "ui" / "kit" / "lanes.py", ROOT / "fdkvc" / "charts" / "timeline.py"]
+    files += [ROOT / "fdkvc" / "ui" / "lanes.py", ROOT / "fdkvc" / "charts" / "timeline.py"]
     names = {key for key in POLICIES if len(key) > 4} | {p.label for p in POLICIES.values()}
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -17,38 +17,39 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
 from fdkvc.commands.parser import build_parser
-from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.experiments.arguments import forgotten
-from fdkvc.experiments.model_shape import SHAPE, SHAPES
-from fdkvc.experiments.replay import Replay, replay
-from fdkvc.explain.explain import explain
+from fdkvc.conversations.arguments import forgotten
+from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.conversations.page import files
+from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
+from fdkvc.conversations.replay import Replay, replay
+from fdkvc.conversations.trace_file import trace_bytes
+from fdkvc.core.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
+from fdkvc.engine.evidence import Evidence
+from fdkvc.engine.fork import Fork
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.sinks import PROTECT
+from fdkvc.engine.trace import Rule, Status
+from fdkvc.explain.decisions import explain
 from fdkvc.explain.tables import all_entries
-from fdkvc.files.export import csv_text
-from fdkvc.files.record import digest
-from fdkvc.files.trace import trace_files
-from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
-from fdkvc.lm import BUNDLED
+from fdkvc.models.numpy import BUNDLED
+from fdkvc.player.entry_files import trace_files
+from fdkvc.player.moments import Spoken, deciding_token, value_sentences, why_sentences
+from fdkvc.player.run import build_run, continue_run
 from fdkvc.policies import JUDGED, policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
-from fdkvc.run.evidence import Evidence
-from fdkvc.run.fork import Fork
-from fdkvc.run.simulate import simulate
-from fdkvc.run.sinks import PROTECT
-from fdkvc.run.trace import Rule, Status
-from fdkvc.stage.moments import Spoken, deciding_token, value_sentences, why_sentences
-from fdkvc.stage.run import build_run, continue_run
-from fdkvc.ui.dialogs import choices, files
-from fdkvc.ui.dialogs import replay as replay_page
-from fdkvc.ui.dialogs import verdict as verdict_page
-from fdkvc.ui.dialogs.choices import VIEW
-from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.replay import FileRun, Replayed, judge_file, report_of
-from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import files_of
-from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import shared_jobs
+from fdkvc.runs.export import csv_text
+from fdkvc.runs.record import digest
+from fdkvc.ui import fields
+from fdkvc.ui.downloads import files_of
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import shared_jobs
+from fdkvc.verdict.model_shape import SHAPE, SHAPES
+from fdkvc.verdict.page import choices
+from fdkvc.verdict.page import replay as replay_page
+from fdkvc.verdict.page import verdict as verdict_page
+from fdkvc.verdict.page.choices import VIEW
+from fdkvc.verdict.page.replay import FileRun, Replayed, judge_file, report_of
 from tests.app_pages import (
     SECONDS,
     check_specs,
@@ -400,7 +401,7 @@ def test_what_a_long_dialog_lacks_is_said_where_it_would_be() -> None:
 def test_a_policy_whose_cache_is_too_large_for_a_long_dialog_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fdkvc.run.long.MAX_KEPT_ENTRIES", 100_000)
+    monkeypatch.setattr("fdkvc.engine.long.MAX_KEPT_ENTRIES", 100_000)
     lines = "\n".join(f"User: {'word ' * 50}" for _ in range(150))
     app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"), budget=4000, policies="fifo")
 

@@ -12,25 +12,25 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.corpora import gguf_file
-from fdkvc.experiments.jobs import Progress
-from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay_arguments
-from fdkvc.kinds import KINDS, read_run
-from fdkvc.kinds.replay import OF_LETTERS
-from fdkvc.kinds.sources import Sources
-from fdkvc.lm.head_recordings import read_dialog
-from fdkvc.lm.language_model import shared_language_model
+from fdkvc.commands.kinds import KINDS, read_run
+from fdkvc.conversations.page.files import read_dialog_file, shipped_file
+from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay, replay_arguments
+from fdkvc.conversations.sources import Sources
+from fdkvc.models.numpy import gguf_file
+from fdkvc.models.numpy.head_recordings import read_dialog
+from fdkvc.models.numpy.language_model import shared_language_model
+from fdkvc.models.page import loading as models
 from fdkvc.policies import policy_named
-from fdkvc.ui.dialogs import vectors as page
-from fdkvc.ui.dialogs.files import read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.replay import FileRun, judge_file, report_of
-from fdkvc.ui.dialogs.vectors import READ, VECTORS, Vectors, read_file, read_layers
-from fdkvc.ui.kit import models
-from fdkvc.ui.kit.downloads import files_of
-from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import shared_jobs
+from fdkvc.runs.jobs import Progress
+from fdkvc.ui.downloads import files_of
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import shared_jobs
+from fdkvc.verdict.page import vectors as page
+from fdkvc.verdict.page.replay import FileRun, judge_file, report_of
+from fdkvc.verdict.page.vectors import READ, VECTORS, Vectors, read_file, read_layers
+from fdkvc.verdict.results import OF_LETTERS
 from tests.app_pages import html, link_of, open_page, press, settled
-from tests.models import write_model
+from tests.language_models import write_model
 from tests.ui.test_dialogs_page import card, no_stage, text_of, words_of, words_said
 
 NAME = "mine"

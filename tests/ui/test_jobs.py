@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fdkvc.experiments.jobs import Progress
-from fdkvc.limits import MAX_ENDED_JOBS
-from fdkvc.ui.kit.jobs import Job, Jobs, Report
+from fdkvc.core.limits import MAX_ENDED_JOBS
+from fdkvc.runs.jobs import Progress
+from fdkvc.ui.jobs import Job, Jobs, Report
 
 SECONDS = 10
 

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.conversations.page.files import DialogFile, read_dialog_file
+from fdkvc.player.moments import Spoken
+from fdkvc.player.run import DialogChoice, build_run
 from fdkvc.policies import policy_named
-from fdkvc.stage.moments import Spoken
-from fdkvc.stage.run import DialogChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
-from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
-from fdkvc.ui.kit import lru
-from fdkvc.ui.kit.lanes import load_run
-from fdkvc.ui.kit.lru import ByteLRU, cached, size_of
+from fdkvc.ui import lru
+from fdkvc.ui.lanes import load_run
+from fdkvc.ui.lru import ByteLRU, cached, size_of
 
 MEGABYTE = 1_000_000
 DIALOG = read_file(EXAMPLES / "rental.json")[0]

@@ -12,21 +12,21 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import smollm2
-from fdkvc.corpora import gguf_file
-from fdkvc.experiments.judged import verdict
-from fdkvc.explain.recorded_damage import SHIPPED
+from fdkvc.conversations.page.file_choice import FILE
+from fdkvc.conversations.page.files import shipped_file
+from fdkvc.engine.metrics import metrics_of
 from fdkvc.explain.tables import entries_table
-from fdkvc.lm import language_model as loading
+from fdkvc.models.judged import verdict
+from fdkvc.models.numpy import gguf_file
+from fdkvc.models.numpy import language_model as loading
+from fdkvc.models.recorded_damage import SHIPPED
 from fdkvc.policies import POLICIES, policy_named, read_policy, synthetic_policies
-from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
-from fdkvc.ui.dialogs.file_choice import FILE
-from fdkvc.ui.dialogs.files import shipped_file
-from fdkvc.ui.kit.frame import FIRST, PAGES
-from fdkvc.ui.kit.lanes import POLICIES as LANES
-from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.story import SCENE, story_chapters
+from fdkvc.tour.story import SCENE, story_chapters
+from fdkvc.ui.frame import FIRST, PAGES
+from fdkvc.ui.lanes import POLICIES as LANES
+from fdkvc.ui.markdown import plain
 from tests.app_pages import (
     ROOT,
     check_specs,
@@ -41,7 +41,7 @@ from tests.app_pages import (
     told,
 )
 
-PAGE_CSS = ROOT / "fdkvc" / "ui" / "kit" / "page.css"
+PAGE_CSS = ROOT / "fdkvc" / "ui" / "page.css"
 
 PATHS = [path for pages in PAGES.values() for path, *_ in pages]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import stage
 from tests.app_pages import SECONDS, link_of, open_page, press, settled, told
 

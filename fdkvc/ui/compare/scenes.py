@@ -8,30 +8,21 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
+from fdkvc.core.parameters import Field
+from fdkvc.core.words import count, listed, percent
+from fdkvc.engine.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_named
 from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import all_entries, figures_table, first_difference
-from fdkvc.files.export import csv_text
-from fdkvc.parameters import Field
-from fdkvc.run.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_named
+from fdkvc.runs.export import csv_text
+from fdkvc.ui import downloads, fields
 from fdkvc.ui.compare.what_if import FORKED
-from fdkvc.ui.kit import downloads, fields
-from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.frame import panel, show_grid, side_by_side
-from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.lanes import (
-    FORK,
-    PAIR,
-    POLICIES,
-    Lane,
-    choose_pair,
-    differences,
-    overlap,
-    show_lines,
-)
-from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
-from fdkvc.ui.stage.follow import beside, follow_lanes, save_scene, show_lanes, shown, stage_view
-from fdkvc.words import count, listed, percent
+from fdkvc.ui.fields import held
+from fdkvc.ui.follow import beside, follow_lanes, save_scene, show_lanes, shown, stage_view
+from fdkvc.ui.frame import panel, show_grid, side_by_side
+from fdkvc.ui.glossary import show_glossary
+from fdkvc.ui.lanes import FORK, PAIR, POLICIES, Lane, choose_pair, differences, overlap, show_lines
+from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.ui.sidebar import DIALOG, LOOK, MORE_METRICS
 
 FILE = "comparison.csv"
 FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR, *FORKED)

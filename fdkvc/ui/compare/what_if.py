@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import streamlit as st
 
+from fdkvc.core.parameters import Field
+from fdkvc.core.words import listed, sentence
+from fdkvc.engine.fork import Fork
 from fdkvc.explain.tables import first_difference
-from fdkvc.parameters import Field
 from fdkvc.policies import Policy, read_policy
-from fdkvc.run.fork import Fork
-from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, problems
-from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, load_fork, overlap
-from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY, TURN, read_name
-from fdkvc.ui.kit.variants import edit_policy
-from fdkvc.words import listed, sentence
+from fdkvc.ui import fields
+from fdkvc.ui.fields import held, problems
+from fdkvc.ui.lanes import FORK, PAIR, Lane, load_fork, overlap
+from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.ui.sidebar import BUDGET_HERE, ENTRY, TURN, read_name
+from fdkvc.ui.variants import edit_policy
 
 _TOKEN = replace(ENTRY, label="Entry of the fork", chosen=True, follows=False)
 

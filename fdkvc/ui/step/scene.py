@@ -8,19 +8,19 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts.timeline import Line
+from fdkvc.core.words import written_bytes
+from fdkvc.engine.metrics import cache_bytes, default_metrics
 from fdkvc.explain.narrate import StepStory, narrate
-from fdkvc.files.trace import trace_files
-from fdkvc.run.metrics import cache_bytes, default_metrics
-from fdkvc.stage.run import Run
-from fdkvc.ui.kit import downloads
-from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.lanes import Lane, show_lines
-from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.ui.stage.component import payload
-from fdkvc.ui.stage.follow import save_scene
+from fdkvc.player.entry_files import trace_files
+from fdkvc.player.run import Run
+from fdkvc.ui import downloads
+from fdkvc.ui.component import payload
+from fdkvc.ui.follow import save_scene
+from fdkvc.ui.glossary import show_glossary
+from fdkvc.ui.lanes import Lane, show_lines
+from fdkvc.ui.lru import cached
+from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.step import stage
-from fdkvc.words import written_bytes
 
 
 def show(page: str, lane: Lane, write: Callable[[], None]) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import streamlit as st
 
+from fdkvc.core.parameters import written
+from fdkvc.core.words import percent
 from fdkvc.explain.counterfactual import Change, NotRepeated, counterfactual, nearest_first
-from fdkvc.parameters import written
-from fdkvc.stage.moments import why_sentences
-from fdkvc.stage.run import Run
-from fdkvc.ui.kit.jobs import Jobs, Report
-from fdkvc.ui.kit.run_panel import session_job
-from fdkvc.ui.stage.component import draw, last_message, listen, name_of, payload
-from fdkvc.ui.stage.follow import follow as follow_stage
-from fdkvc.words import percent
+from fdkvc.player.moments import why_sentences
+from fdkvc.player.run import Run
+from fdkvc.ui.component import draw, last_message, listen, name_of, payload
+from fdkvc.ui.follow import follow as follow_stage
+from fdkvc.ui.jobs import Jobs, Report
+from fdkvc.ui.run_panel import session_job
 
 
 def show(page: str, run: Run, shows: str = "") -> None:

@@ -1,0 +1,41 @@
+"""A gallery: pages about the shipped results that a disk or any web server can serve."""
+
+from collections.abc import Sequence
+from html import escape
+
+from fdkvc.core.recordings import Recording
+from fdkvc.models.recorded_damage import shipped_damage
+from fdkvc.models.report.answer import answer_page
+from fdkvc.models.report.damage import recorded_page
+from fdkvc.models.report.judged import TITLE, judged_report
+from fdkvc.paper.report.document import papers_report
+from fdkvc.player.scene import moment_html
+from fdkvc.runs.page import css, page
+from fdkvc.tour.chapters import HEALING, LOSING, TITLES, story
+
+
+def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
+    """Return the pages by name; a failed call is searched for in the recordings."""
+    pages = []
+    for at, chapter in enumerate(story(recordings), start=1):
+        title, words = TITLES[at - 1], " ".join(chapter.sentences)
+        if chapter.run is None:
+            text = recorded_page(shipped_damage(), title, words, (LOSING, HEALING))
+        else:
+            text = moment_html(chapter.run, title, chapter.turn, chapter.token, words)
+        pages.append((f"scene{at}.html", text, title, words))
+    again = "An answer that fails, and how it is corrected"
+    paper, report = "The paper's tables, figures and claims", papers_report(recordings)
+    pages += [
+        ("answer.html", answer_page(again), again, "Which evicted word would have made it right."),
+        ("report.html", report, paper, "Each with a verdict."),
+        ("judged.html", judged_report(), TITLE, "By policy."),
+    ]
+    listed = "".join(
+        f'<li><a href="{name}">{escape(title)}</a><p>{escape(words)}</p></li>'
+        for name, _, title, words in pages
+    )
+    words = "A language model remembers a dialog in a cache of limited size. What stays in it?"
+    body = f"<main><h1>FD-KVC Lab</h1><p>{words}</p><ol>{listed}</ol></main>"
+    index = page("FD-KVC Lab", body, css("gallery"))
+    return {"index.html": index, **{name: text for name, text, *_ in pages}}

@@ -1,0 +1,22 @@
+"""The kinds of run, a file for each: how it runs, also again, and its tables, files and words."""
+
+from collections.abc import Mapping
+
+from fdkvc.models.results import AnswersRun
+from fdkvc.paper.results import BenchmarkRun, StudyRun
+from fdkvc.paper.sweep_results import SweepRun
+from fdkvc.runs.base import Run, read_record
+from fdkvc.runs.record import Record
+from fdkvc.verdict.results import ReplayRun
+
+KINDS: Mapping[str, type[Run]] = {
+    run.kind: run for run in (BenchmarkRun, StudyRun, SweepRun, AnswersRun, ReplayRun)
+}
+
+
+def read_run(content: bytes | str, *kinds: str) -> Record:
+    """Read a ``run.json`` of the given kinds, by default of any of `KINDS`.
+
+    Raises a ValueError that names what is wrong and where.
+    """
+    return read_record(content, KINDS.values(), kinds)

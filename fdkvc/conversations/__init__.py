@@ -1,0 +1,1 @@
+"""People's conversations: formats, what their calls need, replay."""

@@ -1,0 +1,82 @@
+"""Arguments of calls that a replay found cached or not: recall by source, and what was forgotten.
+
+The source of an argument is the kind of span that mentioned its value last: the system prompt, a
+user, the assistant, an earlier call, or the result of a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fdkvc.core.limits import MAX_TURNS
+from fdkvc.core.transcripts import SPAN_KINDS
+from fdkvc.engine.evidence import AGES
+from fdkvc.engine.summary import mean_by_cluster
+
+ANY = "any"
+"""In the columns of sources and ages: all of them together."""
+
+AGE_LABELS = {age: f"{words} ago" for age, (words, _) in AGES.items()} | {ANY: "any age"}
+
+SOURCE_LABELS: Mapping[str, str] = {
+    **{str(kind): label for kind, label in SPAN_KINDS.items()},
+    ANY: "any source",
+}
+
+CALL = ["dialog", "services", "turn", "call", "call_number"]
+"""Columns of what the arguments of a call share."""
+
+SOURCE_RECALL = (
+    *("policy", "heads", "budget", "source", "age", "arguments"),
+    *("n", "services", "mean", "ci_low", "ci_high"),
+)
+
+
+def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
+    """Return the recall of arguments by source and age, with 95 % intervals over clusters.
+
+    A dialog's recall is the mean over calls of the share of their arguments that were held, as in
+    `fdkvc.engine.evidence.recall`. `arguments` is a table of
+    `fdkvc.conversations.replay.replay_arguments`; columns `SOURCE_RECALL`, a row where there is an
+    argument.
+    """
+    spans = {age: span for age, (_, span) in AGES.items()} | {ANY: (0, MAX_TURNS)}
+    rows = []
+    for case, group in arguments.groupby(["policy", "heads", "budget"], sort=False):
+        for source in SOURCE_LABELS:
+            of_source = group if source == ANY else group[group.source == source]
+            for age, (low, high) in spans.items():
+                some = of_source[(of_source.age > low) & (of_source.age <= high)]
+                if len(some):
+                    calls = some.groupby(CALL, sort=False).held
+                    dialogs = calls.mean().groupby(CALL[:2], sort=False).mean()
+                    services = dialogs.index.get_level_values("services").tolist()
+                    mean = mean_by_cluster(dialogs.to_numpy(), services, share=True)
+                    rows.append((*case, source, age, len(some), *mean))
+    return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
+
+
+def age_of(age: int) -> str:
+    """Return the key in `AGES` of an age in turns."""
+    return next(key for key, (_, (low, high)) in AGES.items() if low < age <= high)
+
+
+def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
+    """Return the arguments that were no longer cached, oldest mention first."""
+    lost = arguments[arguments.held < 1]
+    by = ["policy", "heads", "budget", "age"]
+    ascending = [True, True, True, False]
+    return lost.sort_values(by, ascending=ascending, kind="stable").reset_index(drop=True)
+
+
+def worst_losses(lost: pd.DataFrame, most: int = 5) -> pd.DataFrame:
+    """Return the values of `forgotten` that most calls needed, then those mentioned longest ago.
+
+    A row each, of the first call that lacked it, with their number in the column `calls`.
+    """
+    value = ["dialog", "value"]
+    lost = lost.assign(calls=lost.groupby(value).value.transform("size"))
+    first = lost.sort_values("turn", kind="stable").drop_duplicates(value)
+    return first.sort_values(["calls", "age"], ascending=False, kind="stable").head(most)

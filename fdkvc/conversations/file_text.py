@@ -1,0 +1,224 @@
+"""The text of a file of dialogs: unpacked within a limit, and decoded.
+
+A file may be compressed by gzip, bzip2 or xz, or be a ZIP archive of one file. Text is UTF-8,
+UTF-16 or UTF-32. What is anything else is refused in a sentence that names it.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import re
+import struct
+import zipfile
+import zlib
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fdkvc.core.limits import (
+    MAX_DIALOG_FILE_BYTES,
+    MAX_PACKED_PARTS,
+    MAX_SAMPLED_BYTES,
+    MAX_XZ_MEMORY_BYTES,
+)
+from fdkvc.core.parameters import check_most
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.words import first_three
+
+PACKED_ENDINGS = ("gz", "bz2", "xz", "zip")
+"""Endings of compressed files that are read."""
+
+_KINDS = {
+    "gzip": rb"\x1f\x8b\x08",
+    "bzip2": rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)",
+    "xz": rb"\xfd7zXZ\0",
+    "a ZIP archive": rb"PK(?:\x03\x04|\x05\x06|\x07\x08)",
+    "Zstandard": rb"\x28\xb5\x2f\xfd",
+    "LZ4": rb"\x04\x22\x4d\x18",
+    "compress": rb"\x1f\x9d",
+    "LZMA": rb"\x5d\0\0",
+    "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
+    "a RAR archive": rb"Rar!\x1a\x07",
+    "a tar archive": rb"(?s).{257}ustar",
+    "a Parquet table": rb"PAR1\x15",
+    "a PDF": rb"%PDF-",
+    "an SQLite database": rb"SQLite format 3\0",
+    "an old Office document": rb"\xd0\xcf\x11\xe0",
+}
+"""How a file begins that is packed by these, or that is one of these."""
+
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)  # in bounded memory
+
+_ENCODINGS = {
+    "GB18030": "gb18030",
+    "Big5": "big5",
+    "Shift JIS": "shift_jis",
+    "EUC-JP": "euc_jp",
+    "EUC-KR": "cp949",
+}
+"""Other encodings, in which a character has two bytes."""
+
+_BROKEN: tuple[type[Exception], ...] = (
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+def unpacked(content: bytes, name: str) -> tuple[bytes, str]:
+    """Return a file's content and name, unpacked if it is compressed.
+
+    A ValueError says what cannot be read, and why.
+
+    Examples
+    --------
+    >>> unpacked(gzip.compress(b"User: hello"), "a.txt.gz")
+    (b'User: hello', 'a.txt')
+    """
+    kind, inner = _kind(content), name
+    if kind == "a ZIP archive":
+        content, inner = _unzipped(content, kind)
+    elif kind in ("gzip", "bzip2", "xz"):
+        parts = len(re.findall(_KINDS[kind], content))
+        check_most("the file has", parts, "compressed parts", MAX_PACKED_PARTS)
+        with _broken(kind):
+            content = _decompressed(content, kind)
+        inner = re.sub(r"\.(gz|bz2|xz)$", "", name, flags=re.IGNORECASE)
+    elif kind:
+        raise ValueError(f"the file is {_named(kind)}, which is not read: {_ADVICE}")
+    else:
+        return content, name
+    if len(content) > MAX_DIALOG_FILE_BYTES:
+        most = f"{MAX_DIALOG_FILE_BYTES:,} bytes"
+        raise ValueError(f"the file unpacks to more than {most}, the most that is allowed")
+    if within := _kind(content):
+        raise ValueError(f"the file holds another that is {_named(within)}: {_ADVICE}")
+    return content, inner
+
+
+_ADVICE = "give a file of text, which may be compressed once with gzip, bzip2, xz or ZIP"
+
+
+def _kind(content: bytes) -> str:
+    """Return by what a file is packed or what it is, "" for text."""
+    return next((kind for kind, begins in _KINDS.items() if re.match(begins, content)), "")
+
+
+def _named(kind: str) -> str:
+    return kind if kind.startswith(("a ", "an ")) else f"compressed with {kind}"
+
+
+@contextmanager
+def _broken(kind: str) -> Iterator[None]:
+    """Turn whatever unpacking raises into a sentence."""
+    try:
+        yield
+    except _BROKEN as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"the file is {_named(kind)}, but broken: {reason}") from None
+
+
+def _decompressed(content: bytes, kind: str) -> bytes:
+    """Return a file's content, or one byte more than is allowed."""
+    most = MAX_DIALOG_FILE_BYTES + 1
+    if kind != "xz":
+        opened = gzip.open if kind == "gzip" else bz2.open
+        with opened(io.BytesIO(content)) as file:
+            return bytes(file.read(most))
+    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_MEMORY_BYTES)
+    data = decoder.decompress(content, most)
+    if len(data) < most and not decoder.eof:
+        raise EOFError("it ends too early")
+    if decoder.unused_data.strip(b"\0"):
+        raise ValueError("it goes on after its end")
+    return data
+
+
+def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
+    """Return content and name of the one file of an archive, as `_decompressed`."""
+    check_most("the archive has", content.count(b"PK\1\2"), "files", MAX_PACKED_PARTS)
+    with _broken(kind):
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    hidden = re.compile(r"(^|/)(__MACOSX/|\.(?!/))")
+    members = [
+        member
+        for member in archive.infolist()
+        if not (member.is_dir() or hidden.search(member.filename))
+    ]
+    if len(members) != 1:
+        names = first_three([clean_name(member.filename) for member in members])
+        held = f"{len(members):,} files ({names})" if members else "no file"
+        raise ValueError(f"the archive has {held}, but must have one: give a file of it")
+    (member,) = members
+    if member.flag_bits & 1:
+        raise ValueError("the archive is encrypted: give the file that is in it")
+    if member.compress_type not in _METHODS:
+        raise ValueError(
+            f"the archive is compressed by method {member.compress_type}, but only 0, 8 and 12 are "
+            "read: give the file that is in it"
+        )
+    with _broken(kind), archive.open(member) as file:
+        return file.read(MAX_DIALOG_FILE_BYTES + 1), member.filename
+
+
+def decoded(content: bytes) -> str:
+    r"""Return the text of a file; a ValueError names the line and, likely, its encoding.
+
+    Examples
+    --------
+    >>> decoded("{}".encode("utf-16")), decoded("User: é".encode("utf-16-be"))
+    ('{}', 'User: é')
+    """
+    found = _unicode_of(content)
+    try:
+        text = content.decode("utf-8-sig" if found.startswith("utf-8") else found)
+    except UnicodeDecodeError as error:
+        if not found.startswith("utf-8"):
+            raise ValueError(
+                f"the file begins as {found.upper()} text, but goes on otherwise"
+            ) from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"line {line} of the file is not UTF-8 text: {_other(content)}; save it as UTF-8"
+        ) from None
+    if re.match(r"[^\x1b]*\x1b\$[@B]", text):
+        raise ValueError("the file is ISO-2022-JP text, which is not read: save it as UTF-8")
+    return text
+
+
+def _unicode_of(content: bytes) -> str:
+    """Return which encoding of Unicode a file has, also without a byte order mark."""
+    found = json.detect_encoding(content)  # by its first four bytes
+    sample = content[:MAX_SAMPLED_BYTES]
+    zeros = [at % 2 for at, byte in enumerate(sample) if not byte]
+    if found != "utf-8" or len(content) % 2 or len(zeros) * 50 < len(sample):
+        return found
+    odd = sum(zeros) / max(len(zeros), 1)  # half of the bytes of spaces, line ends and marks
+    return "utf-16-le" if odd > 0.75 else "utf-16-be" if odd < 0.25 and zeros else "utf-8"
+
+
+def _other(content: bytes) -> str:
+    """Say which encoding a file has that is not UTF-8."""
+    start = len(re.match(rb"[\0-\x7f]*", content)[0])  # type: ignore[index]
+    sample = content[start : start + MAX_SAMPLED_BYTES]
+    if not re.search(rb"[\x80-\xff]{2}", sample):
+        return "it may be Windows-1252"
+    fits = [name for name, encoding in _ENCODINGS.items() if _decodes(sample, encoding)]
+    return f"it may be {' or '.join([*fits, 'an encoding with a byte for each letter'])}"
+
+
+def _decodes(sample: bytes, encoding: str) -> bool:
+    try:
+        getincrementaldecoder(encoding)().decode(sample)
+    except UnicodeDecodeError:
+        return False
+    return True

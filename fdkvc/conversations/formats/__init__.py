@@ -1,0 +1,246 @@
+"""The registry of formats; reads files of dialogs into transcripts.
+
+Formats are recognized by content. Any file is either read within the limits of `fdkvc.core.limits`
+or rejected with one sentence that names the place.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fdkvc.conversations.file_text import decoded, unpacked
+from fdkvc.conversations.formats import (
+    ai_sdk,
+    annotated,
+    anthropic,
+    bedrock,
+    chat,
+    chatgpt,
+    claude,
+    gemini,
+    inspect_log,
+    langchain,
+    lmsys,
+    plain,
+    preferences,
+    responses,
+    swe_agent,
+    tau_bench,
+    tooltalk,
+)
+from fdkvc.conversations.formats.base import Format
+from fdkvc.conversations.formats.unknown import check_known_lines, unknown_sentence
+from fdkvc.conversations.tools import listed_tools
+from fdkvc.core.extensions import register_installed
+from fdkvc.core.json_input import check_object, check_structure, parse_json, read_bytes
+from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALOGS
+from fdkvc.core.parameters import check_most
+from fdkvc.core.transcripts import SkippedError, Transcript, different_names
+from fdkvc.core.unread import Unread
+
+FORMATS: dict[str, Format] = {
+    format.key: format
+    for format in (
+        annotated.FORMAT,
+        tau_bench.TRIAL,
+        tau_bench.RESULTS,
+        tau_bench.SIMULATION,
+        inspect_log.FORMAT,
+        inspect_log.SAMPLE,
+        swe_agent.FORMAT,
+        lmsys.FORMAT,
+        lmsys.ARENA,
+        tooltalk.FORMAT,
+        chatgpt.FORMAT,
+        claude.FORMAT,
+        gemini.FORMAT,
+        gemini.CONTENTS,
+        bedrock.FORMAT,
+        ai_sdk.FORMAT,
+        langchain.FORMAT,
+        langchain.MESSAGES,
+        preferences.FORMAT,
+        preferences.PREFERRED,
+        preferences.COMPLETION,
+        anthropic.FORMAT,
+        chat.FORMAT,
+        chat.SHARED,
+        responses.REQUESTS,
+        responses.FORMAT,
+        responses.OUTPUT,
+        plain.FORMAT,
+    )
+}
+"""Formats by key; a dialog that fits several is read as the first of them."""
+
+
+def register(format: Format) -> Format:
+    """Add a format of another package, for pages and commands.
+
+    An installed package declares it as an entry point of the group ``fdkvc.formats``. Raises a
+    ValueError if its key or field is taken, a TypeError if it is not a `Format`.
+    """
+    if not isinstance(format, Format):
+        raise TypeError(f"{format!r} is not a Format")
+    others = [other for other in FORMATS.values() if other is not format]
+    if format.key in (other.key for other in others):
+        raise ValueError(f"format key {format.key!r} is taken: choose another")
+    fields = [other.field for other in others if other.recognizes is None]
+    if format.field is not None and format.recognizes is None and format.field in fields:
+        raise ValueError(f"format field {format.field!r} is taken: choose another")
+    FORMATS[format.key] = format
+    return format
+
+
+register_installed("fdkvc.formats", register)
+
+EXAMPLES = Path(__file__).parent / "examples"
+"""Short dialogs written for this project."""
+
+
+def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
+    r"""Read all dialogs of a file; one that would be left out is an error. See `read_dialogs`.
+
+    Examples
+    --------
+    >>> (dialog,) = read_transcripts(b"User: hello\nSystem: hi there")
+    >>> [turn.speaker for turn in dialog.turns]
+    ['User', 'System']
+    """
+    dialogs, skipped = read_dialogs(content, name)
+    if skipped:
+        raise ValueError(skipped[0])
+    return dialogs
+
+
+def read_dialogs(
+    content: bytes, name: str = "", calls: bool = False
+) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
+    """Read the dialogs of a file; return them, and why others are left out.
+
+    The ending of a text format in the file's name, such as ``.txt``, selects that format, and
+    ``.jsonl`` means a JSON value on each line; otherwise the content decides. With `calls`, the
+    text of each call is put before the words of its turn, as models read it. The file may be
+    compressed; `fdkvc.conversations.file_text` says how. A ValueError says what
+    is wrong and where; also if all dialogs are left out.
+    """
+    check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
+    content, name = unpacked(content, name)
+    text = decoded(content).rstrip()
+    if not text:
+        raise ValueError("the file is empty")
+    ending = Path(name).suffix.lower().removeprefix(".")
+    named = [format for format in FORMATS.values() if ending in format.endings]
+    texts = [format for format in named or FORMATS.values() if format.field is None]
+    if (named and texts) or not text.lstrip().startswith(("{", "[")):
+        if not texts:
+            raise ValueError("line 1 is not JSON: the file must begin with { or [")
+        dialogs = list(texts[0].read(text, 0, calls))
+    else:
+        check_structure(text.encode())
+        dialogs = list(_conversations(text, ending == "jsonl", calls))
+    skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
+    transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
+    if not transcripts:
+        raise ValueError(skipped[0] if skipped else "the file has no dialogs")
+    names = different_names([dialog.name for dialog in transcripts])
+    return tuple(map(Transcript.with_name, transcripts, names)), skipped
+
+
+def endings() -> list[str]:
+    """Return the endings of files of dialogs."""
+    return list(dict.fromkeys(ending for format in FORMATS.values() for ending in format.endings))
+
+
+def read_file(path: str | Path) -> tuple[Transcript, ...]:
+    """Read all dialogs of a file on disk; see `read_transcripts`."""
+    return read_transcripts(read_bytes(path, MAX_DIALOG_FILE_BYTES), str(path))
+
+
+def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | SkippedError]:
+    values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
+    beside = Unread()
+    if isinstance(values, dict):
+        inner = values.get("conversations", [values])
+        if not isinstance(inner, list):
+            raise ValueError("'conversations' is not a list")
+        if values.keys() & {*preferences.ANSWERS} or _are_messages(inner):
+            values = [values]
+        else:
+            beside.fields({} if inner == [values] else values, {"conversations"})
+            values = inner
+    check_known_lines(values)
+    if _are_messages(values):
+        values = [values]  # one conversation
+    check_most("the file has", len(values), "dialogs", MAX_DIALOGS)
+    for number, value in enumerate(values):
+        if isinstance(value, list):
+            responses = any(isinstance(item, dict) and _is_item(item) for item in value)
+            value = {"input" if responses else "messages": value}
+        value = check_object(value, f"dialog {number}")
+        format = _format_of(value, number)
+        try:
+            listed = Unread()
+            tools = listed_tools(value, listed)
+            for dialog in format.read(value, number, calls):
+                if isinstance(dialog, Transcript):
+                    unread = Unread.of((*dialog.unread, *listed.items(), *beside.items()))
+                    dialog = replace(
+                        dialog, tools=dialog.tools or tools, unread=tuple(unread.items())
+                    )
+                    beside = Unread()
+                yield dialog
+        except SkippedError as error:
+            yield error
+
+
+def _are_messages(values: list[Any]) -> bool:
+    """Whether the first of a list is a message or an item of a response."""
+    first = values[0] if values else None
+    return isinstance(first, dict) and ("role" in first or "from" in first or _is_item(first))
+
+
+def _is_item(value: Mapping[str, Any]) -> bool:
+    """Whether an object is an item of a response other than a message, such as a call."""
+    dialogs = {format.field for format in FORMATS.values()} - {"input", "output"}
+    return isinstance(value.get("type"), str) and not value.keys() & {"role", "from", *dialogs}
+
+
+def _format_of(value: Mapping[str, Any], number: int) -> Format:
+    for format in FORMATS.values():
+        if format.field in value and (format.recognizes is None or format.recognizes(value)):
+            return format
+    fields = sorted({format.field for format in FORMATS.values() if format.field is not None})
+    inside = next((name for name, inner in value.items() if _has_dialogs(inner)), None)
+    raise ValueError(unknown_sentence(f"dialog {number}", value, fields, inside))
+
+
+def _has_dialogs(value: Any) -> bool:
+    """Whether a field holds dialogs, or one, in a known format."""
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, dict) and any(
+        format.field in first and (format.recognizes is None or format.recognizes(first))
+        for format in FORMATS.values()
+    )
+
+
+def _is_lines(text: str) -> bool:
+    """Whether the first of several lines is a JSON value."""
+    first, _, rest = text.lstrip().partition("\n")
+    if not rest or not first.rstrip().endswith(("}", "]")):
+        return False
+    try:
+        parse_json(first)
+    except ValueError:
+        return False
+    return True
+
+
+def _lines(text: str) -> list[Any]:
+    check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
+    return [
+        parse_json(line, number)
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip()
+    ]

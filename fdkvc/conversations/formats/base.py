@@ -1,0 +1,52 @@
+"""The interface of a format: how its files are recognized and read."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fdkvc.core.transcripts import SkippedError, Transcript, clean
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of dialogs."""
+
+    key: str
+    label: str
+    endings: tuple[str, ...]
+    """Endings of file names. A text is read as the format of its ending, or else as the first text
+    format."""
+    field: str | None
+    """The field by which a JSON dialog is recognized; None for a text format."""
+    read: Callable[[Any, int, bool], Iterator[Transcript | SkippedError]]
+    """Called with a dialog's object or a whole text, the number of its first dialog in the file,
+    and whether to prepend the text of calls (`with_calls`). Raises a SkippedError, or yields it in
+    place of the dialog if others follow."""
+    recognizes: Callable[[Mapping[str, Any]], bool] | None = None
+    """Whether an object with the field has this format; by default, each has."""
+
+
+def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts in a field of all messages, of whatever may be messages."""
+    for message in messages if isinstance(messages, list) else ():
+        parts = message.get(field) if isinstance(message, dict) else None
+        yield from filter(
+            lambda part: isinstance(part, dict), parts if isinstance(parts, list) else ()
+        )
+
+
+def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
+    """Return the words of a turn after its calls, each a line of JSON as in chat templates.
+
+    Examples
+    --------
+    >>> print(with_calls("One moment", [("book", {"seats": 2})]))
+    {"name": "book", "arguments": {"seats": 2}}
+    One moment
+    """
+    lines = [
+        clean(json.dumps({"name": method, "arguments": arguments}, ensure_ascii=False))
+        for method, arguments in calls
+    ]
+    return "\n".join(filter(None, [*lines, text]))

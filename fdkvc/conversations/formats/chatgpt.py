@@ -1,0 +1,145 @@
+"""ChatGPT's export, ``conversations.json``: each conversation is a tree of messages.
+
+Read is the branch that ends at ``current_node``. What the assistant addresses to a tool, its
+``recipient``, is a call; what tools answer, browsing and code too, are results. Custom instructions
+are the system prompt. Hidden messages, images, thoughts and the messages of other branches are
+counted.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.chat import MESSAGE_FIELDS, Placed, chat_format, restated
+from fdkvc.core.json_input import check_object, optional, require
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.unread import Unread
+
+OTHER_BRANCH = "message of another branch"
+HIDDEN = "hidden message"
+
+INSTRUCTIONS = "user_editable_context"
+"""The type of custom instructions."""
+
+TEXTS: Mapping[str, tuple[str, ...]] = {
+    INSTRUCTIONS: ("user_profile", "user_instructions"),
+    "model_editable_context": ("model_set_context",),
+    "tether_browsing_display": ("result", "summary"),
+}
+"""Fields with the words of a content by its type; of others, `text` and `parts`."""
+
+THOUGHTS = ("thoughts", "reasoning_recap")
+"""Types of a content that is counted."""
+
+BOOKKEEPING = frozenset(
+    (
+        *(
+            "author",
+            "channel",
+            "current_node",
+            "default_model_slug",
+            "finish_details",
+            "gizmo_type",
+        ),
+        *("is_visually_hidden_from_conversation", "mapping", "message_type", "metadata"),
+        *("conversation_origin", "reasoning_status", "serialization_metadata", "thinking_effort"),
+        *("model_slug", "moderation_results", "real_author", "recipient", "resolved_model_slug"),
+    )
+)
+"""Fields that are read elsewhere, or say nothing of what is said."""
+
+
+def branch_to(leaf: str, parents: Mapping[str, str], place: str) -> list[str]:
+    """Return the ids from the root to a leaf; a ValueError if they go in a circle.
+
+    Examples
+    --------
+    >>> branch_to("c", {"a": "", "b": "a", "c": "a"}, "dialog 0")
+    ['a', 'c']
+    """
+    path: dict[str, None] = {}
+    while leaf in parents:
+        if leaf in path:
+            raise ValueError(f"{place}: message {clean_name(leaf)!r} is its own ancestor")
+        path[leaf] = None
+        leaf = parents[leaf]
+    return [*path][::-1]
+
+
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    nodes = {
+        key: check_object(node, f"{place}, node {clean_name(key)!r}")
+        for key, node in require(value, "mapping", dict, place).items()
+    }
+    leaf = require(value, "current_node", str, place)
+    parents = {key: optional(node, "parent", str, place) for key, node in nodes.items()}
+    path = branch_to(leaf, parents, place)
+    missing = parents[path[0]] if path else leaf
+    if missing or not path:
+        raise ValueError(f"{place}: 'mapping' has no node {clean_name(missing)!r}")
+    for key in nodes.keys() - {*path}:
+        unread.add(OTHER_BRANCH, nodes[key].get("message") is not None)
+    for key in path:
+        where = f"{place}, node {clean_name(key)!r}"
+        unread.fields(nodes[key], {"message", "parent", "children"})
+        message = optional(nodes[key], "message", dict, where)
+        if message:
+            yield from _turn(message, where, unread)
+
+
+def _turn(message: Mapping[str, Any], where: str, unread: Unread) -> Iterator[Placed]:
+    author = require(message, "author", dict, where)
+    metadata = optional(message, "metadata", dict, where)
+    content = optional(message, "content", dict, where)
+    role, recipient = require(author, "role", str, where), message.get("recipient")
+    parts = [*_parts(content, where, unread)]
+    if metadata.get("is_visually_hidden_from_conversation") and (
+        content.get("content_type") != INSTRUCTIONS
+    ):
+        unread.add(HIDDEN, bool(parts))
+        return
+    for owner in (author, metadata, optional(author, "metadata", dict, where)):
+        unread.fields(owner, BOOKKEEPING)
+    said = restated(message, *BOOKKEEPING, role=role, content=parts)
+    if content.get("content_type") == INSTRUCTIONS:
+        said["role"] = "system"
+    elif role == "assistant" and recipient not in (None, "", "all"):
+        text = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        function = {"name": recipient, "arguments": text}
+        said |= {
+            "content": [part for part in parts if part["type"] != "text"],
+            "tool_calls": [{"function": function}],
+        }
+    if parts:
+        yield said, where
+    else:
+        unread.fields(said, MESSAGE_FIELDS)
+
+
+def _parts(content: Mapping[str, Any], where: str, unread: Unread) -> Iterator[dict[str, Any]]:
+    """Yield what a content says as parts of a chat message; what is empty is left out."""
+    kind = optional(content, "content_type", str, where)
+    if kind in THOUGHTS:
+        yield {"type": "thoughts"}
+        return
+    fields = TEXTS.get(kind, ("text",))
+    unread.fields(content, {*fields, "content_type", "parts"})
+    texts: list[Any] = [optional(content, field, str, where) for field in fields]
+    for text in [*texts, *optional(content, "parts", list, where)]:
+        if text in (None, ""):
+            continue
+        part = {"text": text} if isinstance(text, str) else text
+        part = check_object(part, f"{where}: a part of 'parts'")
+        if isinstance(part.get("text"), str):
+            yield restated(part, "content_type", type="text")
+        else:
+            yield {"type": str(part.get("content_type"))}
+
+
+FORMAT = chat_format(
+    "chatgpt",
+    "ChatGPT's export",
+    "mapping",
+    _messages,
+    reads=BOOKKEEPING,
+    named=lambda value: value.get("title"),
+)

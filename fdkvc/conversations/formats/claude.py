@@ -1,0 +1,87 @@
+"""Claude's export, ``conversations.json``: ``chat_messages`` of a ``sender``.
+
+A message's words are the blocks of its ``content``, as in Anthropic's API, or else its ``text``,
+after the text that was extracted from its attachments. Read is the branch that ends at
+``current_leaf_message_uuid``, or else at the last message.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.anthropic import turns_of_blocks
+from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.conversations.formats.chatgpt import OTHER_BRANCH, branch_to
+from fdkvc.core.json_input import check_object, objects, optional, require
+from fdkvc.core.unread import Unread
+
+BOOKKEEPING = ("attachments", "chat_messages", "content", "files", "sender", "text")
+"""Fields that are read elsewhere, or say nothing of what is said."""
+
+
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    messages = [*messages_of(value, "chat_messages", place, "message")]
+    branch = _branch(value, messages, place)
+    unread.add(OTHER_BRANCH, len(messages) - len(branch))
+    for message, where in branch:
+        blocks: list[dict[str, Any]] = []
+        names = set()
+        for attached, inside in objects(
+            optional(message, "attachments", list, where), "attachment", where
+        ):
+            unread.fields(attached, {"extracted_content", "file_name", "file_type"})
+            names.add(str(attached.get("file_name")))
+            text = optional(attached, "extracted_content", str, inside)
+            blocks.append({"type": "text", "text": text} if text else {"type": "attachment"})
+        for file, _ in objects(optional(message, "files", list, where), "file", where):
+            unread.fields(file, {"file_name"})
+            if str(file.get("file_name")) not in names:
+                blocks.append({"type": "file"})
+        content = optional(message, "content", list, where)
+        text = optional(message, "text", str, where)
+        blocks += [
+            _block(check_object(block, f"{where}: a block of 'content'")) for block in content
+        ]
+        if text and not content:
+            blocks.append({"type": "text", "text": text})
+        sender = require(message, "sender", str, where)
+        said = restated(message, *BOOKKEEPING, role=sender, content=blocks)
+        yield from turns_of_blocks(said, where, unread)
+
+
+def _branch(value: Mapping[str, Any], messages: list[Placed], place: str) -> list[Placed]:
+    """Return the messages of the current branch; all of them if they do not name their parents."""
+    placed = {
+        optional(message, "uuid", str, where): (message, where) for message, where in messages
+    }
+    parents = {
+        key: optional(message, "parent_message_uuid", str, where)
+        for key, (message, where) in placed.items()
+    }
+    named = len(placed) == len(messages) and "" not in placed
+    if not named or not any(parent in placed for parent in parents.values()):
+        return messages
+    leaf = optional(value, "current_leaf_message_uuid", str, place)
+    leaf = leaf if leaf in placed else [*placed][-1]
+    return [placed[key] for key in branch_to(leaf, parents, place)]
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block; of a tool's result, all parts with a text are texts."""
+    content = block.get("content")
+    if block.get("type") != "tool_result" or not isinstance(content, list):
+        return block
+    parts = (
+        {**part, "type": "text"} if isinstance(part, dict) and "text" in part else part
+        for part in content
+    )
+    return {**block, "content": [*parts]}
+
+
+FORMAT = chat_format(
+    "claude",
+    "Claude's export",
+    "chat_messages",
+    _messages,
+    reads=BOOKKEEPING,
+    named=lambda value: value.get("name"),
+)

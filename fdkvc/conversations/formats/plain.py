@@ -1,0 +1,70 @@
+"""Plain text: a speaker, a colon and the words of a turn.
+
+A line without a speaker continues the turn. So does a line such as ``Address: 12 High St``:
+speakers are the first two names of a dialog, and names that begin at least two lines of the file. A
+line of three or more ``-`` or ``=`` ends a dialog.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from fdkvc.conversations.formats.base import Format
+from fdkvc.core.limits import MAX_DIALOG_FILE_LINES, MAX_DIALOGS
+from fdkvc.core.parameters import check_most
+from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean, clean_name
+
+_SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
+_END = re.compile(r"\s*(-{3,}|={3,})\s*")
+
+
+def read_plain_text(
+    text: str, number: int = 0, calls: bool = False
+) -> Iterator[Transcript | SkippedError]:
+    r"""Read plain text; yield an error in place of each dialog that is too large.
+
+    It has no calls. For other errors see `fdkvc.conversations.formats.read_transcripts`.
+
+    Examples
+    --------
+    >>> one, other = read_plain_text("A: hi\nyou\nB: yes\n---\nA: again")
+    >>> one.texts, other.texts
+    (('hi\nyou', 'yes'), ('again',))
+    """
+    lines = text.split("\n")
+    check_most("the file has", len(lines), "lines", MAX_DIALOG_FILE_LINES)
+    begun = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
+    turns: list[tuple[str, list[str]]] = []
+    speakers: set[str] = set()
+    for at, line in enumerate([*lines, "---"], start=1):
+        if _END.fullmatch(line):
+            if turns:
+                yield _dialog(f"dialog {number}", turns)
+                turns, speakers, number = [], set(), number + 1
+            continue
+        named = _SPEAKER.match(line)
+        speaker = clean_name(named[1]) if named else ""
+        if number >= MAX_DIALOGS:
+            raise ValueError(
+                f"line {at} begins another dialog, but at most {MAX_DIALOGS} are allowed"
+            )
+        if named and (begun[speaker] > 1 or len(speakers) < 2):
+            speakers.add(speaker)
+            turns.append((speaker, [line[named.end() :]]))
+        elif turns:
+            turns[-1][1].append(line)
+        elif line.strip():
+            raise ValueError(
+                f"line {at} has no speaker: begin it with a name and a colon, as in 'User: hello'"
+            )
+
+
+def _dialog(name: str, turns: list[tuple[str, list[str]]]) -> Transcript | SkippedError:
+    try:
+        made = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+        return Transcript(name, tuple(made))
+    except SkippedError as error:
+        return error
+
+
+FORMAT = Format("plain", "text with a speaker before each turn", ("txt",), None, read_plain_text)

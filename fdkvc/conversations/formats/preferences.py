@@ -1,0 +1,91 @@
+"""Preferences, as for DPO: a prompt and the chosen answer; also a prompt and its completion.
+
+The prompt and the answer are texts or lists of messages, those of ShareGPT too, in the layouts of
+TRL, LLaMA-Factory, Axolotl, OpenAI and others; an answer that begins with its prompt is read alone,
+also as a text of ``Human:`` and ``Assistant:``. The rejected answer is counted as not read.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, Placed, chat_format, messages_of
+from fdkvc.core.json_input import objects, require
+from fdkvc.core.unread import Unread
+
+PROMPTS = ("conversations", "messages", "prompt", "question", "query", "instruction", "input")
+"""Fields of a prompt; of texts, all are read."""
+
+ANSWERS = ("chosen", "preferred_output", "completion")
+"""Fields of the answer that is read."""
+
+REJECTED = ("rejected", "non_preferred_output", "rejected_response")
+
+_SAID = re.compile(r"(?:^|\n\n)(Human|Assistant):[ \t]*")
+
+
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    answer = next(name for name in ANSWERS if name in value)
+    unread.add("rejected answer", sum(bool(value.get(name)) for name in REJECTED))
+    answered = [*_said(value, answer, "assistant", place)]
+    begun = value.get("input")
+    if isinstance(begun, dict):  # a request
+        unread.fields(begun, {"messages"})
+        value = {**value, **begun, "input": None}
+    for name in SYSTEM_FIELDS:
+        if value.get(name):
+            yield {"role": "system", "content": value[name]}, f"{place}, {name}"
+    prompts = [name for name in PROMPTS if value.get(name)]
+    first = answered[0][0] if answered else {}
+    if str(first.get("role", first.get("from"))).casefold() in ("user", "human", "system"):
+        said = [_words(message) for message, _ in answered]
+        for name in prompts:  # which the answer repeats
+            repeated = all(_words(one) in said for one, _ in _said(value, name, "user", place))
+            unread.fields({} if repeated else {name: value[name]}, ())
+        prompts = []
+    for name in prompts:
+        yield from _said(value, name, "user", place)
+    yield from answered
+
+
+def _has_answer(value: Mapping[str, Any]) -> bool:
+    """Whether an answer is a text, a message or a list; not a mark, or a response of an API."""
+    given = next(value[name] for name in ANSWERS if name in value)
+    message = isinstance(given, dict) and bool(given.keys() & {"role", "from"})
+    return message or isinstance(given, str | list)
+
+
+def _words(message: Mapping[str, Any]) -> Any:
+    return message.get("content", message.get("value"))
+
+
+def _said(value: Mapping[str, Any], name: str, role: str, place: str) -> Iterator[Placed]:
+    """Yield the messages of a field: a text, a message, or a list of these."""
+    said, where = value[name], f"{place}, {name}"
+    if isinstance(said, dict):
+        said = [said]
+    if isinstance(said, list):
+        yield from objects(said, "message", where) if said else messages_of(value, name, place)
+        return
+    text = require(value, name, str, place)
+    parts = _SAID.split(text)
+    if len(parts) > 1 and not parts[0].strip():
+        for speaker, words in zip(parts[1::2], parts[2::2], strict=True):
+            yield {"role": "user" if speaker == "Human" else "assistant", "content": words}, where
+    else:
+        yield {"role": role, "content": text}, where
+
+
+FORMAT = chat_format(
+    "preferences",
+    "preferences (DPO) and completions",
+    "chosen",
+    _messages,
+    reads=(*SYSTEM_FIELDS, *PROMPTS, *ANSWERS, *REJECTED),
+    recognizes=_has_answer,
+)
+
+PREFERRED = replace(FORMAT, key="preferred", field="preferred_output")
+
+COMPLETION = replace(FORMAT, key="completion", field="completion")

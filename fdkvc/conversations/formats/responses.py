@@ -1,0 +1,120 @@
+"""Items of OpenAI's Responses API, and batch requests.
+
+A list of items, the ``input`` of a request, or the ``output`` of a response: messages, and between
+them calls (``function_call``, ``custom_tool_call``) and their outputs. Calls that follow each other
+or a message of the assistant belong to its turn. Other items, such as web searches, are counted.
+The ``body`` of a batch request has such an ``input``, or chat messages.
+See https://platform.openai.com/docs/api-reference/responses.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fdkvc.conversations.formats.chat import (
+    SYSTEM_FIELDS,
+    Placed,
+    chat_format,
+    messages_of,
+    restated,
+    with_system,
+)
+from fdkvc.conversations.tools import LISTS
+from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.unread import Unread, has_words, is_thinking
+
+_KNOWN = re.compile(r"(?:\w+_)?(?:call|output)|mcp_\w+|compaction\w*|item_reference")
+"""Types of items that are not read."""
+
+BODY_FIELDS = frozenset(("input", "instructions", "messages", "output", *LISTS))
+"""Fields that are read of a request or a response."""
+
+
+def _request(value: Mapping[str, Any], place: str, unread: Unread) -> Iterable[Placed]:
+    """Return the messages of a request of a batch: chat messages, or the input of a response."""
+    body = require(value, "body", dict, place)
+    unread.fields(body, {*BODY_FIELDS, *SYSTEM_FIELDS})
+    if "input" in body and "messages" not in body:
+        return _messages(body, f"{place}, body", unread)
+    return with_system(body, "messages", f"{place}, body")
+
+
+def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    instructions = body.get("instructions")
+    if isinstance(instructions, list):  # a response may return them as items
+        yield from _turns(messages_of(body, "instructions", place, "instruction"), unread)
+    elif instructions is not None:
+        text = require(body, "instructions", str, place)
+        yield {"role": "system", "content": text}, f"{place}, instructions"
+    items: list[Placed] = []
+    if isinstance(body.get("input"), str):
+        items.append(({"role": "user", "content": body["input"]}, f"{place}, input"))
+    elif "input" in body:
+        items += messages_of(body, "input", place, "item")
+    items += objects(optional(body, "output", list, place), "item", place)
+    yield from _turns(items, unread)
+
+
+def _turns(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
+    turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
+    begun = ""  # where it is
+    for item, where in items:
+        if item.get("type") in ("function_call", "custom_tool_call"):
+            if turn is None:
+                turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where
+            custom = item["type"] == "custom_tool_call"
+            call = {"type": "custom", "custom": item} if custom else {"function": item}
+            turn["tool_calls"].append(call)
+            continue
+        if turn is not None:
+            yield turn, begun
+        turn, begun = None, where
+        match item:
+            case {"type": "function_call_output" | "custom_tool_call_output"}:
+                yield restated(item, "output", role="tool", content=item.get("output")), where
+            case {"role": "assistant"}:
+                turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, where)]}
+            case {"type": str(kind)} if kind != "message" and "role" not in item:
+                if not _is_known(kind, item, where):
+                    continue
+                unread.part(kind)  # such as a web search
+                yield {"role": "assistant", "content": None}, where
+            case _:
+                yield item, where
+    if turn is not None:
+        yield turn, begun
+
+
+def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
+    """Whether the API has items of a type; a ValueError if it does not, and this one has words."""
+    if _KNOWN.fullmatch(kind) or is_thinking(kind):
+        return True
+    for name, inner in item.items():
+        if name != "type" and has_words(inner, name):
+            raise ValueError(
+                f"{place} is of the type {clean_name(kind)!r}, which is not known, but has words "
+                f"in {clean_name(name)!r}: a message needs 'role' and 'content'"
+            )
+    return False
+
+
+REQUESTS = chat_format(
+    "requests",
+    "OpenAI batch requests",
+    "body",
+    _request,
+    named=lambda value: value.get("custom_id"),
+)
+
+FORMAT = chat_format(
+    "responses",
+    "OpenAI responses",
+    "input",
+    _messages,
+    reads=BODY_FIELDS,
+    recognizes=lambda value: not ("instruction" in value or isinstance(value.get("output"), str)),
+)
+
+OUTPUT = replace(FORMAT, key="response", field="output")

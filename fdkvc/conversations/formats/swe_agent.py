@@ -1,0 +1,72 @@
+"""Trajectories of SWE-agent: ``history``, what the agent read, beside the ``trajectory``.
+
+Its calls are ``tool_calls`` or, where the model writes commands, actions in its words, which have
+no arguments to check: they are counted. What an action returned is a result even where its role is
+that of the user. History of another agent is counted.
+
+Yang et al. 2024, *SWE-agent: Agent-Computer Interfaces Enable Automated Software Engineering*
+(``SWE-agent/SWE-agent``, ``sweagent/types.py``).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.unread import Unread
+
+ACTION = "arguments of an action in the assistant's words"
+OTHER_AGENT = "message of another agent"
+
+STEP_FIELDS = (
+    *("action", "extra_info", "messages", "observation", "query", "response", "state", "thought"),
+)
+"""Fields of a trajectory's steps, which the history repeats."""
+
+BOOKKEEPING = ("agent", "cache_control", "is_demo", "message_type", "tags", "tool_call_ids")
+
+
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    for step, _ in objects(optional(value, "trajectory", list, place), "step", place):
+        unread.fields(step, STEP_FIELDS)
+    agent, acted = None, False
+    for message, where in messages_of(value, "history", place, "message"):
+        name = optional(message, "agent", str, where)
+        agent = name if agent is None else agent
+        if name != agent:
+            unread.add(OTHER_AGENT)
+            continue
+        role, content = require(message, "role", str, where), message.get("content")
+        texts = {field: optional(message, field, str, where) for field in ("thought", "action")}
+        if content is None:
+            content = "\n".join(filter(None, texts.values()))
+        observed = acted and role == "user"  # the first message too has the type of an observation
+        acted = bool(texts["action"])
+        in_words = acted and not message.get("tool_calls")
+        unread.add(ACTION, in_words)
+        said = restated(message, *BOOKKEEPING, role="tool" if observed else role, content=content)
+        for field, text in texts.items():
+            if text.strip() in str(content) or (field == "action" and not in_words):
+                said.pop(field, None)  # it repeats the words or the call
+        yield said, where
+
+
+def recognizes(value: Mapping[str, Any]) -> bool:
+    """Whether there is a trajectory, or the history has messages of an agent."""
+    history = value["history"]
+    first = history[0] if isinstance(history, list) and history else None
+    return "trajectory" in value or (isinstance(first, dict) and "role" in first)
+
+
+FORMAT = replace(
+    chat_format(
+        "swe-agent",
+        "SWE-agent trajectories",
+        "history",
+        _messages,
+        reads=("trajectory", "environment"),
+        recognizes=recognizes,
+    ),
+    endings=("json", "jsonl", "traj"),
+)

@@ -1,0 +1,172 @@
+"""Results of τ-bench and τ²-bench.
+
+τ-bench: a list of trials, each with its chat messages in ``traj``. Trials of a task form a cluster.
+
+τ²-bench: ``simulations``, or the file of one of them. A simulation has ``messages`` or, of speech,
+``ticks``, whose parts are joined to messages. Its policy, or that of the environment, is the
+agent's system prompt. The calls that the simulated user makes and their results are left out,
+because the agent never reads them.
+
+Yao et al. 2024, *τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains*
+(``sierra-research/tau-bench``); Barres et al. 2025, *τ²-Bench: Evaluating Conversational Agents in
+a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_model``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fdkvc.conversations.formats.base import Format
+from fdkvc.conversations.formats.chat import (
+    Placed,
+    chat_format,
+    messages_of,
+    restated,
+    transcript_of,
+)
+from fdkvc.core.json_input import check_object, objects, optional, require
+from fdkvc.core.limits import MAX_DIALOGS
+from fdkvc.core.parameters import check_most
+from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.core.unread import Unread
+
+OF_USER = "message between the simulated user and its own tools"
+REPEATED = ("audio_script_gold", "raw_data")
+"""Fields of τ²-bench's messages that repeat the content, or have it instead."""
+
+SPEECH = "message of speech without a transcript"
+
+
+def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the cluster and the name of a trial, empty if it has no task.
+
+    Examples
+    --------
+    >>> task_and_name({"task_id": 3, "trial": 0})
+    ('task 3', 'task 3, trial 0')
+    """
+    task, trial = value.get("task_id"), value.get("trial")
+    if not isinstance(task, str | int):
+        return "", ""
+    cluster = clean_name(f"task {task}")
+    return cluster, f"{cluster}, trial {trial}" if isinstance(trial, int) else cluster
+
+
+def read_results(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript | SkippedError]:
+    """Read all simulations of a file."""
+    simulations = require(value, "simulations", list, "the file")
+    check_most("the file has", len(simulations), "simulations", MAX_DIALOGS)
+    info = optional(value, "info", dict, "info")
+    environment = optional(info, "environment_info", dict, "info")
+    policy = optional(environment, "policy", str, "info")
+    unread = Unread()
+    for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
+        unread.fields(owner, {read, "info"})
+    for at, simulation in enumerate(simulations, start=number):
+        checked = check_object(simulation, f"simulation {at}")
+        try:
+            yield from read_simulation(checked, at, calls, policy, unread)
+            unread = Unread()  # what is beside the simulations counts once
+        except SkippedError as error:
+            yield error
+
+
+def read_simulation(
+    value: Mapping[str, Any],
+    number: int,
+    calls: bool = False,
+    policy: str = "",
+    beside: Unread | None = None,
+) -> Iterator[Transcript]:
+    """Read one simulation; `policy` is the environment's, `beside` what is not read of the file."""
+    place = f"simulation {number}"
+    unread = Unread() if beside is None else beside
+    unread.fields(value, {"messages", "ticks", "policy", "simulations"})
+    if value.get("messages") is None:
+        listed = _from_ticks(value, place)
+    else:
+        listed = messages_of(value, "messages", place, "message")
+    messages = list(_messages(listed, unread))
+    policy = optional(value, "policy", str, place) or policy
+    if policy and messages and messages[0][0]["role"] != "system":
+        messages.insert(0, ({"role": "system", "content": policy}, f"{place}, policy"))
+    task, name = task_and_name(value)
+    yield transcript_of(messages, name or value.get("id"), place, calls, task, unread)
+
+
+def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
+    """Yield the messages that the agent reads, as chat messages."""
+    for message, where in listed:
+        role = require(message, "role", str, where)
+        parts = message.get("tool_messages")
+        if parts is not None:  # the results of parallel calls
+            unread.fields(message, {"tool_messages"})
+            yield from _messages(messages_of(message, "tool_messages", where, "message"), unread)
+            continue
+        called = [
+            check_object(call, f"{where}: a call")
+            for call in optional(message, "tool_calls", list, where)
+        ]
+        if message.get("requestor") == "user" or (role == "user" and called):
+            unread.add(OF_USER)
+            continue
+        content = message.get("content")
+        if message.get("is_audio") and content is not None:  # base64
+            content = optional(message, "audio_script_gold", str, where)
+            unread.add(SPEECH, not content)
+        calls = [{"function": call.get("function", call)} for call in called]
+        yield restated(message, *REPEATED, content=content, tool_calls=calls), where
+
+
+def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+    """Yield the messages of speech: what one side says without a pause of its turn is joined."""
+    joined: dict[str, Any] = {}
+    where = place
+    for tick, where in messages_of(value, "ticks", place, "tick"):
+        for side, role in (("agent", "assistant"), ("user", "user")):
+            chunk = optional(tick, f"{side}_chunk", dict, where)
+            script = "audio_script_gold" if chunk.get("is_audio") else "content"
+            if chunk.get("contains_speech", True) and (text := optional(chunk, script, str, where)):
+                ids = {*map(str, optional(chunk, "utterance_ids", list, where))}
+                if joined.get("role") != role:
+                    yield from _joined(joined, where)
+                    joined = {"role": role, "parts": [text], "ids": ids}
+                else:
+                    new = bool(ids and joined["ids"] and ids.isdisjoint(joined["ids"]))
+                    joined["parts"].append(" " * new + text)
+                    joined["ids"] = ids
+            called = optional(tick, f"{side}_tool_calls", list, where)
+            results = optional(tick, f"{side}_tool_results", list, where)
+            if called or results:
+                yield from _joined(joined, where)
+                joined = {}
+            if called:
+                yield {"role": role, "content": None, "tool_calls": called}, where
+            yield from objects(results, "result", where)
+    yield from _joined(joined, where)
+
+
+def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
+    if message:
+        yield {"role": message["role"], "content": "".join(message["parts"])}, place
+
+
+TRIAL = chat_format(
+    "tau-bench",
+    "τ-bench results",
+    "traj",
+    named=lambda value: task_and_name(value)[1] or None,
+    cluster=lambda value, place: task_and_name(value)[0],
+)
+
+RESULTS = Format("tau2-bench", "τ²-bench results", ("json", "jsonl"), "simulations", read_results)
+
+SIMULATION = replace(
+    RESULTS,
+    key="tau2-simulation",
+    field="messages",
+    read=read_simulation,
+    recognizes=lambda value: "termination_reason" in value or "ticks" in value,
+)

@@ -1,0 +1,54 @@
+"""ToolTalk: ``conversation``, whose assistant turns have ``apis`` before their text.
+
+The agent reads each call and its response before the next, and first the ``metadata`` of the user,
+as in the benchmark's own evaluation (``microsoft/ToolTalk``,
+``src/tooltalk/evaluation/evaluate_openai.py``). Conversations with the same suites of tools form a
+cluster. Farn and Shin 2023, *ToolTalk: Evaluating Tool-Usage in a Conversational Setting*.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.unread import Unread
+
+USER_DATA = ("location", "timestamp", "username", "session_token")
+"""What the system prompt says of the user."""
+
+
+def _suites(value: Mapping[str, Any], place: str) -> str:
+    """Return the cluster of a conversation."""
+    suites = optional(value, "suites_used", list, place)
+    return clean_name(" + ".join(sorted(suite for suite in suites if isinstance(suite, str))))
+
+
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    data = optional(value, "metadata", dict, place)
+    lines = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
+    unread.fields(data, USER_DATA)
+    if lines:
+        yield {"role": "system", "content": "\n".join(lines)}, f"{place}, metadata"
+    for turn, where in messages_of(value, "conversation", place):
+        for api, inside in objects(optional(turn, "apis", list, where), "api", where):
+            request = require(api, "request", dict, inside)
+            unread.fields(api, {"request", "response", "exception"})
+            named = {"name": request.get("api_name"), "arguments": request.get("parameters")}
+            call = restated(request, "api_name", "parameters", **named)
+            yield {"role": "assistant", "tool_calls": [{"function": call}]}, inside
+            answer = {"response": api.get("response"), "exception": api.get("exception")}
+            yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}, inside
+        yield restated(turn, "apis", "text", content=optional(turn, "text", str, where)), where
+
+
+FORMAT = chat_format(
+    "tooltalk",
+    "ToolTalk",
+    "conversation",
+    _messages,
+    reads=("metadata", "suites_used"),
+    named=lambda value: value.get("name") or value.get("conversation_id"),
+    cluster=_suites,
+)

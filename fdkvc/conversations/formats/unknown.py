@@ -1,0 +1,73 @@
+"""Files of dialogs that no format reads: what they seem to be, and the nearest thing to do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.words import listed
+
+AS_MESSAGES = "give each dialog as 'messages', a list of objects with 'role' and 'content'"
+
+MAX_SENTENCE = 390
+"""Characters of a sentence; fields of formats beyond it are not named."""
+
+AGENT_LINES: Mapping[str, str] = {"message": "Claude Code", "payload": "Codex"}
+"""Coding agents by the field of their lines that holds a message."""
+
+SEEMS: Mapping[tuple[str, ...], str] = {
+    ("instruction", "output"): "an instruction with its answer (Alpaca)",
+    ("prompt", "response"): "a single question with its answer",
+    ("query", "response"): "a single question with its answer",
+    ("question", "answer"): "a single question with its answer",
+    ("input", "output"): "a single question with its answer",
+    ("prompt",): "a prompt without an answer",
+    ("custom_id", "response"): "a result of a batch, whose request has the dialog",
+    ("custom_id", "params"): "a request of an Anthropic batch, whose 'params' have the dialog",
+    ("choices",): "an answer of OpenAI's API without its request",
+    ("resourceSpans",): "a trace of OpenTelemetry",
+    ("text",): "a plain text, of which a line is read as a turn if it begins as in 'User: hello'",
+}
+"""What an object seems to be that has all of these fields; the first counts."""
+
+
+def check_known_lines(values: Any) -> None:
+    """Raise a ValueError if a list is a session of a coding agent, line by line."""
+    for value in values if isinstance(values, list) else ():
+        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            continue
+        for field, agent in AGENT_LINES.items():
+            if "role" not in value and isinstance(value.get(field), dict):
+                raise ValueError(
+                    f"the file seems to be a session of a coding agent ({agent}), by its fields "
+                    f"'type' and {field!r}; this format is not known: {AS_MESSAGES}"
+                )
+
+
+def unknown_sentence(
+    place: str, value: Mapping[str, Any], fields: Sequence[str], inside: str | None = None
+) -> str:
+    """Say what an object seems to be that has none of the fields of a known format.
+
+    `inside` is its field that holds dialogs of a known format.
+
+    Examples
+    --------
+    >>> print(unknown_sentence("dialog 0", {"prompt": "a", "response": "b"}, ["turns", "messages"]))
+    dialog 0: it has 'prompt' and 'response', so it seems to be a single question with its answer, \
+and neither 'messages' nor 'turns': give each dialog as 'messages', a list of objects with 'role' \
+and 'content'
+    """
+    names = [repr(clean_name(name)[:30]) for name in value]
+    own = f"{listed([*names[:3], *(['more'] if len(names) > 3 else [])])}, " if names else ""
+    seems = next((words for some, words in SEEMS.items() if value.keys() >= {*some}), "")
+    begin = (
+        f"{place}: it has {own}{seems and f'so it seems to be {seems}, '}{own and 'and '}neither "
+    )
+    to_do = f"give what {clean_name(inside)[:30]!r} holds alone" if inside else AS_MESSAGES
+    room = MAX_SENTENCE - len(begin) - len(to_do)
+    ordered = [
+        *map(repr, sorted({*fields} - {*value}, key=lambda field: (field != "messages", field)))
+    ]
+    while len(" nor ".join(ordered)) > room:
+        ordered[-2:] = ["another field that is read"]
+    return f"{begin}{' nor '.join(ordered)}: {to_do}"

@@ -1,0 +1,276 @@
+"""Mentions: where the turns of a dialog have the value of an argument."""
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import Bools
+from fdkvc.core.limits import (
+    MAX_DEMAND_CHARACTERS,
+    MAX_DEMANDS,
+    MAX_DIALOG_CHARACTERS,
+    MAX_MENTIONS,
+)
+from fdkvc.core.parameters import check_most
+from fdkvc.core.scripts import (
+    ALONE,
+    CASED,
+    HANGUL,
+    SPACED,
+    is_foreign,
+    plain,
+    same_spelling,
+    word_pattern,
+)
+from fdkvc.core.transcripts import Mention, TooLargeError, clean
+
+NO_EVIDENCE = frozenset(("", "yes", "no", "true", "false", "dontcare", "free", "none"))
+"""Values whose words also occur with other meanings, so that a mention is not evidence."""
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?(e-?\d{1,2})?")
+_FIGURES = re.compile(r"[\d.,]+")
+_THREE = re.compile(r"\d{3}(?!\d)")  # the end of a number with a comma between thousands
+_ID = re.compile(r"#?[^\W\d][\w.@/-]*")
+# A word, a run of spaces or a mark; the letter of an escape is not of the word after it.
+_SYMBOL = r"(?<=\\)[bfnrt](?=\w)|\w+|\s+|[^\w\s]"
+_ESCAPED = re.compile(r"[bfnrt]\w")
+_LETTER = re.compile(
+    r"(?<!\\)\\+u(d[89ab][\da-f]{2}\\+ud[c-f][\da-f]{2}|(?!00[0-7])[\da-f]{4})",
+    re.IGNORECASE | re.ASCII,
+)
+_BETWEEN_TURNS = "\0"
+
+
+def wordings_of(value: str) -> tuple[str, ...]:
+    r"""Return the wordings of an argument's value: as it is, and as JSON escapes it in a result.
+
+    A number is also found with zeros up to two decimal places, and with commas between thousands.
+
+    Examples
+    --------
+    >>> wordings_of("1250")[:4]
+    ('1250', '1,250', '1250.0', '1,250.0')
+    >>> wordings_of("54.5"), wordings_of("1e-05")
+    (('54.5', '54.50'), ('1e-05', '0.00001'))
+    >>> wordings_of('5" disk')[:2]
+    ('5" disk', '5\\" disk')
+    """
+    wordings = [value]
+    if len(value) > MAX_DIALOG_CHARACTERS:  # no dialog can have it
+        return (value,)
+    if _NUMBER.fullmatch(value):
+        exact = Decimal(value)
+        places = max(0, -int(exact.normalize().as_tuple().exponent))
+        for shown in range(places, max(places, 2) + 1):
+            wordings += [f"{exact:.{shown}f}", f"{exact:,.{shown}f}"]
+    for text in (value, json.dumps(value)[1:-1]):  # also of JSON within JSON
+        wordings += [json.dumps(text, ensure_ascii=escaped)[1:-1] for escaped in (False, True)]
+    return tuple(dict.fromkeys(wordings))
+
+
+class MentionFinder:
+    """Finds wordings in the turns of a dialog as whole words, ignoring case and kinds of space.
+
+    Neither a number nor an id is found within another: ``2`` is not in ``12``, ``2:30`` or ``-2``,
+    and ``HAT1`` is not in ``HAT1-B``. In scripts without spaces a wording is found wherever it
+    stands, and in Hangul at the start of a word, whose end may be a particle. Digits of any
+    script, widths of letters, and letters that JSON escapes are the same. Mentions of a value may
+    overlap. The symbols of the
+    dialog are sorted once by all that follows, so that a search takes time by the wording's length.
+
+    Examples
+    --------
+    >>> finder = MentionFinder(["Two rooms in San Jose", "12 rooms at 2:30, or 2?"])
+    >>> finder.mentions(["san jose"], before=2)
+    (Mention(turn=0, start=13, end=21),)
+    >>> finder.mentions(["2"], before=2)
+    (Mention(turn=1, start=21, end=22),)
+    >>> MentionFinder(['{"hotel_name": 3}']).mentions(["hotel"], before=1)
+    ()
+    >>> MentionFinder(["去上海，３张"]).mentions(["上海", "3"], before=1)
+    (Mention(turn=0, start=1, end=3), Mention(turn=0, start=4, end=5))
+    """
+
+    def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
+        self._name, self._requests, self._characters = name, 0, 0
+        joined = "".join(_BETWEEN_TURNS + text for text in texts)
+        read, self._escapes = _read_letters(joined)
+        self._text = _lower(plain(read))
+        self._foreign = is_foreign(self._text)
+        symbols = word_pattern(_SYMBOL, self._foreign).findall(self._text)
+        self._starts = [*accumulate(map(len, symbols), initial=0)]
+        self._turns = [at for at, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
+        # Each different symbol is a character, so that a search compares few.
+        spellings = {symbol: same_spelling(symbol) for symbol in dict.fromkeys(symbols)}
+        different = dict.fromkeys(spellings.values())
+        self._letters = {symbol: chr(at) for at, symbol in enumerate(different)}
+        spaces = [" ", *filter(str.isspace, self._letters)]
+        self._letters |= dict.fromkeys(spaces, chr(len(self._letters)))
+        coded = {symbol: self._letters[spelling] for symbol, spelling in spellings.items()}
+        self._coded = "".join(map(coded.__getitem__, symbols))
+        self._matched: dict[str, NDArray[np.int8]] = {}
+        self._searched: dict[tuple[str, str], tuple[int, list[int]]] = {}
+
+    def mentions(
+        self, wordings: Iterable[str], before: int, annotated: Iterable[Mention] = ()
+    ) -> tuple[Mention, ...]:
+        """Return the mentions of wordings in turns before one and the annotated ones, oldest first.
+
+        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `MAX_DEMANDS` calls,
+        or too many characters of wordings and mentions, are a TooLargeError.
+        """
+        self._requests += 1
+        mentioned = "characters, of values and their mentions"
+        demands = f"{self._name}: it demands"
+        check_most(demands, self._requests, "values", MAX_DEMANDS, TooLargeError)
+        end = self._turns[before] if before < len(self._turns) else len(self._coded)
+        mentions = {*annotated}
+        for wording in wordings:
+            self._characters += len(wording)
+            check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
+            mentions.update(self._latest(_comparable(wording), end))
+        self._characters += sum(mention.end - mention.start for mention in mentions)
+        check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
+        return tuple(sorted(mentions))
+
+    def _latest(self, wording: str, end: int) -> Iterator[Mention]:
+        """Yield the latest mentions of a wording among the first symbols."""
+        cut = word_pattern(_SYMBOL, is_foreign(wording)).findall
+        forms = [cut(wording)] if wording else []
+        if _ESCAPED.match(wording):
+            forms.append([wording[0], *cut(wording[1:])])
+        for symbols in forms:
+            spelled = [*map(same_spelling, symbols)]
+            if not self._letters.keys() >= {*spelled}:
+                continue
+            coded = "".join(map(self._letters.__getitem__, spelled))
+            before, after = _around(wording, self._foreign)
+            # A value is often needed again: what is before the end of its last search is known.
+            last = end - len(coded) + 1
+            begin, earlier = self._searched.get((wording, coded), (0, []))
+            begin, earlier = (begin, earlier) if begin <= last else (0, [])
+            latest: list[int] = []
+            for starts in self._places(coded, begin, last):
+                places = starts[self._match(before, starts)]
+                places = places[self._match(after, places + len(coded))]
+                latest[:0] = places[-MAX_MENTIONS:].tolist()
+                if len(latest) >= MAX_MENTIONS:
+                    break
+            latest = [*earlier, *latest][-MAX_MENTIONS:]
+            self._searched[wording, coded] = max(last, 0), latest
+            for place in latest:
+                turn = bisect_right(self._turns, place) - 1
+                begin = self._given_place(self._turns[turn]) + 1
+                start, stop = self._given_place(place), self._given_place(place + len(coded))
+                yield Mention(turn, start - begin, stop - begin)
+
+    def _given_place(self, symbol: int) -> int:
+        """Return where a symbol begins in the given texts, which have escapes."""
+        start = self._starts[symbol]
+        places, longer = self._escapes
+        return start + longer[bisect_right(places, start)]
+
+    def _places(self, coded: str, start: int, end: int) -> Iterator[NDArray[np.intp]]:
+        """Yield where symbols begin from a start to an end: in order, the latest at first."""
+
+        def first(place: int) -> str:
+            return self._coded[place : place + len(coded)]
+
+        if start >= end:
+            return
+        suffixes, ranks = self._sorted
+        low = bisect_left(suffixes, coded, key=first)
+        high = bisect_right(suffixes, coded, low, key=first)
+        if (high - low) * 16 < len(suffixes):
+            places = suffixes[low:high]
+            yield np.sort(places[(places >= start) & (places < end)])
+            return
+        size = 1024
+        while end > start:
+            begin = max(end - size, start)
+            some = ranks[begin:end]
+            yield begin + np.flatnonzero((some >= low) & (some < high))
+            end, size = begin, 2 * size
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """The places of the symbols, sorted by all symbols from there on, and the rank of each."""
+        count, step = len(self._coded), 1
+        ranks = np.array([*map(ord, self._coded)], np.intp)
+        while True:  # the ranks are by twice as many symbols each time
+            later = np.zeros(count, np.intp)
+            later[:-step] = ranks[step:] + 1
+            different, ranks = np.unique(ranks * (count + 2) + later, return_inverse=True)
+            if len(different) == count:
+                return np.argsort(ranks), ranks.astype(np.int32)
+            step *= 2
+
+    def _match(self, pattern: str, places: NDArray[np.intp]) -> Bools:
+        """Return whether a pattern of no characters matches at the start of symbols."""
+        matched = self._matched.setdefault(pattern, np.full(len(self._starts), -1, np.int8))
+        new, match = places[matched[places] < 0], re.compile(pattern).match
+        matched[new] = [bool(match(self._text, self._starts[at])) for at in new.tolist()]
+        return matched[places] > 0
+
+
+def _read_letters(text: str) -> tuple[str, tuple[list[int], list[int]]]:
+    """Read the letters that JSON escapes, also in JSON within JSON.
+
+    Return where each ends, and by how much the given text is longer up to the first of them, up to
+    the second, and so on.
+    """
+    places, longer = list[int](), [0]
+    if "\\u" not in text and "\\U" not in text:
+        return text, (places, longer)
+
+    def read(match: re.Match[str]) -> str:
+        units = b"".join(int(code, 16).to_bytes(2) for code in re.findall("u(....)", match[0]))
+        letter = units.decode("utf-16-be", "replace")
+        places.append(match.end() - longer[-1] - len(match[0]) + len(letter))
+        longer.append(longer[-1] + len(match[0]) - len(letter))
+        return clean(letter)
+
+    return _LETTER.sub(read, text), (places, longer)
+
+
+def _comparable(wording: str) -> str:
+    """Return a wording as it is looked for."""
+    return " ".join(_lower(plain(_read_letters(clean(wording))[0])).split())
+
+
+def _lower(text: str) -> str:
+    """Lower the case of every letter that stays one character, so that positions stay."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
+
+
+def _around(wording: str, foreign: bool) -> tuple[str, str]:
+    """Return what matches before and after a wording that is no part of a word, number or id.
+
+    Symbols are cut where words end, so a word's edges need less.
+    """
+    cased, spaced = (CASED, SPACED) if foreign else (r"\w", r"\w")
+    before, after = rf"(?:(?<!{spaced})|(?<=\\[bfnrt]))", rf"(?!{spaced})"
+    if re.match(r"\w", wording):
+        before = f"(?<!{HANGUL})" if re.match(HANGUL, wording) else ""
+    if re.match(r"\w", wording[-1]):
+        after = "" if ALONE.match(wording[-1]) else f"(?!{cased})"
+    if wording[0].isdigit():
+        before += r"(?<!\d[.:/-])" + (r"(?<!\d,)" if _THREE.match(wording) else "")
+    if wording[-1].isdigit():
+        after += r"(?![.:/-]\d|,\d{3}(?!\d))"
+    if _FIGURES.fullmatch(wording):
+        before += r"(?<![^\w.][.\-−])"  # a sign, or the point of a fraction
+    if _ID.fullmatch(wording) and re.search(r"[\d@]", wording):
+        before += rf"(?<!{cased}[.@-])"
+        after += rf"(?![.@-]{cased})"
+    return before, after

@@ -1,0 +1,1 @@
+"""The choice of a conversation on a page."""

@@ -1,0 +1,210 @@
+"""Uploaded and shipped files of dialogs, read within the page's limits."""
+
+import hashlib
+import zlib
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import Self
+
+from fdkvc.conversations.formats import EXAMPLES, read_dialogs
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.conversations.trace_file import read_trace_file
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.limits import (
+    MAX_JOINT_ENTRIES,
+    MAX_KEPT_UPLOAD_MEGABYTES,
+    MAX_MEASURED_CHARACTERS,
+    MAX_MEASURED_DIALOGS,
+    MAX_RECORDED_ENTRIES,
+    MAX_SHOWN_HEADS,
+    MAX_SHOWN_PRODUCTS,
+    MAX_TRACE_UPLOAD_MEGABYTES,
+    MAX_UPLOAD_MEGABYTES,
+)
+from fdkvc.core.parameters import check_most
+from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.long import simulate_long
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Trace
+from fdkvc.player.moments import Spoken, lettered, with_schedule
+from fdkvc.policies import Policy
+from fdkvc.policies.together import Together
+from fdkvc.ui.lru import ByteLRU, cached
+
+SHIPPED: Mapping[str, str] = {
+    "dialogues": "Example: service dialogs",
+    "chat": "Example: a chat with tools",
+    "evening": "Example: an evening in San Jose",
+    "errands": "Example: errands, with the tools listed",
+    "rental": "Example: an agent at a bike rental",
+}
+"""Labels of the examples by file name."""
+
+
+@dataclass(frozen=True, eq=False)
+class DialogFile:
+    """A file of dialogs; `digest` is the SHA-256 of its content.
+
+    `traced` has a model's vectors of each dialog, if it is a trace; `skipped` has a sentence for
+    each dialog that is left out; `packed` is the compressed content of a file with calls, to read
+    it again with their text.
+    """
+
+    name: str
+    digest: str
+    transcripts: tuple[Transcript, ...]
+    traced: tuple[Recording, ...] = ()
+    skipped: tuple[str, ...] = ()
+    packed: bytes = b""
+
+    @property
+    def key(self) -> str:
+        """Identifies the file and how it is read."""
+        return self.digest + max(transcript.source_note for transcript in self.transcripts)
+
+    def recording(self, dialog: int) -> Recording:
+        """Return a dialog with the trace's vectors, or lexical ones."""
+        return self.traced[dialog] if self.traced else lexical_recording(self.transcripts[dialog])
+
+    @cached_property
+    def mean_words(self) -> float:
+        """Mean length of a dialog in words and punctuation marks."""
+        return sum(sum(row.word_counts) for row in self.transcripts) / len(self.transcripts)
+
+    @cached_property
+    def measured(self) -> int:
+        """How many of its dialogs a run measures, from the first."""
+        dialogs = self.transcripts[:MAX_MEASURED_DIALOGS]
+        characters = accumulate(sum(map(len, dialog.texts)) for dialog in dialogs)
+        return max(1, bisect_right([*characters], MAX_MEASURED_CHARACTERS))
+
+
+def read_dialog_file(content: bytes, name: str) -> DialogFile:
+    """Read an uploaded file; raise a ValueError that says what is wrong, and where."""
+    traces = name.lower().endswith(".npz")
+    most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
+    check_most("the file has", len(content), "bytes", most)
+    digest = hashlib.sha256(content).hexdigest()
+    if not traces:
+        transcripts, skipped = read_dialogs(content, name)
+        has_calls = any(transcript.calls for transcript in transcripts)
+        packed = zlib.compress(content, 1) if has_calls else b""
+        return DialogFile(name, digest, transcripts, skipped=skipped, packed=packed)
+    traced = read_trace_file(content, most)
+    if not traced:
+        raise ValueError("the file has no dialogs")
+    transcripts = tuple(recording.transcript for recording in traced)
+    for recording in traced:
+        products = len(recording.heads) * len(recording.tokens) * recording.starts[-1]
+        if products > MAX_SHOWN_PRODUCTS:
+            raise ValueError(
+                f"{recording.transcript.name}: its heads, turns and tokens multiply to "
+                f"{products:,}, but at most {MAX_SHOWN_PRODUCTS:,} are shown: capture fewer heads"
+            )
+    if len(traced[0].heads) > MAX_SHOWN_HEADS:
+        raise ValueError(
+            f"the trace has {len(traced[0].heads)} heads, but at most {MAX_SHOWN_HEADS} are shown: "
+            "capture fewer"
+        )
+    return DialogFile(name, digest, transcripts, traced)
+
+
+@cached
+def with_calls(file: DialogFile) -> DialogFile:
+    """Return a file with the text of calls; a ValueError if all dialogs are then too large."""
+    transcripts, skipped = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
+    return replace(file, transcripts=transcripts, skipped=skipped)
+
+
+UPLOADS: ByteLRU[DialogFile] = ByteLRU(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
+"""Uploaded files by name and digest; a session holds only the key."""
+
+
+@lru_cache(maxsize=len(SHIPPED))
+def shipped_file(key: str) -> DialogFile:
+    """Return one of the examples."""
+    path = EXAMPLES / f"{key}.json"
+    return read_dialog_file(path.read_bytes(), path.name)
+
+
+@dataclass(frozen=True)
+class HeadChoice(Spoken):
+    """One head of one dialog of a file.
+
+    `file` is the file's key, and `topics` has the topic of each turn. `head` is its place among the
+    recording's heads, of which `deciding` neighbours decide together by their mean score.
+    """
+
+    file: str
+    topics: tuple[str | None, ...]
+    head: int
+    deciding: int
+
+    @classmethod
+    def of(
+        cls,
+        file: DialogFile,
+        recording: Recording,
+        topic_names: tuple[str, ...],
+        head: int = 0,
+        deciding: int = 1,
+    ) -> Self:
+        """Return the choice of a head, with a recording of the file as `shown_recording` has it."""
+        topics = tuple(turn.topic for turn in recording.transcript.turns)
+        source, name = file.key + recording.source, recording.transcript.name
+        return cls(name, recording, source, topics, head, deciding, topic_names=topic_names)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the head decides by itself."""
+        return self.deciding == 1
+
+    def load(self) -> DialogBatch:
+        """Return the head's row."""
+        return self.recording.dialogs.row(self.head)
+
+    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+        """Run a policy over the head, or over the heads that decide together."""
+        entries = dialogs.turns * (min(budget, dialogs.keys.shape[1]) + dialogs.turn_tokens)
+        if self.alone:
+            run = simulate_long if entries > MAX_RECORDED_ENTRIES else simulate
+            return run(policy, dialogs, budget)
+        what = f"The {self.deciding} heads that decide together have"
+        check_most(what, self.deciding * entries, "entries over all turns", MAX_JOINT_ENTRIES)
+        first = self.head - self.head % self.deciding
+        shared = _shared_run(policy, self.recording, first, self.deciding, budget)
+        return shared.row(self.head - first)
+
+
+@cached
+def _shared_run(
+    policy: Policy, recording: Recording, first: int, deciding: int, budget: int
+) -> Trace:
+    rows = stack([recording.dialogs.row(head) for head in range(first, first + deciding)])
+    trace = simulate(Together(policy, deciding), rows, budget)
+    return replace(trace, policy=policy)
+
+
+# ------------------------------------------------------------------------------- topics
+
+
+@cached
+def shown_recording(
+    file: DialogFile, dialog: int, way: str, schedule: str, read: Recording | None = None
+) -> tuple[Recording, tuple[str, ...]]:
+    """Return a dialog with letters as topics, and the topic of each letter.
+
+    `way` is a choice of `TOPICS`; `schedule` has the letters of "marked" turns, and a ValueError
+    says why it does not fit. `read` is the dialog as a model read it, if one did.
+    """
+    recording = read or file.recording(dialog)
+    transcript = recording.transcript
+    if way == "marked":
+        transcript = with_schedule(transcript, schedule)
+    shown = lettered(recording, transcript)
+    _ = shown.dialogs  # computed here, so that the cache counts them
+    return shown, transcript.topics

@@ -1,0 +1,261 @@
+"""Replays: the dialogs of a file under policies and budgets, as tidy tables.
+
+One row per dialog and metric. Heads of a dialog are rows of one batch, and a dialog's value is
+their mean.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.core.attention import BLOCK
+from fdkvc.core.parameters import BUDGET, Field, option
+from fdkvc.core.recordings import Recording, stack_recordings
+from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.evidence import Evidence
+from fdkvc.engine.metrics import METRICS, Metric, first_late_turn, metric_named, metrics_of
+from fdkvc.engine.simulate import simulate
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.policies.together import Together
+from fdkvc.runs.jobs import Execution, check_different, one_blas_thread, run_jobs, worker_count
+from fdkvc.runs.options import RUN_METRICS, RUN_POLICIES
+
+BUDGETS = (32, 48, 64, 96, 128)
+"""The default budgets."""
+
+TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
+"""Help of the option."""
+
+Row = tuple[str, str, str, str, int, str, float]
+Chunk = tuple[list[Row], list[tuple[Any, ...]]]
+"""The rows of some dialogs in both tables of `replay_arguments`."""
+
+CHUNK = 16
+"""Most dialogs that are simulated together: more are hardly faster."""
+
+CHUNK_NUMBERS = BLOCK
+"""Numbers in one array of dialogs that are simulated together: 16 MB."""
+
+HEADS = Field(
+    "Heads",
+    "Each head decides for itself; all heads decide together, by their mean score; or those that "
+    "share keys decide together, as grouped-query attention requires.",
+    name="heads",
+    default="each",
+    choices={
+        "each": "each decides for itself",
+        "together": "all decide together",
+        "kv": "those that share keys decide together",
+    },
+)
+
+REPLAYED = ("dialog", "services", "policy", "heads", "budget", "metric", "value")
+ARGUMENTS = (
+    *("dialog", "services", "policy", "heads", "budget"),
+    *("turn", "call", "call_number", "slot", "value", "source", "mentioned", "age", "held", "lost"),
+)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What to run on every dialog; refuses in one sentence what cannot be run."""
+
+    policies: tuple[Policy, ...] = option(
+        f"{RUN_POLICIES} and random",
+        default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
+    )
+    budgets: tuple[int, ...] = option(TRIED, "N", default=BUDGETS)
+    heads: tuple[str, ...] = option(
+        "each: every head evicts on its own; together: all heads evict by their mean score; kv: "
+        "heads that share keys do; default: kv where heads share keys, else each",
+        "HOW",
+        default=("each",),
+    )
+    metrics: tuple[str, ...] = option(
+        f"{RUN_METRICS}; added to the metrics of evidence", default=()
+    )
+
+    def __post_init__(self) -> None:
+        for budget in self.budgets:
+            BUDGET.check(budget, "budget")
+        for mode in self.heads:
+            HEADS.check(mode, "heads")
+        for key in self.metrics:
+            metric_named(key, "dialogs", "evidence")
+        if not (self.budgets and self.policies and self.heads):
+            raise ValueError("a replay needs at least one policy and one budget")
+        check_different("policy", [policy.name for policy in self.policies])
+        check_different("budget", list(map(str, self.budgets)))
+        check_different("heads", self.heads)
+        check_different("metric", self.metrics)
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """The metrics of evidence, then the requested ones."""
+        more = map(METRICS.__getitem__, self.metrics)
+        return tuple(dict.fromkeys((*metrics_of("evidence", optional=False).values(), *more)))
+
+
+def replay(
+    settings: Replay, recordings: Sequence[Recording], **how: Unpack[Execution]
+) -> pd.DataFrame:
+    """Run every policy at every budget on every dialog.
+
+    A dialog's numbers depend neither on other dialogs nor on workers. The recordings have the same
+    heads and dimensions, and different names.
+
+    Columns `REPLAYED`: a row per dialog, policy, mode of the heads, budget and metric; NaN where a
+    metric is undefined for a dialog. Raises a ValueError if the recordings differ in dimensions, or
+    in how their heads share keys where that matters, or if `workers` is below 1.
+    """
+    return replay_arguments(settings, recordings, **how)[0]
+
+
+def replay_arguments(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    *,
+    spread: bool = False,
+    **how: Unpack[Execution],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Do as `replay` does, and return its table with that of every argument of every call.
+
+    The second has columns `ARGUMENTS`: `call`, with a place among the dialog's, in `turn`, needs
+    the `value` that turn `mentioned` gave last, in a span of the kind `source`; `held` is the share
+    of heads that still cached it, and `lost` the turn that evicted it first in a head that did not,
+    −1 if all held it. `spread` begins with a dialog of each cluster; the tables do not change.
+    """
+    workers = worker_count(how)
+    jobs = [*jobs_of(settings, recordings)]
+    order = [*range(len(jobs))]
+    if spread:
+        clusters = pd.Series([next(iter(transcripts_of(job))).services for job in jobs])
+        order = clusters.groupby(clusters).cumcount().sort_values(kind="stable").index.tolist()
+    run = partial(run_job, settings)
+    if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
+        run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
+    chunks = run_jobs(run, [jobs[at] for at in order], **how)
+    return replay_tables([chunk for _, chunk in sorted(zip(order, chunks, strict=False))])
+
+
+def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tables of `replay_arguments` of the chunks that are not cancelled."""
+    done = [chunk for chunk in chunks if chunk]
+    rows, arguments = ([row for chunk in done for row in chunk[at]] for at in (0, 1))
+    return pd.DataFrame(rows, columns=[*REPLAYED]), pd.DataFrame(arguments, columns=[*ARGUMENTS])
+
+
+def transcripts_of(recordings: Sequence[Recording]) -> Sequence[Transcript]:
+    """Return the dialogs of recordings."""
+    if isinstance(recordings, LexicalRecordings):  # which are computed on access
+        return recordings.transcripts
+    return [recording.transcript for recording in recordings]
+
+
+def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
+    """Yield the number of tokens of each turn of each dialog; none is computed for it."""
+    if isinstance(recordings, LexicalRecordings):
+        yield from (transcript.word_counts for transcript in recordings.transcripts)
+    else:
+        yield from ([len(turn) for turn in recording.tokens] for recording in recordings)
+
+
+def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Sequence[Recording]]:
+    """Yield the recordings in order, as many at once as are small enough together."""
+    first = tokens = turns = widest = 0
+    heads, width = len(recordings[0].heads), recordings[0].embeddings.shape[1]
+    for at, turn_sizes in enumerate(turn_tokens(recordings)):
+        needs = sum(turn_sizes), len(turn_sizes), max(turn_sizes)
+        tokens, turns, widest = map(max, needs, (tokens, turns, widest))
+        # A token has a number per dimension and per turn, and in its turn one per cached entry.
+        of_turn = widest * (widest + max(settings.budgets))
+        numbers = max((tokens + 1) * max(width, turns), of_turn)
+        count = at - first
+        if count == CHUNK or (count and (count + 1) * heads * numbers > CHUNK_NUMBERS):
+            yield recordings[first:at]
+            first, (tokens, turns, widest) = at, needs
+    yield recordings[first:]
+
+
+def default_heads(recording: Recording) -> str:
+    """Return the default mode: heads that share keys decide together, if there are any."""
+    sizes = set(recording.groups)
+    return "kv" if len(sizes) == 1 < max(sizes) else HEADS.default
+
+
+def deciders(mode: str, recordings: Sequence[Recording]) -> int:
+    """Return how many heads decide together in a mode of `HEADS`.
+
+    Raises a ValueError if the mode is "kv" and groups differ in size.
+    """
+    if mode != "kv":
+        return 1 if mode == "each" else len(recordings[0].heads)
+    sizes = {size for recording in recordings for size in recording.groups}
+    if len(sizes) > 1:
+        raise ValueError(
+            "heads that share keys cannot decide together: there are groups of "
+            f"{' and '.join(map(str, sorted(sizes)))} heads; record all heads of each group"
+        )
+    return sizes.pop()
+
+
+def run_job(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    cancelled: threading.Event | None = None,
+) -> Chunk | None:
+    """Return the rows of some dialogs; None if cancelled before they are complete."""
+    one_blas_thread()  # here too, since this may be another process
+    cancelled = cancelled or threading.Event()
+    if cancelled.is_set():  # before the batch is built, which takes long
+        return None
+    recordings = list(recordings)  # which may compute them on access
+    dialogs, heads = stack_recordings(recordings), len(recordings[0].heads)
+    late = [metric for metric in settings.measured if metric.needs == "dialogs"]
+    outputs_from = first_late_turn(dialogs) if late else dialogs.turns
+    results, arguments = [], []
+    needs = [*map(_calls_need, recordings)]
+    for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
+        if cancelled.is_set():
+            return None
+        deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
+        trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
+        of_rows = {metric: metric.late(trace, dialogs) for metric in late}
+        for at, recording in enumerate(recordings):
+            dialog, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
+            case = (dialog.name, dialog.services, policy.name, mode, budget)
+            of_dialog = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
+            evidence = Evidence(of_dialog, recording)
+            arguments += [(*case, *row) for row in _arguments(evidence, needs[at])]
+            for metric in settings.measured:
+                values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
+                results.append((*case, metric.name, float(np.mean(values))))
+    return results, arguments
+
+
+def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the last columns of `ARGUMENTS` for each argument of a call."""
+    for what, turns in zip(needs, evidence.lost, strict=True):
+        if what:
+            held, gone = float((turns < 0).mean()), turns[turns >= 0]
+            yield *what, held, int(gone.min()) if gone.size else -1
+
+
+def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
+    """Return what an argument of a call is and where it was mentioned; nothing for a state."""
+    dialog, needs = recording.transcript, list[tuple[Any, ...]]()
+    for demand, _ in recording.evidence:
+        turn, start, _ = demand.mentions[-1]
+        what = demand.turn, demand.source, demand.call_number, demand.slot, demand.value
+        more = dialog.span_kind(turn, start), turn, demand.age
+        needs.append((*what, *more) if demand.kind == "call" else ())
+    return needs

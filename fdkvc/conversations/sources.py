@@ -1,0 +1,123 @@
+"""What a run reads: a file of dialogs or a trace, and the SHA-256 of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fdkvc.conversations.formats import EXAMPLES, read_dialogs
+from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.tools import with_tools
+from fdkvc.conversations.trace_file import read_trace_file
+from fdkvc.core.json_input import read_bytes
+from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_TRACE_BYTES
+from fdkvc.core.parameters import SEED
+from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import Transcript
+from fdkvc.core.words import count
+from fdkvc.explain.notes import not_read_notes
+from fdkvc.runs.console import progress, warn
+
+MAX_SKIPPED = 10
+"""Skipped dialogs that are listed with their reason."""
+
+OTHER_FILE = {
+    "dialogs": "the run read another file of dialogs: name it with --dialogs; if it began with its "
+    "tools, add --tools",
+    "trace": "the run read another trace file: name it with --trace",
+}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files that options name, and where to send sentences on what is in them."""
+
+    dialogs: str | None = None
+    trace: str | None = None
+    tools: bool = False
+    """Whether a dialog begins with the tools that its file lists."""
+    calls: bool = False
+    """Whether tool calls are read as text."""
+    seed: int = SEED.default
+    """Of the lexical embedding."""
+    model: str | None = None
+    warn: Callable[[str], None] = lambda sentence: None
+    reading: Callable[[str], AbstractContextManager[Any]] = nullcontext
+    """Shows, while a file is read, what is read."""
+
+    @classmethod
+    def of(cls, options: Namespace, **how: Any) -> Sources:
+        """Return the sources among the options of a command."""
+        named = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in vars(options).items() if key in named} | how)
+
+    def read_transcripts(self) -> tuple[Sequence[Transcript], str]:
+        """Return the dialogs of the file, by default the examples, and its SHA-256.
+
+        With tools, it is of "tools" as well.
+        """
+        name = str(self.dialogs or EXAMPLES / "dialogues.json")
+        content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
+        with self.reading(f"Reading {Path(name).name}"):
+            transcripts, skipped = read_dialogs(content, name, self.calls)
+        notes = [skipped_text(skipped), *not_read_notes(transcripts)]
+        if self.tools:
+            transcripts, too_long = with_tools(transcripts)
+            notes.append(skipped_text(too_long))
+            if unlisted := sum(not transcript.tools_in_text for transcript in transcripts):
+                listed = count(unlisted, "dialog")
+                notes.append(f"Read without tools, as their file lists none: {listed}.")
+            content += b"tools"
+        self._say(notes)
+        return transcripts, hashlib.sha256(content).hexdigest()
+
+    def read_recordings(self) -> tuple[Sequence[Recording], str]:
+        """Return the recordings to replay, and the SHA-256 of their file."""
+        if self.trace is None:
+            transcripts, digest = self.read_transcripts()
+            return LexicalRecordings(transcripts, self.seed), digest
+        if self.dialogs is not None:
+            raise ValueError("--dialogs and --trace cannot be combined: give only one")
+        for name, given in (("calls", self.calls), ("tools", self.tools)):
+            if given:
+                raise ValueError(
+                    f"--{name} cannot be combined with --trace: a trace holds what the model read"
+                )
+        content = read_bytes(self.trace, MAX_TRACE_BYTES)
+        recordings = read_trace_file(content)
+        self._say(not_read_notes([recording.transcript for recording in recordings]))
+        return recordings, hashlib.sha256(content).hexdigest()
+
+    def named_in_run(self, kind: str, name: str | None) -> Sources:
+        """Return the sources with the file that a run names, if no option names its place now.
+
+        `kind` is ``dialogs`` or ``trace``; a ValueError if the file is missing.
+        """
+        if getattr(self, kind) is not None or name is None:
+            return self
+        if not os.path.isfile(name):  # also where no file can have such a name
+            raise ValueError(
+                f"the run read the file {name!r}, which is missing here: name it with --{kind}"
+            )
+        return replace(self, trace=name) if kind == "trace" else replace(self, dialogs=name)
+
+    def _say(self, notes: Sequence[str]) -> None:
+        for sentence in filter(None, notes):
+            self.warn(sentence)
+
+
+def skipped_text(skipped: Sequence[str]) -> str:
+    """Return the list of skipped dialogs with reasons, "" if there are none."""
+    more = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
+    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *more]) if skipped else ""
+
+
+def read_sources(options: Namespace) -> Sources:
+    """Return what a command reads, with warnings on stderr."""
+    return Sources.of(options, warn=warn, reading=progress)

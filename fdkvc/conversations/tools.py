@@ -1,0 +1,191 @@
+"""Tools: the methods that a dialog's system may call, as a text that begins the dialog.
+
+    tools FindMovies ( genre , location ) ; GetWeather ( city , date )
+
+The text is a turn of the system: a model reads it, and a policy may evict it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from fdkvc.core.json_input import parse_within
+from fdkvc.core.transcripts import Mention, SkippedError, Tool, Transcript, Turn, clean_name
+from fdkvc.core.unread import Unread, has_words
+
+SCHEMAS = ("parameters", "input_schema", "inputSchema")
+"""Fields of a tool with the schema of its arguments."""
+
+KNOWN = {*SCHEMAS, "description"}
+"""Fields of which a tool of no type has one."""
+
+LISTS = ("tools", "functions")
+"""Fields that list tools, of a dialog, a request or a system prompt."""
+
+
+def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
+    """Return the tools that a request lists, in the layout of OpenAI, Anthropic, Gemini or Bedrock.
+
+    The list, or a tool in it, may be a text of JSON. Built-in tools, which have no layout of a
+    function, are left out, as is what is not a tool; `unread` counts these, and descriptions.
+
+    Examples
+    --------
+    >>> weather = {"name": "GetWeather", "input_schema": {"properties": {"date": {}, "city": {}}}}
+    >>> unread = Unread()
+    >>> listed_tools({"tools": [weather, {"type": "web_search"}]}, unread)
+    (Tool(method='GetWeather', slots=('city', 'date')),)
+    >>> dict(unread)
+    {"tool of type 'web_search'": 1}
+    """
+    tools = []
+    for owner in _owners(value):
+        for name in LISTS:
+            listed = _parsed(owner.get(name))
+            if isinstance(listed, dict) and [*_declared(listed)] != [listed]:
+                listed = [listed]
+            if not isinstance(listed, list):
+                unread.add(f"field {name!r}", has_words(listed))
+                continue
+            for item in chain(*(_declared(_parsed(entry)) for entry in listed)):
+                tool = _tool(item)
+                if tool is not None:
+                    tools.append(tool)
+                    unread.add("description of a tool", _is_described(item))
+                elif isinstance(item, dict) and isinstance(item.get("type"), str):
+                    unread.add(f"tool of type {clean_name(item['type'])!r}")
+                else:
+                    unread.add("tool of an unknown form", has_words(item))
+    return tuple(dict.fromkeys(tools))
+
+
+def _owners(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects that may list tools: a request or a dialog, and its system prompts."""
+    body = value.get("body")
+    owner = body if isinstance(body, dict) else value
+    yield owner
+    if isinstance(owner.get("toolConfig"), dict):
+        yield owner["toolConfig"]
+    for field in ("messages", "conversations"):
+        messages = owner.get(field)
+        for message in messages if isinstance(messages, list) else ():
+            if isinstance(message, dict) and "system" in (message.get("role"), message.get("from")):
+                yield message
+
+
+def _parsed(value: Any) -> Any:
+    """Return what a text of JSON holds; other values, and other texts, as they are."""
+    parsed = parse_within(value) if isinstance(value, str) else None
+    return value if parsed is None else parsed
+
+
+def _tool(value: Any) -> Tool | None:
+    """Return a tool, or None for what is none."""
+    match value:
+        case {"function": {"name": str(name)} as function}:
+            schema = function.get("parameters") or function.get("parametersJsonSchema")
+        case {"type": "function", "name": str(name)} | {"name": str(name), "parameters": _}:
+            schema = value.get("parameters")
+        case {"name": str(name), "input_schema": schema} | {
+            "name": str(name),
+            "inputSchema": schema,
+        }:
+            pass
+        case {"name": str(name), "description": str()} if "type" not in value:
+            schema = None
+        case _:
+            return None
+    schema = _parsed(schema)
+    slots: Any = {}
+    if isinstance(schema, dict) and "properties" in schema:
+        slots = schema["properties"]
+    elif isinstance(schema, dict) and "type" not in schema:  # the slots themselves
+        slots = {slot: inner for slot, inner in schema.items() if isinstance(inner, dict)}
+    listed = slots if isinstance(slots, dict | list) else ()
+    names = (slot for slot in listed if isinstance(slot, str))
+    return Tool(clean_name(name), tuple(sorted(map(clean_name, names))))
+
+
+def _is_described(value: Any) -> bool:
+    """Whether a tool, or something in it, has a description in words."""
+    if isinstance(value, list):
+        return any(map(_is_described, value))
+    return isinstance(value, dict) and (
+        has_words(value.get("description")) or any(map(_is_described, value.values()))
+    )
+
+
+def _declared(tool: Any) -> Iterator[Any]:
+    """Yield the functions that a tool of Gemini declares, or Bedrock's tool, or it as it is."""
+    match tool:
+        case {"functionDeclarations": [*functions]} | {"function_declarations": [*functions]}:
+            yield from ({"function": function} for function in functions)
+        case {"toolSpec": {"inputSchema": {"json": schema}} as spec}:
+            yield {**spec, "inputSchema": schema}
+        case _:
+            yield tool
+
+
+def tools_text(tools: Sequence[Tool]) -> str:
+    """Return tools as the text of a turn."""
+    listed = (f"{tool.method} ( {' , '.join(tool.slots)} )" for tool in tools)
+    return f"tools {' ; '.join(listed)}".replace("(  )", "( )")
+
+
+def with_tools(
+    transcripts: Sequence[Transcript],
+) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
+    """Return dialogs that begin with their tools, and why others are left out.
+
+    A dialog that lists no tools stays as it is. Raises a ValueError if none lists any or all are
+    left out.
+    """
+    some_list = any(transcript.tools for transcript in transcripts)
+    begun, skipped = [], []
+    for transcript in transcripts:
+        as_it_is = some_list and not transcript.tools
+        try:
+            begun.append(transcript if as_it_is else begin_with_tools(transcript))
+        except SkippedError as error:
+            skipped.append(str(error))
+    if not begun:
+        raise ValueError(skipped[0])
+    return tuple(begun), tuple(skipped)
+
+
+def begin_with_tools(transcript: Transcript) -> Transcript:
+    """Return a dialog whose first turn lists its tools.
+
+    Raises a ValueError if it has none, a SkippedError if it becomes too long.
+    """
+    if not transcript.tools:
+        raise ValueError(f"{transcript.name}: its file lists no tools")
+    turns = zip(transcript.turns, transcript.spoken_by, strict=True)
+    speaker = next((turn.speaker for turn, by in turns if by == "system"), "system")
+    demands = (
+        replace(demand, turn=demand.turn + 1, mentions=tuple(map(_later, demand.mentions)))
+        for demand in transcript.demands
+    )
+    calls = (
+        replace(
+            call,
+            turn=call.turn + 1,
+            arguments=tuple(
+                argument._replace(mention=argument.mention and _later(argument.mention))
+                for argument in call.arguments
+            ),
+        )
+        for call in transcript.calls
+    )
+    return replace(
+        transcript,
+        turns=(Turn(speaker, tools_text(transcript.tools), kind="system"), *transcript.turns),
+        demands=tuple(demands),
+        calls=tuple(calls),
+        tools_in_text=True,
+    )
+
+
+def _later(mention: Mention) -> Mention:
+    return mention._replace(turn=mention.turn + 1)

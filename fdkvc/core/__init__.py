@@ -1,0 +1,1 @@
+"""What everything is made of: settings, words, vectors, the cache, dialogs and transcripts."""

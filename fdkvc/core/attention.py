@@ -1,0 +1,529 @@
+"""Attention arithmetic, and what a policy may observe in one turn.
+
+The first axis of every array is rows: a row is a dialog or one head of it. Rows never mix.
+
+Reproducibility, for the whole project:
+
+**Bit-identical** on one machine with the same versions: the same settings and seed give the same
+numbers in every run, with any number of workers, any chunk size, and when a run continues from any
+turn. The other dialogs of a batch, their padding and turns without tokens do not change a dialog,
+if the batch's turns times its tokens are at most `BLOCK`; longer dialogs run alone.
+
+**Within a tolerance** where sums are rounded in another order: on another processor; with another
+version of NumPy or another number of threads in one matrix product; in a stream that is fed turn by
+turn; and for attention and output of a cache without a budget, which has as many slots as the
+longest dialog of its batch has tokens. Numbers of a turn then agree to about 2e-5, relative or
+absolute. Metrics of a run agree to `TOLERANCE`, as long as the same entries stay.
+
+**Decisions** are the same everywhere, unless a score is within rounding of a cutoff. Scores that
+differ by rounding alone tie, and the older entry stays; see `fdkvc.core.cache.select`. They are
+those of double precision unless a score is within 3e-6 of the cutoff; see `fdkvc.core.cache.Ties`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.limits import MAX_CACHED_WORDS
+from fdkvc.core.scripts import word_spans
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+EPSILON = 1e-8
+"""The ε of Eq. 4."""
+
+TOLERANCE = 1e-6
+"""Relative or absolute difference that a mean over dialogs may have on another processor."""
+
+SPEAKER_LABELS = {"user": "user", "system": "assistant", "prompt": "system prompt"}
+"""What pages and files call each speaker."""
+
+SPEAKERS = tuple(SPEAKER_LABELS)
+
+TRAITS = (
+    *("word", "user", "mark", "surprisal", "capital", "digit", "punctuation"),
+    *("near_surprisal", "near_capital", "near_digit", "position"),
+)
+"""Properties of a token that follow from its text; see `fdkvc.core.token_traits`.
+
+``word`` is a number, the same for equal words; ``mark`` is 1 for a token without text; ``near_…``
+are properties of the words beside it in the turn; ``position`` is 0 for a turn's first word and 1
+for its last.
+"""
+
+BLOCK = 2**22
+"""Numbers of one matrix product of a row; a larger one is computed in parts of this size."""
+
+_LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
+_ONE_PASS = 128  # the longest row it sums in one such pass
+
+
+def entry_sum(x: Floats) -> Floats:
+    """Sum over the entries (..., C), the same to the last bit however many zeros follow.
+
+    Examples
+    --------
+    >>> row = np.linspace(0, 1, 100, dtype=np.float32)
+    >>> padded = np.concatenate([row, np.zeros(300, np.float32)])
+    >>> bool(entry_sum(row) == entry_sum(padded))
+    True
+    """
+    # The order of a plain sum depends on the row's length; that of eight fixed lanes does not.
+    # For short rows a plain sum over a multiple of eight is exactly those lanes.
+    width = x.shape[-1]
+    if width % _LANES:
+        none = np.zeros_like(x, shape=(*x.shape[:-1], -width % _LANES))
+        x = np.concatenate([x, none], axis=-1)
+    blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)
+    lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
+    return np.asarray(lanes.sum(axis=-1))
+
+
+def entry_total(x: Floats) -> Floats:
+    """Sum vectors or matrices over the entries (B, C, …), as `entry_sum` does numbers.
+
+    Examples
+    --------
+    >>> entry_total(np.ones((1, 3, 2), np.float32)).tolist()
+    [[3.0, 3.0]]
+    """
+    return entry_sum(np.moveaxis(x, 1, -1).copy())  # so that rows are contiguous
+
+
+def softmax(logits: Floats) -> Floats:
+    """Softmax over the last axis; −inf gets weight 0, and a row of −inf alone stays 0.
+
+    Examples
+    --------
+    >>> softmax(np.array([0, 0, -np.inf], np.float32)).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    top = logits.max(axis=-1, keepdims=True)
+    np.maximum(top, np.finfo(logits.dtype).min, out=top)
+    weights = logits - top
+    return normalize(np.exp(weights, out=weights))
+
+
+def normalize(weights: Floats) -> Floats:
+    """Divide by the sum over the last axis; a row of zeros stays zero."""
+    total = entry_sum(weights)[..., None]
+    total[total == 0] = 1
+    return weights / total
+
+
+def divide_by_max(x: Floats) -> Floats:
+    """Divide non-negative numbers by the maximum over the last axis; zeros stay zero.
+
+    Examples
+    --------
+    >>> divide_by_max(np.array([[1, 4, 0], [0, 0, 0]], np.float32)).tolist()
+    [[0.25, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    top: Floats = x.max(axis=-1, keepdims=True)
+    top[top <= 0] = 1
+    return x / top
+
+
+def min_max(x: Floats, present: Bools | None = None) -> Floats:
+    """Scale the values of each row (B, C) to [0, 1] by their minimum and maximum (Eq. 4).
+
+    Where `present` is given, only values that are present count, and others become 0.
+
+    Examples
+    --------
+    >>> x = np.array([[0.2, 0.6, 0.4, 9.0]], np.float32)
+    >>> min_max(x, np.array([[True, True, True, False]])).round(4).tolist()
+    [[0.0, 1.0, 0.5, 0.0]]
+    """
+    if present is None:
+        low, high = x.min(axis=-1, keepdims=True), x.max(axis=-1, keepdims=True)
+        return np.asarray((x - low) / (high - low + np.float32(EPSILON)))
+    low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
+    high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # inf − inf in a row without entries
+        scaled = (x - low) / (high - low + np.float32(EPSILON))
+    return np.where(present, scaled, np.float32(0))
+
+
+def lengths_of(x: Floats) -> Floats:
+    """Length of each vector (...), with 1 for zero vectors."""
+    length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
+    length[length == 0] = 1
+    return length
+
+
+def cosine(a: Floats, b: Floats) -> Floats:
+    """Cosine over the last axis; 0 where either vector is zero.
+
+    Examples
+    --------
+    >>> cosine(np.array([3.0, 4.0]), np.array([3.0, 0.0])).item()
+    0.6
+    """
+    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    return np.asarray((a * b).sum(axis=-1) / np.where(lengths > 0, lengths, 1))
+
+
+def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
+    """Inner products of the marked vectors of `a` (B, m, ·) and `b` (B, C, ·); 0 for others."""
+    if in_a.all() and in_b.all():
+        return row_products(a, b)
+    # The shape of a matrix product may change its rounding, so unmarked vectors are left out.
+    products = np.zeros((*in_a.shape, in_b.shape[1]), np.float32)
+    for row in range(len(products)):
+        m, n = np.flatnonzero(in_a[row]), np.flatnonzero(in_b[row])
+        products[row, m[:, None], n] = a[row, m] @ b[row, n].T
+    return products
+
+
+def _largest(cosines: Floats, place: Ints, new_place: Ints) -> Floats:
+    """Return the largest (..., C) of the cosines with later places; 0 if all are less.
+
+    Changes `cosines`.
+    """
+    early = place < new_place.min(initial=0)
+    if not early.all():  # the new entries are the last
+        first = int(early.reshape(-1, early.shape[-1]).all(axis=0).argmin())
+        earlier = new_place[..., None, :] <= place[..., first:, None]
+        np.copyto(cosines[..., first:, :], 0, where=earlier)
+    return np.asarray(cosines.max(axis=-1, initial=0))
+
+
+def _starts(x: Floats, at: int) -> Ints:
+    """Return where a turn of each row begins in flattened (B, S, M) (B, 1)."""
+    rows, turns, columns = x.shape
+    return np.asarray(((np.arange(rows) * turns + at) * columns)[:, None])
+
+
+def row_products(
+    a: Floats, b: Floats, real: Sequence[tuple[Ints, int]] | None = None, out: Floats | None = None
+) -> Floats:
+    """Return the inner products (B, M, N) of each row's vectors in `a` (B, M, d) and `b` (B, N, d).
+
+    For padded rows, `real` has the indices (m,) of the real vectors in `a`, and their number in
+    `b`; the rest of the result, which is `out` if given, is zero.
+    """
+    if real is None:
+        return np.matmul(a, b.swapaxes(-1, -2), out=out)
+    # The shape of a matrix product may change its rounding, so each row is multiplied alone.
+    products = np.empty((len(a), a.shape[1], b.shape[1]), np.float32) if out is None else out
+    products[:] = 0
+    for row, (which, n) in enumerate(real):
+        products[row, which, :n] = a[row, which] @ b[row, :n].T
+    return products
+
+
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def word_id(word: str) -> int:
+    """Return the id of a word, the same in all dialogs and for upper and lower case.
+
+    Examples
+    --------
+    >>> word_id("Rome") == word_id("rome") != word_id("Paris")
+    True
+    """
+    digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
+    return 1 + int.from_bytes(digest[:4], "little")
+
+
+Product = Literal["logits", "similarities"]
+
+
+class Tokens(Protocol):
+    """The tokens of B rows, as an observation reads them.
+
+    The last column of an array (B, S, M + 1) is for index −1, the empty slot. In a flattened array
+    −1 reads the last column of the row before, which has the same value; so no mask is needed.
+    """
+
+    def products(self, name: Product, turn: int) -> tuple[Floats, int]:
+        """Return products of turns, this one included, with the tokens so far, and its index.
+
+        ``logits`` are scaled products of the mean query with the keys (B, S, M + 1), then −inf;
+        ``similarities`` cosines of the mean embedding with the embeddings (B, S, M + 1), then 0.
+        """
+
+    @property
+    def embeddings(self) -> Floats:
+        """Embeddings (B, N, d), or (B / g, N, d) if g adjacent rows share them."""
+
+    @property
+    def surprisal(self) -> Floats | None:
+        """Surprisal of each token in nats (B, N), if known."""
+
+    @property
+    def keys(self) -> Floats:
+        """Keys (B, N, h)."""
+
+    @property
+    def values(self) -> Floats:
+        """Values (B, N, h)."""
+
+    @property
+    def token_queries(self) -> Floats:
+        """Each token's own query (B, N, h)."""
+
+    def new_tokens(self, turn: int) -> Ints:
+        """Return the indices of the turn's tokens (B, n), padded with −1."""
+
+    def query_logits(self, turn: int) -> Floats:
+        """Return scaled products of a turn's queries with keys so far (B, n, M + 1), −inf last."""
+
+    @property
+    def future_attention(self) -> Floats:
+        """Full cache's attention to each token, from each turn to the end (B, T, N + 1), then 0."""
+
+    @property
+    def positions(self) -> Ints | None:
+        """Position of each token in its dialog (B, N); None if it is its index."""
+
+    @property
+    def born(self) -> Ints:
+        """The turn that brought each token (B, N)."""
+
+    @property
+    def heads(self) -> int:
+        """Number of consecutive rows that are the heads of one layer of a dialog."""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of a dialog."""
+
+    @property
+    def first_layer(self) -> int:
+        """The layer of the first row."""
+
+    def parts(self) -> Iterable[tuple[slice, Tokens]]:
+        """Return groups of consecutive rows and their tokens, to be computed one by one."""
+
+    @property
+    def spoken_by(self) -> Ints | None:
+        """Speaker of each token, as an index into `SPEAKERS` (B, N), if known."""
+
+    @property
+    def words(self) -> Ints | None:
+        """`word_id` of each token's word (B, N), 0 for none, if known."""
+
+    @property
+    def traits(self) -> Floats | None:
+        """`TRAITS` of each token (B, N, F), if known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What a policy may look at in one turn (counted from 0), for any set of tokens.
+
+    Every method takes `token` (B, C), indices of tokens with −1 for an empty slot, and returns one
+    value a slot.
+    """
+
+    turn: int
+    new: Ints
+    """The turn's own tokens (B, n), padded with −1."""
+    tokens: Tokens
+
+    def with_new(self, token: Ints) -> Observation:
+        """Return the same turn with these tokens (B, n) as its own."""
+        return replace(self, new=token)
+
+    @cached_property
+    def active(self) -> Bools:
+        """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
+        return np.asarray(np.logical_or.reduce(self.new >= 0, axis=1))
+
+    @cached_property
+    def all_active(self) -> bool:
+        """Whether every row has tokens in this turn."""
+        return bool(self.active.all())
+
+    def parts(self) -> Iterator[tuple[slice, Observation]]:
+        """Yield groups of rows with their observations, so that not all are copied at once."""
+        for rows, tokens in self.tokens.parts():
+            yield rows, replace(self, new=self.new[rows], tokens=tokens)
+
+    @cached_property
+    def _turn_start(self) -> Ints:
+        """Start of this turn of each row in the flattened products (B, S, M + 1)."""
+        return _starts(*self.tokens.products("logits", self.turn))
+
+    @cached_property
+    def _row_start(self) -> Ints:
+        rows, tokens = self.tokens.born.shape
+        return np.asarray((np.arange(rows) * tokens)[:, None])
+
+    def position(self, token: Ints) -> Ints:
+        """Position of each token in its dialog, from 0 (B, C); −1 in empty slots."""
+        positions = self.tokens.positions
+        if positions is None:
+            return token
+        return np.where(token >= 0, positions.reshape(-1).take(token + self._row_start), -1)
+
+    def born(self, token: Ints) -> Ints:
+        """Turn that brought each token (B, C); −1 in empty slots."""
+        return np.where(token >= 0, self.tokens.born.reshape(-1).take(token + self._row_start), -1)
+
+    def spoken_by(self, token: Ints, speaker: str) -> Bools:
+        """Whether a speaker of `SPEAKERS` said each token (B, C); false where unknown.
+
+        The system's words include its prompt.
+        """
+        names = SPEAKERS[1:] if speaker == "system" else (speaker,)
+        return self._among(self.tokens.spoken_by, token, map(SPEAKERS.index, names))
+
+    def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
+        """Whether each token belongs to one of these words (B, C); false where unknown.
+
+        A word of a script without spaces is each of its characters.
+        """
+        return self._among(
+            self.tokens.words,
+            token,
+            [word_id(word[start:end]) for word in words for start, end in word_spans(word)],
+        )
+
+    def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
+        if column is None:
+            return np.zeros(token.shape, np.bool_)
+        given = column.reshape(-1).take(token + self._row_start)
+        return np.isin(given, [*wanted]) & (token >= 0)
+
+    def traits(self, token: Ints) -> Floats:
+        """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
+        if self.tokens.traits is None:
+            return np.zeros((*token.shape, len(TRAITS)), np.float32)
+        return self._vectors(self.tokens.traits, token) * (token >= 0)[:, :, None]
+
+    def logits(self, token: Ints) -> Floats:
+        """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""
+        products, _ = self.tokens.products("logits", self.turn)
+        return products.reshape(-1).take(token + self._turn_start)
+
+    def attention(self, token: Ints) -> Floats:
+        """Attention of the mean query over exactly these tokens, a in Eq. 1 (B, C)."""
+        return softmax(self.logits(token))
+
+    def similarity(self, token: Ints) -> Floats:
+        """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
+        products, _ = self.tokens.products("similarities", self.turn)
+        return products.reshape(-1).take(token + self._turn_start)
+
+    def repetition(self, token: Ints) -> Floats:
+        """Largest cosine of each token with a newer one of this turn (B, C), at least 0.
+
+        This costs cached × new cosines; rows that share embeddings and tokens are computed once.
+        """
+        embeddings = self.tokens.embeddings
+        group = len(token) // len(embeddings)
+        if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
+            return self._repetition(token, embeddings, slice(None))
+        largest = self._repetition(token, embeddings, slice(None, None, group))
+        return np.repeat(largest, group, axis=0)
+
+    def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
+        """Return the `repetition` of some rows."""
+        place, new_place = self.position(token)[rows], self.position(self.new)[rows]
+        token, new = token[rows], self.new[rows]
+        in_cache, in_turn = token >= 0, new >= 0
+        cached, added = self._directions(embeddings, token), self._directions(embeddings, new)
+        most = BLOCK // 4  # stays in a core's cache
+        if token.shape[1] * self.new.size <= most and in_cache.all() and in_turn.all():
+            return _largest(row_products(cached, added), place, new_place)
+        # The shape of a matrix product may change its rounding, so each row is multiplied alone.
+        largest = np.zeros(token.shape, np.float32)
+        for row in range(len(token)):
+            columns, later = added[row, in_turn[row]].T, new_place[row, in_turn[row]]
+            slots = np.flatnonzero(in_cache[row])
+            step = max(1, most // max(1, len(later)))
+            cosines = np.empty((min(step, len(slots)), len(later)), np.float32)
+            for first in range(0, len(slots), step):
+                some = slots[first : first + step]
+                part = np.matmul(cached[row, some], columns, out=cosines[: len(some)])
+                largest[row, some] = _largest(part, place[row, some], later)
+        return largest
+
+    def _directions(self, embeddings: Floats, token: Ints) -> Floats:
+        """Embedding of each token, scaled to length 1 (B, C, d)."""
+        vectors = self._vectors(embeddings, token)
+        vectors /= lengths_of(vectors)[:, :, None]
+        return vectors
+
+    def surprisal(self, token: Ints) -> Floats:
+        """Surprisal −log p of each token in nats (B, C); 0 in empty slots.
+
+        Raises a ValueError if these dialogs have none.
+        """
+        surprisal = self.tokens.surprisal
+        if surprisal is None:
+            raise ValueError(
+                "this policy needs the surprisal of every token, which these dialogs do not have"
+            )
+        return np.where(token >= 0, surprisal.reshape(-1).take(token + self._row_start), 0)
+
+    def context(self, weights: Floats, token: Ints) -> Floats:
+        """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
+        return np.asarray((weights[:, None, :] @ self._vectors(self.tokens.values, token))[:, 0])
+
+    def keys(self, token: Ints) -> Floats:
+        """Key of each token (B, C, h); zero in empty slots."""
+        return self._vectors(self.tokens.keys, token) * (token >= 0)[:, :, None]
+
+    def values(self, token: Ints) -> Floats:
+        """Value of each token (B, C, h); zero in empty slots."""
+        return self._vectors(self.tokens.values, token) * (token >= 0)[:, :, None]
+
+    def queries(self, token: Ints) -> Floats:
+        """Each token's own query (B, C, h); zero in empty slots."""
+        return self._vectors(self.tokens.token_queries, token) * (token >= 0)[:, :, None]
+
+    def _vectors(self, vectors: Floats, token: Ints) -> Floats:
+        start = self._row_start[: len(vectors)]
+        if len(vectors) < len(token):  # groups of rows share them
+            start = np.repeat(start, len(token) // len(vectors), axis=0)
+        return vectors.reshape(-1, vectors.shape[-1]).take(token + start, axis=0)
+
+    @cached_property
+    def _queried(self) -> Ints:
+        """The tokens whose queries belong to this turn (B, n)."""
+        return self.tokens.new_tokens(self.turn)
+
+    @cached_property
+    def query_count(self) -> Ints:
+        """Number of queries of the turn, one for each of its tokens (B,)."""
+        return np.asarray((self._queried >= 0).sum(axis=1))
+
+    def visible(self, token: Ints) -> Bools:
+        """Whether each of the turn's queries attends to each of these tokens (B, n, C).
+
+        Attention is causal: a query sees its own token and all before it.
+        """
+        last = self._queried[:, :, None]
+        return (token[:, None, :] <= last) & (token[:, None, :] >= 0)
+
+    def attention_of_each(self, token: Ints, last: Ints | None = None) -> Floats:
+        """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0.
+
+        With `last` (B, 1), only that many last queries of each row, in order (B, max(last), C).
+        """
+        logits, stop = self.tokens.query_logits(self.turn), self.query_count
+        start = np.zeros_like(stop) if last is None else stop - last[:, 0]
+        width = logits.shape[1] if last is None else int(last.max(initial=0))
+        of_tokens = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
+        for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
+            of_row = of_tokens[row, : end - first]
+            np.take(logits[row, first:end], token[row], axis=1, out=of_row, mode="wrap")
+            np.copyto(of_row, -np.inf, where=token[row] > self._queried[row, first:end, None])
+        return softmax(of_tokens)
+
+    def future_attention(self, token: Ints) -> Floats:
+        """Attention of the full cache to each token, from this turn to the dialog's end (B, C)."""
+        future = self.tokens.future_attention
+        return future.reshape(-1).take(token + _starts(future, self.turn))

@@ -1,0 +1,403 @@
+"""A batch of dialogs: all that a run reads of them.
+
+A batch stores every token's embedding, key and value once; caches hold indices into it. Rows may
+differ in turns and tokens: nothing points to padding, because the tokens of a turn are the range
+between two bounds, and a slot without a token is −1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import (
+    BLOCK,
+    Bools,
+    Floats,
+    Ints,
+    Observation,
+    Product,
+    lengths_of,
+    row_products,
+    softmax,
+)
+from fdkvc.core.limits import MAX_QUERY_LOGITS
+
+BY_TOKEN = (
+    *("embeddings", "keys", "values", "topic_bits"),
+    *("positions", "queries", "surprisal", "words", "traits"),
+)
+BY_TURN = ("current", "speakers")
+"""Arrays of a batch with an axis of tokens, or of turns."""
+
+Bits = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, eq=False)
+class DialogBatch:
+    """B dialogs (or heads of dialogs) with all their tokens."""
+
+    embeddings: Floats
+    """Shape (B, N, d)."""
+    keys: Floats
+    values: Floats
+    """Shape (B, N, h)."""
+    bounds: Ints
+    """Shape (B, T + 1). The tokens of turn t are ``bounds[t]`` up to, not including, ``bounds[t +
+    1]``."""
+    turn_counts: Ints
+    """Shape (B,). Turns of each row; later ones are padding."""
+    topic_bits: Bits
+    """Shape (B, N). Bit k is set if the token has topic k."""
+    current: Ints
+    """Shape (B, T). The current topic of each turn; −1 for none."""
+    topic_names: tuple[str, ...]
+    positions: Ints | None = None
+    """Shape (B, N). Position of each token in its dialog; its index by default."""
+    queries: Floats | None = None
+    """Shape (B, N, h). Each token's own query; by default projected from the embeddings."""
+    surprisal: Floats | None = None
+    """Shape (B, N). −log of the probability of each token, in nats."""
+    topics: Floats | None = None
+    """Shape (B, K, d). Unit vectors of the topics."""
+    projections: Floats | None = None
+    """Shape (3, B, d, h). W_Q, W_K and W_V of each row."""
+    speakers: Ints | None = None
+    """Shape (B, T). Speaker of each turn, as an index into `fdkvc.core.attention.SPEAKERS`."""
+    words: Ints | None = None
+    """Shape (B, N). `fdkvc.core.attention.word_id` of each token's word, 0 for none."""
+    traits: Floats | None = None
+    """Shape (B, N, F). `fdkvc.core.attention.TRAITS` of each token."""
+    heads: int = 1
+    """Number of consecutive rows that are the heads of a dialog."""
+
+    layers: ClassVar[int] = 1
+    first_layer: ClassVar[int] = 0
+
+    def parts(self) -> Iterator[tuple[slice, DialogBatch]]:
+        """Yield all rows."""
+        yield slice(None), self
+
+    @property
+    def rows(self) -> int:
+        """Number of rows B."""
+        return len(self.embeddings)
+
+    @property
+    def turns(self) -> int:
+        """Turns T of the longest row."""
+        return int(self.bounds.shape[1]) - 1
+
+    @cached_property
+    def turn_tokens(self) -> int:
+        """Tokens of the longest turn."""
+        return int(np.diff(self.bounds).max(initial=0))
+
+    def new_tokens(self, turn: int) -> Ints:
+        """Return the indices of the turn's tokens (B, n), padded with −1."""
+        low, high = self.bounds[:, turn, None], self.bounds[:, turn + 1, None]
+        token = low + np.arange(int((high - low).max(initial=0)), dtype=np.intp)
+        return np.where(token < high, token, -1)
+
+    @cached_property
+    def born(self) -> Ints:
+        """The turn of each token (B, N)."""
+        token = np.arange(self.embeddings.shape[1])
+        return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
+
+    @cached_property
+    def spoken_by(self) -> Ints | None:
+        """Speaker of each token (B, N), if known."""
+        if self.speakers is None:
+            return None
+        return np.take_along_axis(self.speakers, np.minimum(self.born, self.turns - 1), axis=1)
+
+    @cached_property
+    def in_turns(self) -> Bools:
+        """Whether a turn belongs to the row (B, T) or is padding."""
+        return np.asarray(np.arange(self.turns) < self.turn_counts[:, None])
+
+    @cached_property
+    def topic_counts(self) -> Ints:
+        """Number of topics that occur in each row (B,)."""
+        every: Bits = np.bitwise_or.reduce(self.topic_bits, axis=1)
+        return np.bitwise_count(every).astype(np.intp)
+
+    @cached_property
+    def _real(self) -> list[tuple[Ints, int]] | None:
+        """The turns of each row with tokens, and its number of tokens; None without padding."""
+        return self._real_in(slice(0, self.turns))
+
+    def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
+        """Return the same of some turns: which of them, and the number of tokens until then."""
+        bounds = self.bounds[:, turns.start : turns.stop + 1]
+        has_tokens, tokens = np.diff(bounds) > 0, bounds[:, -1]
+        if has_tokens.all() and (tokens == tokens.max()).all():
+            return None
+        which = map(np.flatnonzero, has_tokens)
+        return list(zip(which, tokens.tolist(), strict=True))
+
+    def _turn_means(self, x: Floats) -> Floats:
+        """Mean over each turn's tokens (B, T, ·); zero for a turn without tokens."""
+        steps = np.diff(self.bounds)
+        n = int(steps[0, 0]) if steps.size else 0
+        if n and (steps == n).all() and not self.bounds[:, 0].any():
+            return _mean_of_tokens(x.reshape(self.rows, self.turns, n, x.shape[-1]))
+        means = np.zeros((self.rows, self.turns, x.shape[-1]), x.dtype)
+        for row, turn in np.argwhere(steps > 0):
+            low, high = self.bounds[row, turn], self.bounds[row, turn + 1]
+            means[row, turn] = _mean_of_tokens(x[row, low:high])
+        return means
+
+    @cached_property
+    def mean_embeddings(self) -> Floats:
+        """ē, the mean embedding of each turn (B, T, d)."""
+        return self._turn_means(self.embeddings)
+
+    @cached_property
+    def mean_queries(self) -> Floats:
+        """q̄, the mean query of each turn (B, T, h)."""
+        if self.queries is not None:
+            return self._turn_means(self.queries)
+        # The mean of projected tokens is the projected mean.
+        matrix = self.projection("query").swapaxes(-1, -2)
+        width = matrix.shape[1]
+        real = self._real and [(turns, width) for turns, _ in self._real]
+        return row_products(self.mean_embeddings, matrix, real)
+
+    def products(self, name: Product, turn: int) -> tuple[Floats, int]:
+        """Return the logits or similarities of some turns, and this turn's place among them.
+
+        All turns, if these are few numbers; otherwise a few turns with all tokens until then. They
+        replace those of earlier turns, which runs in other threads may still read.
+        """
+        span = max(1, BLOCK // (self.keys.shape[1] + 1))
+        if span >= self.turns:
+            return (self.logits if name == "logits" else self.similarities), turn
+        first = turn - turn % span
+        recent = self._recent.get(name)
+        if recent is None or recent[0] != first:
+            recent = None  # so that the old ones are freed before
+            self._recent.pop(name, None)
+            turns = slice(first, min(first + span, self.turns))
+            self._recent[name] = recent = first, self._turn_products(name, turns)
+        return recent[1], turn - first
+
+    @cached_property
+    def _recent(self) -> dict[Product, tuple[int, Floats]]:
+        return {}
+
+    @cached_property
+    def logits(self) -> Floats:
+        """q̄·k/√h of every turn's mean query with every token's key (B, T, N + 1), as in Eq. 1.
+
+        The last column is −inf: index −1, the empty slot, finds it.
+        """
+        return self._turn_products("logits", slice(0, self.turns))
+
+    @cached_property
+    def similarities(self) -> Floats:
+        """cos(e, ē) of every turn's mean embedding with every token's (B, T, N + 1), as in Eq. 4.
+
+        The last column is 0: index −1, the empty slot, finds it.
+        """
+        return self._turn_products("similarities", slice(0, self.turns))
+
+    def _turn_products(self, name: Product, turns: slice) -> Floats:
+        """Inner products of some turns of each row with its tokens until then (B, S, M + 1)."""
+        if name == "logits":
+            by_turn = self.mean_queries[:, turns] * np.float32(1 / np.sqrt(self.keys.shape[-1]))
+            by_token = self.keys
+        else:
+            by_turn = self.mean_embeddings[:, turns]
+            by_turn = by_turn / lengths_of(by_turn)[:, :, None]
+            by_token = self.embeddings
+        count = int(self.bounds[:, turns.stop].max())
+        by_token = by_token[:, :count]
+        products = np.empty((*by_turn.shape[:2], count + 1), np.float32)
+        row_products(by_turn, by_token, self._real_in(turns), out=products[:, :, :-1])
+        if name == "similarities":
+            products[:, :, :-1] *= (1 / lengths_of(by_token))[:, None, :]
+        products[:, :, -1] = -np.inf if name == "logits" else 0
+        return products
+
+    @cached_property
+    def token_queries(self) -> Floats:
+        """Each token's own query (B, N, h)."""
+        if self.queries is not None:
+            return self.queries
+        width, matrix = self.keys.shape[-1], self.projection("query").swapaxes(-1, -2)
+        real = self._real and [(np.arange(tokens), width) for _, tokens in self._real]
+        return row_products(self.embeddings, matrix, real)
+
+    def query_logits(self, turn: int) -> Floats:
+        """q·k/√h of each of a turn's own queries with the keys up to its end (B, n, M + 1).
+
+        The last column is −inf: index −1, the empty slot, finds it. Raises a ValueError if they are
+        more than `MAX_QUERY_LOGITS`.
+        """
+        token, ends = self.new_tokens(turn), self.bounds[:, turn + 1]
+        tokens = int(ends.max())
+        if token.size * tokens > MAX_QUERY_LOGITS:
+            raise ValueError(
+                f"turn {turn} has {token.size:,} queries over {tokens:,} tokens, but a policy that "
+                f"looks at each query computes at most {MAX_QUERY_LOGITS:,} products at once: "
+                "choose another policy"
+            )
+        scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
+        rows = np.arange(self.rows)[:, None]
+        queries = self.token_queries[rows, token] * scale
+        counts = ends - self.bounds[:, turn]
+        products = np.empty((self.rows, token.shape[1], tokens + 1), np.float32)
+        alike = (counts == counts[0]).all() and (ends == ends[0]).all()
+        real = None if alike else list(zip(map(np.arange, counts), ends.tolist(), strict=True))
+        row_products(queries, self.keys[:, :tokens], real, out=products[:, :, :-1])
+        products[:, :, -1] = -np.inf
+        return products
+
+    @cached_property
+    def full_attention(self) -> Floats:
+        """Attention of each turn's mean query without eviction (B, T, N); 0 for later tokens."""
+        seen = self.born[:, None, :] <= np.arange(self.turns)[:, None]
+        seen &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
+        seen &= (np.diff(self.bounds) > 0)[:, :, None]
+        return softmax(np.where(seen, self.logits[:, :, :-1], np.float32(-np.inf)))
+
+    @cached_property
+    def full_output(self) -> Floats:
+        """Context output of each turn without eviction (B, T, h)."""
+        if self._real is None:
+            return self.full_attention @ self.values
+        output = np.zeros((self.rows, self.turns, self.values.shape[-1]), np.float32)
+        for row, (turns, tokens) in enumerate(self._real):
+            weights = self.full_attention[row, turns, :tokens]
+            output[row, turns] = weights @ self.values[row, :tokens]
+        return output
+
+    @cached_property
+    def future_attention(self) -> Floats:
+        """Attention of the full cache to each token, from each turn to the end (B, T, N + 1).
+
+        The last column is 0: index −1, the empty slot, finds it.
+        """
+        future = np.zeros((self.rows, self.turns, self.keys.shape[1] + 1), np.float32)
+        future[:, :, :-1] = np.cumsum(self.full_attention[:, ::-1], axis=1)[:, ::-1]
+        return future
+
+    def observe(self, turn: int) -> Observation:
+        """Return the observation of a turn."""
+        return Observation(turn, self._new_tokens[turn], self)
+
+    @cached_property
+    def _new_tokens(self) -> list[Ints]:
+        return [self.new_tokens(turn) for turn in range(self.turns)]
+
+    def projection(self, space: str) -> Floats:
+        """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""
+        spaces = ("query", "key", "value")
+        if space not in spaces:
+            raise ValueError(f"projection {space!r} is unknown: choose from {', '.join(spaces)}")
+        if self.projections is None:
+            raise ValueError("these dialogs come without projection matrices")
+        return np.asarray(self.projections[spaces.index(space)])
+
+    def topic_label(self, topic: int) -> str:
+        """Return a topic's name, or a dash where there is none (topic −1)."""
+        return self.topic_names[topic] if topic >= 0 else "–"
+
+    def topics_of(self, row: int, token: Ints) -> NDArray[Any]:
+        """Name the topics of tokens of a row, several joined by ``+``, none empty.
+
+        Examples
+        --------
+        >>> from fdkvc import SCENARIOS, generate
+        >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319])).tolist()
+        ['A', 'B']
+        """
+        patterns, which = np.unique(self.topic_bits[row, token], return_inverse=True)
+        words = [
+            "+".join(name for k, name in enumerate(self.topic_names) if bits >> k & 1)
+            for bits in patterns.tolist()
+        ]
+        return np.array(words, object)[which]
+
+    def row(self, index: int) -> DialogBatch:
+        """Return one row as a batch of its own, without padding."""
+        turns, rows = int(self.turn_counts[index]), slice(index, index + 1)
+        tokens = int(self.bounds[index, turns])
+        ends = {**dict.fromkeys(BY_TOKEN, tokens), **dict.fromkeys(BY_TURN, turns)}
+        given = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
+        return dataclasses.replace(
+            self,
+            bounds=self.bounds[rows, : turns + 1],
+            turn_counts=self.turn_counts[rows],
+            topics=None if self.topics is None else self.topics[rows],
+            projections=None if self.projections is None else self.projections[:, rows],
+            heads=1,
+            **{name: array[rows, : ends[name]] for name, array in given.items()},
+        )
+
+
+def topic_bit(topic: Ints) -> Bits:
+    """Return the bit of each topic (...); no bit for topic −1."""
+    return np.where(topic >= 0, 1 << np.maximum(topic, 0), 0).astype(np.uint32)
+
+
+def _mean_of_tokens(x: Floats) -> Floats:
+    """Mean over the tokens of (..., n, d), as a matrix product, which is faster than a sum."""
+    tokens = x.shape[-2]
+    share = np.full((1, tokens), 1 / tokens, np.float32)
+    return np.asarray((share @ x)[..., 0, :])
+
+
+def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
+    """Put the rows of several batches into one, padded to the longest.
+
+    Raises a ValueError if they differ in dimensions, heads, topic names or which optional arrays
+    they have.
+    """
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    for batch in batches:
+        for what, value, expected in (
+            ("topic names", batch.topic_names, first.topic_names),
+            ("embedding dimension", batch.embeddings.shape[2], first.embeddings.shape[2]),
+            ("head dimension", batch.keys.shape[2], first.keys.shape[2]),
+            ("number of heads", batch.heads, first.heads),
+        ):
+            if value != expected:
+                raise ValueError(f"the dialogs differ in their {what}: {value} and {expected}")
+        for name in (*BY_TOKEN, *BY_TURN, "topics", "projections"):
+            if (getattr(batch, name) is None) != (getattr(first, name) is None):
+                raise ValueError(f"some of the dialogs have {name}, others do not")
+    tokens = max(batch.embeddings.shape[1] for batch in batches)
+    turns = max(batch.turns for batch in batches)
+
+    def joined(name: str, length: int | None = None, axis: int = 0, **padding: Any) -> Any:
+        """Join an array of each batch, padded to so many columns; None if they have none."""
+        if getattr(first, name) is None:
+            return None
+        arrays = [getattr(batch, name) for batch in batches]
+        for at, array in enumerate(arrays):
+            if length is not None:
+                pad = [(0, 0), (0, length - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+                arrays[at] = np.pad(array, pad, **padding)
+        return np.concatenate(arrays, axis=axis)
+
+    return DialogBatch(
+        **{name: joined(name, tokens) for name in BY_TOKEN},
+        **{name: joined(name, turns, constant_values=-1) for name in BY_TURN},
+        bounds=joined("bounds", turns + 1, mode="edge"),
+        turn_counts=joined("turn_counts"),
+        topic_names=first.topic_names,
+        topics=joined("topics"),
+        projections=joined("projections", axis=1),
+        heads=first.heads,
+    )

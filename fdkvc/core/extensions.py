@@ -1,0 +1,48 @@
+"""Extensions: what other installed packages add to a registry, found by their entry points."""
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from typing import Any, NoReturn
+
+
+def register_installed(group: str, register: Callable[[Any], object]) -> None:
+    """Register what the entry points of a group name; one that fails is left out, with a warning.
+
+    So is one that would end the process. Every process that imports the registry does this, so that
+    worker processes know the same.
+    """
+    for point in entry_points(group=group):
+        try:
+            with _exits_raised():
+                register(point.load())
+        except BaseException as error:  # whatever another package does when it is imported
+            if isinstance(error, KeyboardInterrupt) and error.args:
+                raise  # from `fdkvc.runs.endings`: a signal to this process
+            reason = f"{type(error).__name__}: {error}"
+            warnings.warn(f"{group} {point.name!r} is left out, {reason}", stacklevel=2)
+
+
+@contextmanager
+def _exits_raised() -> Iterator[None]:
+    """Let `os._exit` and `os.abort`, which end the process at once, raise a SystemExit here."""
+    known, here = {name: getattr(os, name) for name in ("_exit", "abort")}, threading.get_ident()
+
+    def raising(name: str) -> Callable[..., NoReturn]:
+        def end(*code: int) -> NoReturn:
+            if threading.get_ident() != here:  # the end of a worker is no extension's
+                known[name](*code)
+            raise SystemExit(f"os.{name}{code}")
+
+        return end
+
+    for name in known:
+        setattr(os, name, raising(name))
+    try:
+        yield
+    finally:
+        for name, function in known.items():
+            setattr(os, name, function)

@@ -1,0 +1,196 @@
+"""Untrusted files and JSON: bounded before they are read or parsed, and checked field by field."""
+
+import ast
+import json
+import os
+import stat
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fdkvc.core.limits import (
+    MAX_JSON_DEPTH,
+    MAX_JSON_TEXT_BYTES,
+    MAX_JSON_VALUES,
+    MAX_LITERAL_CHARACTERS,
+)
+from fdkvc.core.parameters import check_most
+from fdkvc.core.words import error_reason
+
+WORDS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+"""The names of JSON's types."""
+
+_STEPS = bytes.maketrans(b"[{]}\n", b"\x01\x01\xff\xff\x00")
+_PART = 2**20
+"""Bytes in which quotes are sought at once."""
+
+_UNNESTED = bytes({*range(256)} - {*b"[{]}\n"})
+"""Bytes without effect on the depth; in `_STEPS`, brackets change it by ±1."""
+
+
+def parse_json(text: str, first_line: int = 1) -> Any:
+    """Parse strict JSON, without NaN and infinity, that has passed `check_structure`.
+
+    `first_line` is the number of the text's first line, which the ValueErrors name.
+
+    Examples
+    --------
+    >>> parse_json('{"role": user}')
+    Traceback (most recent call last):
+    ValueError: line 1 is not JSON at column 10: expecting value
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        line, reason = first_line + error.lineno - 1, error.msg[:1].lower() + error.msg[1:]
+        reason = reason.removesuffix(" at").removesuffix(" starting")
+        message = f"line {line} is not JSON at column {error.colno}: {reason}"
+    except RecursionError:
+        message = f"the file is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
+    except ValueError as error:  # a constant, or more digits than Python reads
+        message = f"the file has a number that cannot be read: {str(error).partition(';')[0]}"
+    raise ValueError(message)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def check_structure(content: bytes, most_values: int | None = None) -> None:
+    r"""Check the depth, the number of values and the longest text of JSON without parsing it.
+
+    Raises a ValueError above `MAX_JSON_DEPTH`, above `most_values` (default `MAX_JSON_VALUES`), or
+    for a text of over `MAX_JSON_TEXT_BYTES`, which takes up to eight times as much once parsed.
+
+    Examples
+    --------
+    >>> check_structure(b'["[[[[", "\"[["]')
+    >>> check_structure(b"{}" + b"[" * 40)
+    Traceback (most recent call last):
+    ValueError: line 1 is nested too deeply: at most 32 levels are allowed
+    """
+    most_values = MAX_JSON_VALUES if most_values is None else most_values
+    escaped = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    codes = np.frombuffer(escaped, np.uint8)
+    last, count, longest = -1, 0, 0
+    for start in range(0, len(codes), _PART):
+        quotes = start + np.flatnonzero(codes[start : start + _PART] == ord('"'))
+        if quotes.size:
+            lengths = np.diff(quotes, prepend=last)[1 - count % 2 :: 2] - 1  # up to a second quote
+            longest = max(longest, int(lengths.max(initial=0)))
+            last, count = int(quotes[-1]), count + quotes.size
+    check_most("a text of the file has", longest, "bytes", MAX_JSON_TEXT_BYTES)
+    outside = codes[~np.logical_xor.accumulate(codes == ord('"'))].tobytes()
+    values = sum(map(outside.count, (b",", b"[", b"{")))
+    check_most("the file has", values, "values", most_values)
+    steps = np.frombuffer(outside.translate(_STEPS, _UNNESTED), np.int8)
+    depth = np.cumsum(steps, dtype=np.int8)  # overflows only beyond what is refused
+    refused = (depth > MAX_JSON_DEPTH) | (depth < 0)  # below 0 by the parser
+    if refused.any() and depth[first := refused.argmax()] > MAX_JSON_DEPTH:
+        line = 1 + np.count_nonzero(steps[:first] == 0)
+        raise ValueError(
+            f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
+        )
+
+
+def parse_within(text: str) -> Any:
+    """Parse a text of JSON, an empty one as an object, or a short Python literal; else None.
+
+    Examples
+    --------
+    >>> parse_within("{'name': 'book', 'seats': 2}"), parse_within("book 2 seats")
+    ({'name': 'book', 'seats': 2}, None)
+    """
+    try:
+        check_structure(text.encode("utf-8", "replace"))
+        return parse_json(text.strip() or "{}")
+    except ValueError:
+        pass
+    if not text.lstrip().startswith(("{", "[")) or len(text) > MAX_LITERAL_CHARACTERS:
+        return None
+    try:
+        with warnings.catch_warnings():  # of escapes
+            warnings.simplefilter("ignore")
+            return _json_only(ast.literal_eval(text.strip()))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _json_only(value: Any) -> Any:
+    """Return a Python literal that JSON could hold; a ValueError otherwise."""
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _json_only(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_json_only, value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ValueError("it is no value of JSON")
+
+
+def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+    """Return a required field of an object, of a given type.
+
+    Raises a ValueError that begins with the place and names the field.
+
+    Examples
+    --------
+    >>> require({"turns": 3}, "turns", list, "dialogue 0")
+    Traceback (most recent call last):
+    ValueError: dialogue 0: 'turns' is missing or not a list
+    """
+    value = owner.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{place}: {name!r} is missing or not {WORDS[kind]}")
+    return value
+
+
+def optional(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+    """Return a field as `require` does, or an empty value if it is missing or null."""
+    return kind() if owner.get(name) is None else require(owner, name, kind, place)
+
+
+def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each value of a list, which must be an object, and its place."""
+    for index, value in enumerate(values):
+        where = f"{place}, {noun} {index}"
+        yield check_object(value, where), where
+
+
+def check_object(value: Any, place: str) -> dict[str, Any]:
+    """Return a value that must be an object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{place} is not an object")
+    return value
+
+
+def read_bytes(path: str | Path, most: int) -> bytes:
+    """Read a file, or one byte more than is allowed.
+
+    Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file that would
+    block.
+    """
+    reason = "it is not a regular file"
+    try:
+        # Without waiting for a pipe's writer or content.
+        flag = getattr(os, "O_NONBLOCK", 0)
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | flag)) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                content: bytes | None = file.read(most + 1)
+                if content is not None:
+                    return content
+                reason = "it has no content now"  # it would block, as /proc/kmsg does
+    except IsADirectoryError:
+        pass
+    except OSError as error:
+        reason = error_reason(error)
+    raise ValueError(f"the file {str(path)!r} cannot be read: {reason}")

@@ -1,0 +1,221 @@
+"""Recordings: a tokenized transcript with the attention vectors of its tokens, per head."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.arrays import check_surprisal, check_vectors, one_dialog
+from fdkvc.core.attention import SPEAKERS, Floats, Ints
+from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.token_traits import token_traits
+from fdkvc.core.transcripts import Demand, Mention, SpanKind, Transcript, check_size, word_ids
+
+
+class Token(NamedTuple):
+    """A token, and its span of the text of its turn."""
+
+    text: str
+    """In the tokenizer's form."""
+    start: int
+    end: int
+    """Characters of the turn's text, the end excluded; equal for a token without text, such as one
+    that begins the dialog."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A dialog as a model, or the lexical embedding, represents it.
+
+    Raises a ValueError if the dialog exceeds a limit, or shapes disagree.
+    """
+
+    transcript: Transcript
+    tokens: tuple[tuple[Token, ...], ...]
+    """Those of each turn."""
+    embeddings: Floats
+    """Shape (N, d). Hidden states or word vectors."""
+    queries: Floats
+    keys: Floats
+    values: Floats
+    """Shape (H, N, h). After positional rotation: q·k/√h is the logit."""
+    heads: tuple[int, ...]
+    """Number of each head in its layer."""
+    source: str
+    surprisal: Floats | None = None
+    """Shape (N,). −log of the probability of each token, in nats."""
+
+    def __post_init__(self) -> None:
+        name = self.transcript.name
+        check_size(name, [len(turn) for turn in self.tokens])
+        if len(self.tokens) != len(self.transcript.turns):
+            raise ValueError(
+                f"{name}: there are tokens of {len(self.tokens)} turns, but the dialog has "
+                f"{len(self.transcript.turns)}"
+            )
+        if len(set(self.heads)) < len(self.heads) or min(self.heads, default=0) < 0:
+            raise ValueError(
+                f"{name}: the heads are {', '.join(map(str, self.heads))}, but must be different "
+                "numbers from 0"
+            )
+        tokens = self.starts[-1]
+        if len(check_vectors("embeddings", self.embeddings, 2)) != tokens:
+            raise ValueError(f"{name}: embeddings are not those of {tokens} tokens")
+        for kind in ("queries", "keys", "values"):
+            shape = check_vectors(kind, getattr(self, kind), 3).shape
+            if shape[:2] != (len(self.heads), tokens) or shape != self.keys.shape:
+                raise ValueError(
+                    f"{name}: {kind} have shape {shape}, but there are {len(self.heads)} heads, "
+                    f"{tokens} tokens and {self.keys.shape[2]} dimensions"
+                )
+        if self.surprisal is not None:
+            check_surprisal(self.surprisal, tokens)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The text of each token."""
+        return tuple(token.text for turn in self.tokens for token in turn)
+
+    @cached_property
+    def dialogs(self) -> DialogBatch:
+        """The dialog as a batch with a row for each head; rows share what is the same in all."""
+        one = one_dialog(
+            embeddings=self.embeddings,
+            queries=self.queries[0],
+            keys=self.keys[0],
+            values=self.values[0],
+            turn_lengths=[len(turn) for turn in self.tokens],
+            turn_topics=[turn.topic for turn in self.transcript.turns],
+            surprisal=self.surprisal,
+        )
+        speakers, words, traits = [], [], []
+        said = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
+        for turn, speaker, tokens in said:
+            spans = [(token.start, token.end) for token in tokens]
+            speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
+            words += word_ids(turn.text, spans)
+            traits.append(token_traits(turn.text, spans, speaker == "user"))
+        shared: dict[str, Any] = {
+            **vars(one),
+            "speakers": np.array(speakers)[None],
+            "words": np.array(words, np.intp)[None],
+            "traits": np.concatenate(traits)[None],
+        }
+        count = len(self.heads)
+        rows: dict[str, Any] = {
+            name: np.broadcast_to(array, (count, *array.shape[1:]))
+            for name, array in shared.items()
+            if isinstance(array, np.ndarray)
+        }
+        for name in ("queries", "keys", "values"):
+            rows[name] = np.asarray(getattr(self, name), np.float32)
+        return replace(one, heads=count, **rows)
+
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """Sizes of the groups of consecutive heads that have the same keys."""
+        different = [not np.array_equal(one, other) for one, other in pairwise(self.keys)]
+        starts = np.flatnonzero([True, *different, True])
+        return tuple(np.diff(starts).tolist())
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The index of each turn's first token, and of the token after the last."""
+        return (0, *np.cumsum([len(turn) for turn in self.tokens]).tolist())
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, SpanKind], ...]:
+        """The first token of each span, and its kind."""
+        kind_at = self.transcript.span_kind
+        tokens = ((turn, token) for turn, of_turn in enumerate(self.tokens) for token in of_turn)
+        kinds = [kind_at(turn, token.start) for turn, token in tokens]
+        pairs = enumerate(pairwise([None, *kinds]))
+        return tuple((at, kinds[at]) for at, (before, kind) in pairs if kind != before)
+
+    def tokens_of(self, mention: Mention) -> tuple[int, ...]:
+        """Return the indices of the tokens that cover any of a mention's characters."""
+        first = self.starts[mention.turn]
+        starts, ends, last_end, next_start = self._spans[mention.turn]
+        low = int(np.searchsorted(last_end, mention.start, "right"))
+        high = int(np.searchsorted(next_start, mention.end))
+        start = np.maximum(starts[low:high], mention.start)
+        end = np.minimum(ends[low:high], mention.end)
+        return tuple((first + low + np.flatnonzero(start < end)).tolist())
+
+    @cached_property
+    def _spans(self) -> list[NDArray[np.intp]]:
+        """Start, end, last end so far and first start from here of each turn's tokens (4, n)."""
+        turns = []
+        for turn in self.tokens:
+            starts = np.array([token.start for token in turn], np.intp)
+            ends = np.array([token.end for token in turn], np.intp)
+            first = np.minimum.accumulate(starts[::-1])[::-1]
+            turns.append(np.stack([starts, ends, np.maximum.accumulate(ends), first]))
+        return turns
+
+    @cached_property
+    def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
+        """Each demand that has tokens, with those of each of its mentions."""
+        tokens_of = cache(self.tokens_of)  # demands share mentions
+        pairs = (
+            (demand, tuple(filter(None, map(tokens_of, demand.mentions))))
+            for demand in self.transcript.demands
+        )
+        return tuple(pair for pair in pairs if pair[1])
+
+    @cached_property
+    def value_of(self) -> Mapping[int, tuple[str, tuple[tuple[int, ...], ...]]]:
+        """The last needed value that a token is a piece of, with the tokens of its mentions.
+
+        A value that a call needs comes before one of the dialog's state.
+        """
+        by_kind = sorted(self.evidence, key=lambda needs: needs[0].kind == "call")
+        return {
+            token: (demand.value, mentions)
+            for demand, mentions in by_kind
+            for token in chain.from_iterable(mentions)
+        }
+
+    @cached_property
+    def needed(self) -> tuple[Ints, list[tuple[Ints, Ints]]]:
+        """The place of each token among those of mentions, of all others the last place (N + 1,).
+
+        That is also the place of token −1. For each of `evidence`, the places of the tokens of all
+        mentions, one after the other, and where each mention begins.
+        """
+        needs = [[*chain.from_iterable(mentions)] for _, mentions in self.evidence]
+        some = sorted({*chain.from_iterable(needs)})
+        place = np.full(self.starts[-1] + 1, len(some))
+        place[some] = np.arange(len(some))
+        starts = (np.cumsum([0, *map(len, mentions[:-1])]) for _, mentions in self.evidence)
+        return place, [(place[need], begin) for need, begin in zip(needs, starts, strict=True)]
+
+    def piece_lengths(self, turn: int) -> list[int]:
+        """Return the length of each token's piece of a turn's text, negative between tokens.
+
+        Characters of several tokens belong to the first; a token without any of its own has 0.
+        """
+        at, lengths = 0, []
+        for token in self.tokens[turn]:
+            start = max(token.start, at)
+            if at < start < token.end:
+                lengths.append(at - start)
+            lengths.append(max(token.end - start, 0))
+            at = token.end if token.end > start else at
+        rest = len(self.transcript.turns[turn].text) - at
+        return [*lengths, -rest] if rest else lengths
+
+
+def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
+    """Stack the heads of several recordings: head j of recording i is row i·H + j.
+
+    Topics are named by their index in each dialog. Raises a ValueError if the recordings differ in
+    dimensions or in their number of heads, or only some have surprisal.
+    """
+    most = max(len(recording.dialogs.topic_names) for recording in recordings)
+    names = tuple(f"topic {number}" for number in range(most))
+    return stack([replace(recording.dialogs, topic_names=names) for recording in recordings])

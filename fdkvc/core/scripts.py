@@ -1,0 +1,140 @@
+"""Words of texts in any script: where they are cut, and which spellings are the same.
+
+Where a script is written without spaces (Han, kana, Thai, Khmer, …), each character is a word of
+its own, as Unicode's rules have it without a dictionary; so is a syllable of Hangul, whose
+particles follow a word without a space. Combining marks belong to the letter before. Letters with
+case (Latin, Cyrillic, …) and digits are cut from those of other scripts. Any other text is cut at
+what is neither letter nor digit.
+"""
+
+import re
+from functools import cache, lru_cache
+from unicodedata import category, decimal, decomposition, normalize
+
+from fdkvc.core.limits import MAX_CACHED_WORDS, MAX_SPELLED_CHARACTERS
+
+# Of letters and marks beyond Latin's and punctuation, which take the longer way.
+_FOREIGN = re.compile(
+    "[\u0300-\u1fff\u2c00-\ud7ff\uf900-\ufdff\ufe20-\ufeff\uff01-\uffdc"
+    "\U00010000-\U0001cfff\U0001d400-\U0001d7ff\U0001e000-\U0001efff\U00020000-\U0003ffff]"
+)
+_HANGUL = "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff"
+_ALONE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3001-\ua4cf"
+    "\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9d\U00011700-\U0001174f"
+    f"\U00016fe0-\U00018dff\U0001aff0-\U0001b2ff\U00020000-\U0003ffff{_HANGUL}"
+)
+"""Thai and Lao, Burmese, Khmer, Tai, Balinese, kana, Han, Yi, Javanese, Tangut, and Hangul."""
+
+_CASELESS = (
+    "\u0590-\u1cff\u2e00-\ua63f\ua6a0-\ua6ff\ua800-\uab2f\uab70-\ufaff\ufb18-\ufeff"
+    "\U00010000-\U0001d3ff\U0001d800-\U0001efff\U00020000-\U0010ffff"
+)
+"""All other scripts than those with case."""
+
+ALONE = re.compile(f"[{_ALONE}]")
+"""A character that is a word of its own."""
+
+HANGUL = f"[{_HANGUL}]"
+"""Hangul, as a regular expression."""
+
+CASED, SPACED = rf"[^\W{_CASELESS}]", rf"[^\W{_ALONE}]"
+r"""Characters of words in scripts with case, or in all with spaces; in English, both are ``\w``."""
+
+_SAME = frozenset(("wide", "narrow", "font", "vertical", "compat"))
+_SAME |= {"initial", "medial", "final", "isolated"}
+"""Kinds of compatibility that leave the meaning; others would make 102 of 10²."""
+
+
+def is_foreign(text: str) -> bool:
+    """Whether a text has letters or marks that English is written without."""
+    return not text.isascii() and _FOREIGN.search(text) is not None
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return start and end of each word and punctuation mark.
+
+    Examples
+    --------
+    >>> word_spans("It's 5.")
+    [(0, 2), (2, 3), (3, 4), (5, 6), (6, 7)]
+    >>> [text[start:end] for text in ["去上海，3张"] for start, end in word_spans(text)]
+    ['去', '上', '海', '，', '3', '张']
+    """
+    pattern, text = _to_cut(text)
+    return [match.span() for match in pattern.finditer(text)]
+
+
+def word_count(text: str) -> int:
+    """Return the number of words and punctuation marks."""
+    pattern, text = _to_cut(text)
+    return len(pattern.findall(text))
+
+
+def _to_cut(text: str) -> tuple[re.Pattern[str], str]:
+    foreign = is_foreign(text)
+    return word_pattern(r"\w+|[^\w\s]", foreign), plain(text) if foreign else text
+
+
+@cache
+def word_pattern(pattern: str, foreign: bool) -> re.Pattern[str]:
+    r"""Compile a pattern in which ``\w+`` is a word, of a plain text that is foreign or not."""
+    if not foreign:
+        return re.compile(pattern)
+    marks = "".join(
+        chr(code)
+        for code in range(0x300, 0x1F000)
+        if category(chr(code)) in ("Mn", "Mc") and not 0xFE00 <= code <= 0xFE0F  # of symbols
+    )
+    marks = f"[{marks}\u1160-\u11ff\ud7b0-\ud7fb\u200c\u200d]*"
+    caseless = rf"(?:(?!{CASED}|[{_ALONE}])\w{marks})+"
+    word = f"[{_ALONE}]{marks}|(?:{CASED}{marks})+|{caseless}"
+    return re.compile(pattern.replace(r"\w+", word))
+
+
+def plain(text: str) -> str:
+    """Write digits of any script and letters of any width or form as usual, one for one.
+
+    Examples
+    --------
+    >>> plain("２：３０ ＡＢＣ ٣٫٥ 10²")
+    '2:30 ABC 3.5 10²'
+    """
+    if text.isascii():
+        return text
+    text = re.sub("(?<=[０-９])，(?=[０-９])", ",", text)  # elsewhere it is no mark of thousands
+    usual = {ord(letter): form for letter in {*text} if len(form := _usual(letter)) == 1}
+    return text.translate(usual)
+
+
+def same_spelling(word: str) -> str:
+    """Return a word as all its spellings have it in common: ligatures apart, accents composed.
+
+    Examples
+    --------
+    >>> same_spelling("oﬃce"), len(same_spelling("e\u0301"))
+    ('office', 1)
+    """
+    if word.isascii() or len(word) > MAX_SPELLED_CHARACTERS:
+        return word
+    return normalize("NFC", "".join(map(_usual, word)))
+
+
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def _usual(letter: str) -> str:
+    """Return the usual form of a character: its NFKC, if its meaning stays, or itself."""
+    digit = decimal(letter, None)
+    if digit is not None:
+        return str(digit)
+    if letter in "٫٬":
+        return "." if letter == "٫" else ","
+    kind, usual = decomposition(letter).partition(" ")[0], normalize("NFKC", letter)
+    kept = not kind.startswith("<") or kind[1:-1] in _SAME
+    of_words = letter.isalnum() or category(letter).startswith("M")
+    if not kept or (kind == "<compat>" and not letter.isalpha()) or letter == "，":
+        return letter
+    if "\u3130" <= letter <= "\u318f":  # letters of Hangul that stand for themselves
+        return letter
+    if any((part.isalnum() or category(part).startswith("M")) != of_words for part in usual):
+        return letter
+    return usual

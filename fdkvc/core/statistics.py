@@ -1,0 +1,376 @@
+"""Statistics over dialogs: intervals, paired differences, and sentences about them.
+
+Every array here has shape (n,): one finite number for each of at least one dialog; any other raises
+a ValueError. Policies are compared on the same dialogs, so the comparison is paired: dialog i under
+one policy with dialog i under the other. Intervals are at 95 %.
+"""
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fdkvc.core.words import count
+
+Doubles = npt.NDArray[np.float64]
+PairedVerdict = Literal["too few", "same", "significant", "not significant"]
+
+FUZZ = 1e-6
+"""Differences below this share of the compared values are float32 rounding."""
+
+CONFIDENCE = 0.95
+"""Coverage of an interval."""
+
+MIN_CLUSTERS = 4
+"""With fewer clusters an interval says little: Student's t is 4.3 for three."""
+
+FEW_CLUSTERS = 20
+"""With fewer clusters an interval may cover the true mean much less often than it says; the guide
+to real dialogs has a simulation."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean over dialogs and its interval."""
+
+    n: int
+    """Dialogs, at least 1."""
+    mean: float
+    sd: float
+    """Standard deviation over dialogs (divisor n - 1); NaN for one dialog."""
+    low: float
+    high: float
+    """Student-t interval of the mean; NaN (unknown) for one dialog."""
+
+
+@dataclass(frozen=True)
+class Paired(Summary):
+    """The mean difference, policy - baseline, over the same dialogs, with its paired t-test."""
+
+    t: float
+    p: float
+    """Student's t with n - 1 degrees of freedom and its two-sided p. Both are NaN (undefined) for
+    one dialog, and where the difference is the same in every dialog (`sd` is then 0)."""
+
+    @property
+    def verdict(self) -> PairedVerdict:
+        """The test's outcome; "significant" means p < 0.05."""
+        if self.n < 2:
+            return "too few"
+        if self.sd == 0:
+            return "same"
+        return "significant" if self.p < 1 - CONFIDENCE else "not significant"
+
+    @property
+    def effect_size(self) -> float:
+        """Cohen's d_z: the mean over the standard deviation; NaN where that is 0 or undefined.
+
+        References
+        ----------
+        J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 2nd ed., 1988, section
+        2.3.5.
+        """
+        return self.mean / self.sd if self.sd > 0 else math.nan
+
+    def words(self, p: float | None = None) -> str:
+        """Return the result as text, with its own p-value or an adjusted one.
+
+        Examples
+        --------
+        >>> paired([0.91, 0.93, 0.95, 0.93], [0.70, 0.71, 0.72, 0.71]).words()
+        '+0.220 (95 % interval 0.207 to 0.233), p < 0.001'
+        >>> paired([0.9, 0.7, 0.8], [0.8, 0.8, 0.7]).words()
+        'not significant (p = 0.67)'
+        >>> paired([0.9, 0.8], [0.8, 0.7]).words()
+        'the same in every dialog (+0.100)'
+        >>> paired([0.9, 0.8], [0.9, 0.8]).words()
+        'no difference in any dialog'
+        >>> paired([0.9], [0.8]).words()
+        'too few dialogs to tell (+0.100 in the only one)'
+        >>> paired([0.91, 0.93, 0.95, 0.93], [0.70, 0.71, 0.72, 0.71]).words(p=0.06)
+        'not significant (p = 0.060)'
+        """
+        if p is not None and self.sd > 0:
+            return replace(self, p=p).words()
+        match self.verdict:
+            case "too few":
+                difference = f"{self.mean:+.{_decimals(self.mean)}f}"
+                return f"too few dialogs to tell ({difference} in the only one)"
+            case "same" if self.mean == 0:
+                return "no difference in any dialog"
+            case "same":
+                return f"the same in every dialog ({self.mean:+.{_decimals(self.mean)}f})"
+            case "not significant":
+                return f"not significant ({_p_words(self.p)})"
+            case "significant":
+                digits = _decimals(self.high - self.mean)
+                return (
+                    f"{self.mean:+.{digits}f} ({100 * CONFIDENCE:g} % interval "
+                    f"{self.low:.{digits}f} to {self.high:.{digits}f}), {_p_words(self.p)}"
+                )
+
+
+def summarize(values: npt.ArrayLike) -> Summary:
+    """Return the mean over dialogs with its Student-t interval.
+
+    Constant values have an interval that equals their mean exactly.
+
+    Examples
+    --------
+    >>> summary = summarize([1, 2, 3, 4, 5])
+    >>> round(summary.mean, 3), round(summary.low, 3), round(summary.high, 3)
+    (3.0, 1.037, 4.963)
+    >>> summarize([0.5, 0.5])
+    Summary(n=2, mean=0.5, sd=0.0, low=0.5, high=0.5)
+    """
+    values = _one_per_dialog("values", values)
+    n = values.size
+    if n == 1:
+        return Summary(1, float(values[0]), math.nan, math.nan, math.nan)
+    if np.ptp(values) == 0:  # a mean over many equal numbers may differ from them in the last bit
+        mean, sd, margin = float(values[0]), 0.0, 0.0
+    else:
+        from scipy.special import stdtrit
+
+        mean, sd = float(values.mean()), float(values.std(ddof=1))
+        margin = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * sd / math.sqrt(n)
+    return Summary(n, mean, sd, mean - margin, mean + margin)
+
+
+def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
+    """Return policy - baseline for each dialog, in float64 and without rounding noise.
+
+    Metrics are float32, so a difference that is the same in every dialog may vary in its last
+    bits, which a t-test would find overwhelming. Differences that lie within `FUZZ` times the
+    largest compared value of each other are therefore set to their mean, and to 0 where that mean
+    is as small. Both must have the same length.
+
+    Examples
+    --------
+    >>> policy, baseline = np.array([0.3, 0.7]), np.array([0.1, 0.5])
+    >>> np.unique(policy - baseline).size, np.unique(differences(policy, baseline)).size
+    (2, 1)
+    """
+    policy = _one_per_dialog("policy", policy)
+    baseline = _one_per_dialog("baseline", baseline)
+    difference = policy - baseline
+    fuzz = FUZZ * float(max(np.abs(policy).max(), np.abs(baseline).max()))
+    if np.ptp(difference) > fuzz:
+        return difference
+    mean = difference[0] if np.ptp(difference) == 0 else difference.mean()
+    return np.full_like(difference, 0.0 if abs(mean) <= fuzz else mean)
+
+
+def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Paired:
+    """Compare a policy with a baseline by a paired t-test of their `differences`.
+
+    Examples
+    --------
+    >>> comparison = paired([2, 4, 6], [1, 2, 3])
+    >>> comparison.mean, round(comparison.t, 3), round(comparison.p, 3), comparison.verdict
+    (2.0, 3.464, 0.074, 'not significant')
+    """
+    summary = summarize(differences(policy, baseline))
+    t = p = math.nan
+    if summary.sd > 0:
+        from scipy.special import stdtr
+
+        t = summary.mean / (summary.sd / math.sqrt(summary.n))
+        p = 2 * float(stdtr(summary.n - 1, -abs(t)))
+    return Paired(**asdict(summary), t=t, p=p)
+
+
+def cluster_interval(
+    values: npt.ArrayLike, clusters: Sequence[Hashable], weights: npt.ArrayLike | None = None
+) -> tuple[float, float]:
+    """Return a Student-t interval of a weighted mean over dialogs in clusters.
+
+    Dialogs of one cluster may resemble each other, so clusters are left out one by one. The
+    variance is that of Bell and McCaffrey (CR2), which allows for clusters of different weight; it
+    is unbiased where all dialogs have the same variance. The degrees of freedom are the effective
+    number of clusters, 1/Σ shares², minus one, and at least 1, where the shares of the clusters in
+    all weights sum to 1.
+
+    The interval is NaN (unknown) for fewer than `MIN_CLUSTERS`, and equals the mean where all
+    values are the same. With one dialog per cluster and equal weights, the default, it is the
+    interval of `summarize`. Each of the n values has a cluster and a weight above 0.
+
+    References
+    ----------
+    R. M. Bell and D. F. McCaffrey, Bias Reduction in Standard Errors for Linear Regression with
+    Multi-Stage Samples, Survey Methodology 28, 2002. A. V. Carter, K. T. Schnepel and
+    D. G. Steigerwald, Asymptotic Behavior of a t-Test Robust to Cluster Heterogeneity, Review of
+    Economics and Statistics 99, 2017 (the effective number of clusters).
+
+    Examples
+    --------
+    >>> low, high = cluster_interval([1, 1, 3, 3, 1, 3], ["a", "a", "b", "b", "c", "d"])
+    >>> round(low, 2), round(high, 2)
+    (-0.2, 4.2)
+    >>> cluster_interval([0.5, 0.5, 0.7], ["a", "b", "b"])
+    (nan, nan)
+    """
+    values = _one_per_dialog("values", values)
+    weights = _one_per_dialog("weights", np.ones_like(values) if weights is None else weights)
+    numbers = {cluster: at for at, cluster in enumerate(dict.fromkeys(clusters))}
+    if len(numbers) < MIN_CLUSTERS:
+        return math.nan, math.nan
+    if np.ptp(values) == 0:
+        return float(values[0]), float(values[0])
+    from scipy.special import stdtrit
+
+    number = np.array([numbers[cluster] for cluster in clusters], np.intp)
+    sums, counts = (np.bincount(number, part) for part in (values * weights, weights))
+    total, every = sums.sum(), counts.sum()
+    whole, without, shares = total / every, (total - sums) / (every - counts), counts / every
+    degrees = max(1 / float((shares**2).sum()) - 1, 1.0)
+    error = math.sqrt(float(((1 - shares) * (without - whole) ** 2).sum()))
+    margin = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
+    return float(whole) - margin, float(whole) + margin
+
+
+def over_clusters(clusters: int) -> str:
+    """Return over how many clusters an interval is, or that they are too few for one.
+
+    Examples
+    --------
+    >>> over_clusters(74)
+    'over 74 clusters'
+    >>> over_clusters(8)
+    'over 8 clusters (fewer than 20, so it may cover the true mean less than 95 % of the time)'
+    >>> over_clusters(1)
+    'unknown: these dialogs have 1 cluster, but an interval needs 4'
+    """
+    number = count(clusters, "cluster")
+    if clusters < MIN_CLUSTERS:
+        return f"unknown: these dialogs have {number}, but an interval needs {MIN_CLUSTERS}"
+    if clusters < FEW_CLUSTERS:
+        few = f"fewer than {FEW_CLUSTERS}, so it may cover the true mean less than"
+        return f"over {number} ({few} {100 * CONFIDENCE:g} % of the time)"
+    return f"over {number}"
+
+
+def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, float]:
+    """Return a distribution-free interval of a percentile; the `share` 0.5 gives the median's.
+
+    Of n dialogs, the share below the true percentile has mean `share` and standard deviation
+    √(share (1 − share) / n); the sample's percentiles at the ends of its interval are returned.
+
+    References
+    ----------
+    W. J. Conover, Practical Nonparametric Statistics, 3rd ed., 1999, section 3.2.
+
+    Examples
+    --------
+    >>> percentile_interval(np.arange(101), 0.5)
+    (40.0, 60.0)
+    """
+    values = _one_per_dialog("values", values)
+    from scipy.special import ndtri
+
+    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(share * (1 - share) / values.size)
+    ends = np.clip([share - reach, share + reach], 0, 1)
+    low = np.quantile(values, ends[0], method="lower")
+    high = np.quantile(values, ends[1], method="higher")
+    return float(low), float(high)
+
+
+def share_interval(count: int, n: int) -> tuple[float, float]:
+    """Return Wilson's interval of a share, seen in `count` (0 to n) of `n` dialogs (at least 1).
+
+    References
+    ----------
+    E. B. Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 22,
+    1927.
+
+    Examples
+    --------
+    >>> low, high = share_interval(5, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.237, 0.763)
+    """
+    from scipy.special import ndtri  # importing scipy.stats takes half a second
+
+    z = float(ndtri((1 + CONFIDENCE) / 2))
+    middle = 2 * count + z**2
+    reach = z * math.sqrt(4 * count * (n - count) / n + z**2)
+    whole = 2 * (n + z**2)
+    low, high = (middle - reach) / whole, (middle + reach) / whole
+    return low if count else 0.0, high if count < n else 1.0
+
+
+def holm(p_values: Iterable[float | None]) -> Doubles:
+    """Adjust p-values for multiple tests by Holm's step-down method.
+
+    Undefined p-values (NaN or None) stay NaN and do not count as tests. The result is in the given
+    order, to be compared with the level of a single test.
+
+    References
+    ----------
+    S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scand. J. Statist. 6, 1979.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, None, 0.03, 0.005])
+    array([0.03, 0.06,  nan, 0.06, 0.02])
+    """
+    p = np.array([*p_values], np.float64)
+    tested = np.flatnonzero(~np.isnan(p))
+    smallest_first = tested[np.argsort(p[tested], kind="stable")]
+    hypotheses_left = np.arange(tested.size, 0, -1)
+    adjusted = np.full_like(p, math.nan)
+    adjusted[smallest_first] = np.minimum(
+        np.maximum.accumulate(p[smallest_first] * hypotheses_left), 1.0
+    )
+    return adjusted
+
+
+def significant(tests: Sequence[Paired]) -> list[bool]:
+    """Return whether each test is significant after `holm`'s adjustment.
+
+    A difference that is the same in every dialog is significant unless it is 0.
+
+    Examples
+    --------
+    >>> one, same = paired([3, 5, 6], [1, 2, 3]), paired([2, 4, 6], [1, 3, 5])
+    >>> round(one.p, 3), significant([one]), significant([one, one]), significant([same])
+    (0.015, [True], [True, True], [True])
+    >>> significant([one] * 4)
+    [False, False, False, False]
+    """
+    adjusted = holm(test.p for test in tests)
+    return [
+        test.mean != 0 if test.verdict == "same" else bool(p < 1 - CONFIDENCE)
+        for test, p in zip(tests, adjusted, strict=True)
+    ]
+
+
+def _one_per_dialog(name: str, values: npt.ArrayLike) -> Doubles:
+    """Return `values` in float64, after checking that it holds one finite number per dialog."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(
+            f"{name} has shape {array.shape}, but must hold one number for each of at "
+            "least 1 dialog"
+        )
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if wrong.size:
+        raise ValueError(
+            f"{name} is {array[wrong[0]]} at dialog {wrong[0]}, but every value must be a "
+            "finite number"
+        )
+    return array
+
+
+def _decimals(size: float) -> int:
+    """Return the decimals to show: three, or more where the number would round to 0."""
+    return max(3, -math.floor(math.log10(abs(size)))) if size else 3
+
+
+def _p_words(p: float) -> str:
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"

@@ -1,0 +1,109 @@
+"""Traits of tokens: what their text alone says of them, and how surprising a word is.
+
+Surprisal is that of a word's frequency in the training dialogs of the Schema-Guided Dialogue
+dataset, 2.6 million English words; ``word_frequencies.tsv`` names source and licence. Unlike a
+model's surprisal, it ignores context.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import TRAITS, Floats, word_id
+from fdkvc.core.limits import MAX_CACHED_WORDS
+from fdkvc.core.scripts import plain, word_spans
+from fdkvc.core.transcripts import words_at
+
+TABLE = Path(__file__).with_name("word_frequencies.tsv")
+
+_WORD, _MARK = TRAITS.index("word"), TRAITS.index("mark")
+_MARKS = str.maketrans("。，、；؟،؛।", ".,,;?,;.")
+_IDENTITIES = 2**24 - 1  # whole numbers that single precision holds
+
+
+def token_traits(text: str, spans: Iterable[tuple[int, int]], user: bool) -> Floats:
+    """Return the `fdkvc.core.attention.TRAITS` of the tokens of a turn (n, F).
+
+    A token has those of the first word that its span of the turn's text overlaps; one without text
+    has zeros, but for the speaker and as a mark.
+
+    Examples
+    --------
+    >>> traits = token_traits("In 5 days", [(0, 2), (3, 4)], user=True)
+    >>> traits[:, TRAITS.index("digit")].tolist()
+    [0.0, 1.0]
+    """
+    words = word_spans(text)
+    texts = [text[start:end] for start, end in words]
+    places = words_at(words, spans)
+    at = np.array(places, np.intp)
+    traits = np.zeros((len(at), len(TRAITS)), np.float32)
+    traits[at >= 0] = _word_traits(texts)[at[at >= 0]]
+    traits[at < 0, _MARK] = 1
+    ids = [word_id(word) for word in texts]
+    before, part = -1, 0
+    for row, place in enumerate(places):
+        if place >= 0:
+            before, part = place, part + 1 if place == before else 0
+            traits[row, _WORD] = 1 + (ids[place] + part) % _IDENTITIES
+    traits[:, TRAITS.index("user")] = user
+    return traits
+
+
+def _word_traits(words: list[str]) -> Floats:
+    """Return the traits of the words of a turn (n, F); word, speaker and mark are left at 0."""
+    place = np.arange(len(words))
+    surprisal = np.array([word_surprisal(word) for word in words], np.float32)
+    begins = np.array([before in ".!?" for before in [".", *words[:-1]][: len(words)]], bool)
+    capital = np.array([word[0].isupper() for word in words], bool) & ~begins
+    digit = np.array([any(map(str.isdigit, word)) for word in words], bool)
+    named = {
+        "surprisal": surprisal,
+        "capital": capital,
+        "digit": digit,
+        "punctuation": [not word[0].isalnum() for word in words],
+        "near_surprisal": _beside(surprisal, -2, -1, 1, 2) / 4,
+        "near_capital": _beside(capital, -1, 1),
+        "near_digit": _beside(digit, -1, 1),
+        "position": place / (place + 10),
+    }
+    traits = np.zeros((len(words), len(TRAITS)), np.float32)
+    for name, column in named.items():
+        traits[:, TRAITS.index(name)] = column
+    return traits
+
+
+def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
+    """Return the sum over the words at these distances, 0 beyond the turn."""
+    padded = np.zeros(len(column) + 4, np.float32)
+    padded[2:-2] = column
+    return np.asarray(sum(padded[2 + step : 2 + step + len(column)] for step in steps))
+
+
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def word_surprisal(word: str) -> float:
+    """Return −ln of a word's relative frequency, in nats, ignoring case.
+
+    A word that is not in the table counts as occurring once. Marks of other scripts count as
+    their English ones.
+
+    Examples
+    --------
+    >>> round(word_surprisal("the"), 1), round(word_surprisal("Metreon"), 1)
+    (3.6, 11.4)
+    """
+    counts = _counts()
+    return math.log(counts[""]) - math.log(counts.get(plain(word).translate(_MARKS).casefold(), 1))
+
+
+@cache
+def _counts() -> Mapping[str, int]:
+    """Return the count of each word; that of the empty one is the total."""
+    lines = TABLE.read_text("utf-8").splitlines()
+    rows = (line.split("\t") for line in lines if "\t" in line)  # a word may begin with #, too
+    return {word: int(count) for word, count in rows}

@@ -1,0 +1,394 @@
+"""Transcripts of real dialogs, and the values that a turn needs from earlier ones."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from sys import maxsize
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fdkvc.core.attention import SPEAKER_LABELS, word_id
+from fdkvc.core.limits import (
+    MAX_DEMANDS,
+    MAX_DIALOG_CHARACTERS,
+    MAX_NAME_CHARACTERS,
+    MAX_TOKENS,
+    MAX_TOPICS,
+    MAX_TURN_TOKENS,
+    MAX_TURNS,
+)
+from fdkvc.core.parameters import check_most
+from fdkvc.core.scripts import word_count, word_spans
+
+DemandKind = Literal["call", "state"]
+SpanKind = Literal["system", "user", "assistant", "call", "result"]
+
+CALLS_NOTE = ", with the text of calls"
+"""In `Recording.source`, where calls are part of the text."""
+
+SPAN_KINDS: Mapping[SpanKind, str] = {
+    "system": SPEAKER_LABELS["prompt"],
+    "user": SPEAKER_LABELS["user"],
+    "assistant": SPEAKER_LABELS["system"],
+    "call": "tool call",
+    "result": "tool result",
+}
+"""Kinds of span with their labels: who or what wrote the words."""
+
+GIVEN_BY: Mapping[str, str] = {
+    "system": "said in the system prompt",
+    "user": "said by the user",
+    "assistant": "said by the assistant",
+    "call": "used in a call",
+    "result": "returned by a tool",
+}
+"""How each kind of span gives a value."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+
+USERS = frozenset(("user", "human", "customer", "client"))
+_ASSISTANTS = frozenset(
+    ("assistant", "system", "agent", "ai", "bot", "model", "gpt", "chatgpt", "chatbot", "claude")
+)
+
+
+class SkippedError(ValueError):
+    """A dialog is left out of its file; the message is a sentence that says why."""
+
+
+class TooLargeError(SkippedError):
+    """A dialog exceeds a limit; the message says which."""
+
+
+class Mention(NamedTuple):
+    """A span of the text of a turn."""
+
+    turn: int
+    start: int
+    end: int
+    """Characters of the turn's text, the end excluded."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A value that a turn needs, and where it was mentioned."""
+
+    kind: DemandKind
+    """An argument of a service call, or a value of the dialogue state."""
+    turn: int
+    """The turn that needs it. It is checked against the cache as the previous turn left it."""
+    source: str
+    """The called method, or the service of the state."""
+    slot: str
+    value: str
+    mentions: tuple[Mention, ...]
+    """In earlier turns, oldest first; at least one."""
+    carried: bool = False
+    """Whether it is a state's value mentioned only in turns about other services."""
+    call_number: int = 0
+    """Place of its call among `Transcript.calls`; 0 for a state."""
+
+    @property
+    def needed_by(self) -> tuple[int, str, int]:
+        """Turn, source and call number, which it shares with the values needed with it."""
+        return self.turn, self.source, self.call_number
+
+    @property
+    def age(self) -> int:
+        """Turns since the value was last mentioned, at least 1."""
+        return self.turn - self.mentions[-1].turn
+
+
+class Argument(NamedTuple):
+    """An argument of a service call."""
+
+    slot: str
+    value: str
+    mention: Mention | None
+    """The last one before the call, if any counts as evidence."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A service call, made before the words of its turn."""
+
+    turn: int
+    method: str
+    arguments: tuple[Argument, ...]
+    """Sorted by slot."""
+
+
+class Tool(NamedTuple):
+    """A method that may be called, and the slots of its arguments."""
+
+    method: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of one speaker."""
+
+    speaker: str
+    text: str
+    topic: str | None = None
+    kind: Literal["system", "result"] | None = None
+    """Set if the words are a system prompt or the result of a tool."""
+    call_characters: int = 0
+    """Number of characters at the start of the text that are calls."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One dialog.
+
+    Raises a SkippedError if it has no words or exceeds a limit, which begins with its name.
+    """
+
+    name: str
+    turns: tuple[Turn, ...]
+    demands: tuple[Demand, ...] = ()
+    """In the order of their turns."""
+    missing: int = 0
+    """Number of arguments and distinct state values never mentioned before they are needed: no
+    cache can hold evidence of them."""
+    calls: tuple[Call, ...] = ()
+    """In the order of their turns."""
+    calls_in_text: bool = False
+    """Whether turns begin with the text of their calls."""
+    malformed_calls: int = 0
+    """Number of calls whose arguments are not a JSON object, so that only their text is kept."""
+    cluster: str = ""
+    """The task or service that it shares with other dialogs; by default, its topics."""
+    unread: tuple[tuple[str, int], ...] = ()
+    """(description, number): parts of its messages that are not read, such as images."""
+    tools: tuple[Tool, ...] = ()
+    """Those that its file lists."""
+    tools_in_text: bool = False
+    """Whether the first turn lists the tools; see `fdkvc.conversations.tools.begin_with_tools`."""
+    numbered: bool = False
+    """Whether its file gives its name twice, and a number tells this one apart."""
+
+    def __post_init__(self) -> None:
+        check_texts(self.name, self.texts, self.unread)
+        it_has = f"{self.name}: it has"
+        check_most(it_has, len(self.topics), "topics", MAX_TOPICS, TooLargeError)
+        check_most(it_has, len(self.demands), "demands", MAX_DEMANDS, TooLargeError)
+
+    @property
+    def source_note(self) -> str:
+        """Suffix for `Recording.source` that says whether calls and tools are in the text."""
+        return (CALLS_NOTE if self.calls_in_text else "") + (
+            ", beginning with its tools" if self.tools_in_text else ""
+        )
+
+    @cached_property
+    def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
+        """The role of each turn's speaker, by its name.
+
+        Without the name of a user, all are users beside one who has an assistant's name; without
+        that too, the first speaker is.
+        """
+        speakers = [role_of(turn.speaker) for turn in self.turns]
+        spoken = {
+            speaker: None
+            for speaker, turn in zip(speakers, self.turns, strict=True)
+            if turn.kind is None
+        }
+        others = [speaker for speaker in spoken if speaker not in _ASSISTANTS]
+        users = USERS & {*speakers} or {*others[: None if len(others) < len(spoken) else 1]}
+        return tuple("user" if speaker in users else "system" for speaker in speakers)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Who or what each turn is of, as `SPAN_KINDS` says it; a person with a name keeps it.
+
+        Examples
+        --------
+        >>> Transcript("example", (Turn("USER", "hi"), Turn("SYSTEM", "yes"))).roles
+        ('user', 'assistant')
+        """
+        kinds = (self.span_kind(at, turn.call_characters) for at, turn in enumerate(self.turns))
+        unknown = self.unknown_speakers
+        return tuple(
+            turn.speaker
+            if turn.speaker in unknown or (turn.kind is None and " (" in turn.speaker)
+            else SPAN_KINDS[kind]
+            for turn, kind in zip(self.turns, kinds, strict=True)
+        )
+
+    @property
+    def unknown_speakers(self) -> tuple[str, ...]:
+        """Names that are neither a user's nor an assistant's, such as a role with a typo.
+
+        Without any such name, those of three or more speakers after the first.
+        """
+        names = {role_of(turn.speaker): turn.speaker for turn in self.turns if turn.kind is None}
+        unknown = [name for key, name in names.items() if key not in USERS | _ASSISTANTS]
+        if not USERS.isdisjoint(names):
+            return tuple(unknown)
+        return tuple(unknown[1:]) if len(unknown) == len(names) > 2 else ()
+
+    def span_kind(self, turn: int, character: int) -> SpanKind:
+        """Return the kind of the span that a character of a turn belongs to.
+
+        Examples
+        --------
+        >>> turns = (Turn("User", "hi"), Turn("tool", '{"a": 1}', kind="result"))
+        >>> dialog = Transcript("example", turns)
+        >>> dialog.span_kind(0, 0), dialog.span_kind(1, 3)
+        ('user', 'result')
+        """
+        if character < self.turns[turn].call_characters:
+            return "call"
+        spoken: SpanKind = "user" if self.spoken_by[turn] == "user" else "assistant"
+        return self.turns[turn].kind or spoken
+
+    @cached_property
+    def word_counts(self) -> tuple[int, ...]:
+        """Words and punctuation marks of each turn."""
+        return tuple(map(word_count, self.texts))
+
+    @cached_property
+    def topics(self) -> tuple[str, ...]:
+        """The topics in order of appearance."""
+        return tuple(dict.fromkeys(turn.topic for turn in self.turns if turn.topic is not None))
+
+    @property
+    def services(self) -> str:
+        """The dialog's cluster: its own, or its sorted topics, or its name where it has none.
+
+        Examples
+        --------
+        >>> dialog = Transcript("example", (Turn("User", "hello"), Turn("System", "hi")))
+        >>> dialog.services, dialog.with_topics(["B", "A"]).services
+        ('example', 'A + B')
+        """
+        return self.cluster or " + ".join(sorted(self.topics)) or self.name
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text of each turn."""
+        return tuple(turn.text for turn in self.turns)
+
+    def wording(self, argument: Argument) -> str:
+        """Return the last mention of an argument, or its value if it has none."""
+        if argument.mention is None:
+            return argument.value
+        turn, start, end = argument.mention
+        return self.turns[turn].text[start:end]
+
+    def with_name(self, name: str) -> Transcript:
+        """Return the same dialog with a name of `different_names`."""
+        return self if name == self.name else replace(self, name=name, numbered=True)
+
+    def with_topics(self, topics: Sequence[str | None]) -> Transcript:
+        """Return the same dialog with another topic for each turn."""
+        turns = (replace(turn, topic=topic) for turn, topic in zip(self.turns, topics, strict=True))
+        return replace(self, turns=tuple(turns))
+
+
+def role_of(speaker: str) -> str:
+    """Return a speaker's role in lower case: what is before a name in brackets.
+
+    Examples
+    --------
+    >>> role_of("User (Ann)")
+    'user'
+    """
+    return speaker.casefold().partition(" (")[0]
+
+
+def check_turns(name: str, turns: int) -> None:
+    """Raise a TooLargeError if a dialog has too many turns."""
+    check_most(f"{name}: it has", turns, "turns", MAX_TURNS, TooLargeError)
+
+
+def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int]] = ()) -> None:
+    """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
+    characters = sum(map(len, texts))
+    check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
+    check_size(name, [*map(word_count, texts)], unread)
+
+
+def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int]] = ()) -> None:
+    """Raise a TooLargeError if a dialog's turns have too many tokens; a SkippedError if none.
+
+    `unread` is what is not read, which may have words.
+    """
+    check_turns(name, len(tokens))
+    for turn, count in enumerate(tokens):
+        check_most(f"{name}, turn {turn}: it has", count, "tokens", MAX_TURN_TOKENS, TooLargeError)
+    check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS, TooLargeError)
+    if not sum(tokens):
+        kinds = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread[:3])
+        instead = "a message needs 'role' and 'content', a text or parts with 'text'"
+        why = f"its words are not read: {kinds}; {instead}" if kinds else "it has no words"
+        raise SkippedError(f"{name}: {why}")
+
+
+def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the number of the first word in each span, 0 for none.
+
+    A part of a word has the number of the whole; see `fdkvc.core.attention.word_id`.
+
+    Examples
+    --------
+    >>> numbers = word_ids("To Rome.", [(0, 2), (2, 5), (5, 7), (8, 8)])
+    >>> numbers[1] == numbers[2] != numbers[0], numbers[3]
+    (True, 0)
+    """
+    words = word_spans(text)
+    numbers = [*(word_id(text[start:end]) for start, end in words), 0]
+    return [numbers[at] for at in words_at(words, spans)]
+
+
+def words_at(words: Sequence[tuple[int, int]], spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the place of the first of these words that each span overlaps, −1 for none."""
+    bounds = np.array([*words, (maxsize, maxsize)], np.intp)
+    given = np.array([*spans], np.intp).reshape(-1, 2)
+    at = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
+    overlaps = np.maximum(bounds[at, 0], given[:, 0]) < given[:, 1]
+    places: list[int] = np.where(overlaps, at, -1).tolist()
+    return places
+
+
+def clean(text: str) -> str:
+    r"""Replace control, surrogate and bidirectional characters one for one.
+
+    Examples
+    --------
+    >>> clean("a\x00b")
+    'a b'
+    """
+    return _UNSAFE.sub("\ufffd", _CONTROL.sub(" ", text))
+
+
+def clean_name(text: str) -> str:
+    """Return a name on one line, within the limit of its length."""
+    return clean(" ".join(text[: 2 * MAX_NAME_CHARACTERS].split()))[:MAX_NAME_CHARACTERS]
+
+
+def different_names(names: Iterable[str]) -> list[str]:
+    """Return the names; one that is given again is numbered.
+
+    Examples
+    --------
+    >>> different_names(["a", "a (2)", "a", "b"])
+    ['a', 'a (2)', 'a (3)', 'b']
+    """
+    different: dict[str, None] = {}
+    times = Counter[str]()
+    for given in names:
+        name = given
+        while name in different:
+            times[given] += 1
+            name = f"{given[: MAX_NAME_CHARACTERS - 7]} ({times[given] + 1})"
+        different[name] = None
+    return [*different]

@@ -1,0 +1,117 @@
+"""What a format does not read: fields and parts with words, counted by kind."""
+
+import re
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+from fdkvc.core.limits import MAX_UNREAD_KINDS
+from fdkvc.core.transcripts import clean_name
+
+THINKING = "thinking"
+"""The kind of what a model thought, whatever its file calls it."""
+
+THINKING_NAMES = frozenset(
+    (
+        *("chainofthought", "cot", "reasoning", "reasoningcontent", "reasoningdetails"),
+        *("reasoningtext", "redactedthinking", "think", "thinking", "thinkingblocks"),
+        *("thinkingcontent", "thought", "thoughts"),
+    )
+)
+"""Names of fields, and types of parts and items, that hold thinking; see `bare`."""
+
+OTHERS = "others"
+"""The kind of all kinds beyond `MAX_UNREAD_KINDS`."""
+
+LABELS = frozenset(
+    (
+        *("type", "role", "object", "model", "state", "status", "language", "lang", "name"),
+        *("version", "requestor", "termination_reason"),
+        *("finish_reason", "stop_reason", "stop_sequence", "format", "split", "url"),
+        *("created", "created_at", "updated_at", "timestamp", "time", "date", "hash", "signature"),
+    )
+)
+"""Fields in which a single word says what something is, and is not said by anybody."""
+
+_WORD = re.compile(r"[^\W\d_]{2,}|(?=\w)[\u0e00-\U0003ffff]")
+_ID = re.compile(r"(?:^|[_-])(?:uu)?ids?$|[a-z]I[dD]s?$")
+
+
+class Unread(Counter[str]):
+    """Counts what is not read, by its description.
+
+    Examples
+    --------
+    >>> unread = Unread()
+    >>> message = {"role": "user", "content": "hello", "mood": "in a hurry", "id": "x7", "n": 3}
+    >>> unread.fields(message, {"content"})
+    >>> dict(unread)
+    {"field 'mood'": 1}
+    """
+
+    def add(self, kind: str, times: int = 1) -> None:
+        """Count something of a kind."""
+        full = kind not in self and len(self) >= MAX_UNREAD_KINDS
+        if times:
+            self[OTHERS if full else kind] += times
+
+    def part(self, kind: str) -> None:
+        """Count a part, a block or an item by its type."""
+        self.add(THINKING if is_thinking(kind) else f"part of type {clean_name(kind)!r}")
+
+    def fields(self, owner: Mapping[str, Any], read: Container[str]) -> None:
+        """Count each field of an object that has words and is not among those read."""
+        thinking = False
+        for name, value in owner.items():
+            if name not in read and has_words(value, name):
+                if is_thinking(name):
+                    thinking = True
+                else:
+                    self.add(f"field {clean_name(name)!r}")
+        self.add(THINKING, thinking)
+
+    @classmethod
+    def of(cls, kinds: Iterable[tuple[str, int]]) -> "Unread":
+        """Return the sum of counted kinds, such as those of several dialogs."""
+        together = cls()
+        for kind, times in kinds:
+            together.add(kind, times)
+        return together
+
+
+def bare(name: str) -> str:
+    """Return the letters and digits of a name in lower case, as its spellings share them.
+
+    Examples
+    --------
+    >>> bare("Tool-Response") == bare("tool_response") == bare("toolResponse")
+    True
+    """
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+def is_thinking(name: str) -> bool:
+    """Whether a field, or the type of a part, holds what a model thought."""
+    return bare(name) in THINKING_NAMES
+
+
+def has_words(value: Any, name: str = "") -> bool:
+    """Whether a value of JSON has words that somebody said; not ids, types and the like.
+
+    Examples
+    --------
+    >>> has_words({"sent": "2026-01-31T10:00:00Z", "role": "user", "tool_id": "call_7"})
+    False
+    >>> has_words([{"note": "by boat"}]), has_words("two words", "status"), has_words("好")
+    (True, True, True)
+    """
+    if isinstance(value, dict):
+        return any(has_words(inner, key) for key, inner in value.items())
+    if isinstance(value, list):
+        return any(has_words(inner, name) for inner in value)
+    if not isinstance(value, str) or not _WORD.search(value):
+        return False
+    if name.casefold() not in LABELS and not _ID.search(name):
+        return True
+    some = (word for word in value.split(None, 3) if _WORD.search(word))
+    return next(some, None) is not None and next(some, None) is not None

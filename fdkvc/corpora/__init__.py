@@ -1,1 +1,0 @@
-"""Real dialogs: file formats, transcripts, and recordings of their tokens' vectors."""

@@ -1,0 +1,1 @@
+"""The loop over turns, its record and its metrics."""

@@ -1,0 +1,115 @@
+"""Evidence: which earlier words a turn needs, and whether the cache still holds them.
+
+A demand is checked against the cache as the previous turn left it: an argument of a service call at
+turn t is met if every token of at least one of its mentions is cached at the end of turn t − 1. For
+a policy whose turns choose what they read by their own queries, it is what turn t reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.limits import MAX_TURNS
+from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import Demand
+from fdkvc.engine.trace import Trace
+
+RECENT = 2
+"""Evidence is recent if its last mention is at most this many turns before the demand."""
+
+OLD = 6
+"""Evidence is old if its last mention is more than this many turns before the demand."""
+
+AGES: Mapping[str, tuple[str, tuple[int, int]]] = {
+    "recent": (f"up to {RECENT} turns", (0, RECENT)),
+    "middle": (f"{RECENT + 1} to {OLD} turns", (RECENT, OLD)),
+    "old": (f"more than {OLD} turns", (OLD, MAX_TURNS)),
+}
+"""Ages of evidence: in words; turns since the last mention, more than one and at most the other."""
+
+
+@dataclass(frozen=True)
+class Demands:
+    """A selection of demands."""
+
+    kind: str
+    """``call`` or ``state``."""
+    older_than: int = 0
+    up_to: int = MAX_TURNS
+    """Turns since the last mention: more than the first and at most the second."""
+
+    def weights(self, demands: Sequence[Demand]) -> NDArray[np.float64]:
+        """Return the weight of each demand in the recall (n,); they add up to 1, or all are 0.
+
+        All calls have equal weight, and so have all arguments of a call.
+        """
+        calls: dict[tuple[int, str, int], list[int]] = {}
+        for at, demand in enumerate(demands):
+            if demand.kind == self.kind and self.older_than < demand.age <= self.up_to:
+                calls.setdefault(demand.needed_by, []).append(at)
+        weights = np.zeros(len(demands))
+        for some in calls.values():
+            weights[some] = 1 / (len(calls) * len(some))
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a policy kept of a recording, recorded from turn 0; demands are checked once."""
+
+    trace: Trace
+    recording: Recording
+
+    @cached_property
+    def lost(self) -> list[Ints]:
+        """For each demand, the turn that evicted part of its last whole mention (H,), −1 if met.
+
+        In the order of `Recording.evidence`. If no mention was ever cached whole, it is the turn of
+        the last mention.
+        """
+        (place, needed), kept = self.recording.needed, self.trace.kept
+        # Whether each head held each needed token after each turn, for the next one.
+        held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
+        np.put_along_axis(held, place[kept], True, axis=2)  # −1 is an empty slot
+        if self.trace.policy.reads_afresh:  # the next turn chooses what it reads
+            held[:, :-1] = held[:, 1:]
+        turns = []
+        for (demand, _), (places, starts) in zip(self.recording.evidence, needed, strict=True):
+            of_mentions = held[:, : demand.turn, places]
+            whole: Bools = np.any(np.logical_and.reduceat(of_mentions, starts, axis=2), axis=2)
+            last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
+            lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
+            turns.append(np.where(whole[:, -1], -1, lost))
+        return turns
+
+    def recall_by_head(self, wanted: Demands) -> Floats:
+        """Return the mean over calls of the share of arguments that are met (H,), in [0, 1].
+
+        NaN without calls. The values of a dialogue state at one turn count as one call.
+        """
+        weights = wanted.weights([demand for demand, _ in self.recording.evidence])
+        if not weights.any():
+            return np.full(len(self.trace.kept), np.nan, np.float32)
+        return np.asarray(weights @ (np.array(self.lost) < 0), np.float32)
+
+    def recall(self, wanted: Demands) -> float:
+        """Return the mean of `recall_by_head`."""
+        return float(self.recall_by_head(wanted).mean())
+
+    def peak_entries(self) -> float:
+        """Return the largest number of entries that the cache held, the mean over heads."""
+        return float(self.trace.peak.max(axis=1).mean())
+
+    def token_age(self) -> float:
+        """Return the mean age in turns of the tokens cached after each turn; new ones are 0."""
+        turns = len(self.recording.tokens)
+        kept = self.trace.kept[:, :turns]
+        born = np.repeat(np.arange(turns + 1), [*np.diff(self.recording.starts), 1])
+        born[-1] = 0  # that of an empty slot
+        count = (kept >= 0).sum(axis=(0, 2))
+        births = sum(int(born[kept[:, turn]].sum()) for turn in range(turns))
+        return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))

@@ -1,0 +1,190 @@
+"""What-if runs: a run continued from one of its turns with something changed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.core.attention import Ints, Observation, normalize
+from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.parameters import check_count
+from fdkvc.engine.simulate import choose, simulate
+from fdkvc.engine.trace import Attended, State, Trace, computed_state
+from fdkvc.policies.base import Policy
+from fdkvc.policies.wrapper import inside
+
+
+@dataclass(frozen=True)
+class Fork:
+    """The change and its turn; None keeps the original value."""
+
+    turn: int
+    """The last unchanged turn of the dialog, from 0."""
+    policy: Policy | None = None
+    budget: int | None = None
+    """A smaller one evicts at the fork, a larger one adds empty slots."""
+    pinned: int | None = None
+    """A cached token that is never evicted from here on."""
+    dropped: int | None = None
+    """A cached token that is removed at the fork."""
+
+    def changes(self, policy: Policy, budget: int) -> list[str]:
+        """Describe each change to a run of this policy and budget.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> fd_kvc = policy_named("fd-kvc")
+        >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
+        ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 protected']
+        """
+        changed = self.policy or policy
+        if [*map(type, inside(changed))] != [*map(type, inside(policy))]:
+            words = [f"{changed.title} instead of {policy.title}"]
+        else:
+            settings = zip(policy.settings.values(), changed.settings.values(), strict=True)
+            words = [
+                f"{before.label.lower()} at {after.default} instead of {before.default}"
+                for before, after in settings
+                if after != before
+            ]
+        if self.budget is not None and self.budget != budget:
+            words.append(f"budget {self.budget} instead of {budget}")
+        if self.pinned is not None:
+            words.append(f"token {self.pinned} protected")
+        if self.dropped is not None:
+            words.append(f"token {self.dropped} dropped")
+        return words
+
+    def resets(self, policy: Policy) -> bool:
+        """Whether its policy has channels and cannot continue with those of this policy.
+
+        The same policy with other numbers continues. Other policies, and other choices of one, such
+        as whose queries count, have channels on other scales: a sum that starts at 1 would exceed
+        all that started at 0.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> h2o = policy_named("h2o")
+        >>> others = h2o.variant(window=0.2), h2o.variant(queries="each"), policy_named("fd-kvc")
+        >>> [Fork(5, policy=policy).resets(h2o) for policy in others]
+        [False, True, True]
+        """
+        if self.policy is None or not self.policy.channels:
+            return False
+        after, before = self.policy.core, policy.core
+        if type(after) is not type(before) or after.channels != before.channels:
+            return True
+        fields = after.settings.values()
+        return any(field.choices and field != before.settings[field.name] for field in fields)
+
+
+def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
+    """Continue a run after one of its turns with something changed.
+
+    Only the turns after the fork are run and returned; up to it, the run is `trace` itself, which
+    was recorded with its entries. It may be a fork; its pinned tokens stay pinned. Tokens are
+    pinned or dropped in every row. Raises a ValueError
+    if the turn was not recorded or is the last, a token to pin or drop is not cached then, or the
+    budget is below 1 or below the number of pinned tokens.
+
+    Examples
+    --------
+    >>> from fdkvc import SCENARIOS, generate, policy_named
+    >>> dialogs = generate(SCENARIOS["shift"])
+    >>> trace = simulate(policy_named("fifo"), dialogs, budget=4)
+    >>> future = fork(trace, dialogs, Fork(turn=2, pinned=93))
+    >>> future.first_turn, future.kept[0, -1].tolist()
+    (3, [93, 317, 318, 319])
+    """
+    policy, budget, pinned = _settings(trace, dialogs, change)
+    start = (change.turn + 1, state_at_fork(trace, dialogs, change))
+    return simulate(policy, dialogs, budget, start=start, pinned=pinned)
+
+
+def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
+    """Return the state from which the forked run starts.
+
+    The same policy with other numbers continues with its channels. One that resets (see
+    `Fork.resets`) treats all cached entries as new in the turn of the fork, so that old and new are
+    on one scale; row states start as in a new run. A second tier keeps its newest entries. A
+    smaller budget keeps the best by the score of the fork's policy. If entries were evicted or
+    dropped, the attention of the others is scaled up to 1.
+
+    Parameters and errors are those of `fork`.
+    """
+    policy, budget, pinned = _settings(trace, dialogs, change)
+    before, turn = trace.result(change.turn).after, dialogs.observe(change.turn)
+    for token, verb in ((change.pinned, "protected"), (change.dropped, "dropped")):
+        if token is not None and not (before.cache.token == token).any(axis=1).all():
+            raise ValueError(
+                f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
+            )
+
+    cache = _entries(before.cache, policy, turn, reset=change.resets(trace.policy))
+    # Attention weights move with their entries, like a channel.
+    carried = cache.with_channels(before=before.attended.before, after=before.attended.after)
+    if change.dropped is not None:
+        carried = carried.without(cache.token == change.dropped)
+    held = carried.token
+    carried = _resized(carried, policy, turn, budget, pinned)
+    evicted = np.where(contains(held, carried.token), EMPTY, held)
+    channels = {name: carried[name] for name in cache.channels}
+    cache = Cache(carried.token, channels, carried.state)
+
+    lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
+    attended = Attended(carried["before"], carried["after"], before.attended.output)
+    tier = enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1]))
+    if lost.any():  # the attention of the others is scaled up to 1
+        raw = normalize(attended.before)
+        bent = policy.modulate(raw, cache)
+        scaled = (raw, bent, turn.context(bent, cache.token))
+        pairs = zip(scaled, vars(attended).values(), strict=True)
+        attended = Attended(*(np.where(lost[:, None], new, old) for new, old in pairs))
+    return computed_state(cache, attended, tier)
+
+
+def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy, int, Ints | None]:
+    """Return the policy, slots and pinned tokens of the fork; raise ValueError if it is invalid."""
+    last = trace.first_turn + trace.turns - 1
+    if change.turn == last:
+        raise ValueError(f"turn {last} is the last one, so no turn follows a fork there")
+    if change.pinned is not None and change.pinned == change.dropped:
+        raise ValueError(f"token {change.pinned} cannot be both protected and dropped")
+    pinned = trace.pinned
+    if change.pinned is not None:
+        token = np.full((len(trace.kept), 1), change.pinned, np.intp)
+        pinned = token if pinned is None else np.concatenate([pinned, token], axis=1)
+    budget = trace.budget if change.budget is None else change.budget
+    check_count("budget", budget, low=1 if pinned is None else max(1, pinned.shape[1]))
+    policy = change.policy or trace.policy
+    return policy, policy.capacity(budget, dialogs.keys.shape[1]), pinned
+
+
+def _entries(cache: Cache, policy: Policy, turn: Observation, *, reset: bool) -> Cache:
+    """Return the same entries with this policy's channels and row states.
+
+    They keep what they have, or are reset: new in this turn of a new run.
+    """
+    nothing = empty_cache(len(cache.token), 0, policy.channels, policy.initial_state())
+    if not reset:
+        channels = {name: cache[name] for name in policy.channels}
+        state = {name: cache.state.get(name, start) for name, start in nothing.state.items()}
+        return Cache(cache.token, channels, state)
+    brought = turn.with_new(cache.token)
+    started = nothing.insert(cache.token, policy.init_channels(brought))
+    return policy.after_insert(started, brought).where(turn.active, started)
+
+
+def _resized(
+    cache: Cache, policy: Policy, turn: Observation, budget: int, pinned: Ints | None
+) -> Cache:
+    """Evict down to a smaller budget, or add the empty slots of a larger one."""
+    rows, before = cache.token.shape
+    slots = policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
+    if slots < before:
+        kept = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned).kept
+        return cache.keep(kept, slots)
+    more = np.full((rows, slots - before), EMPTY, np.intp)
+    return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})

@@ -1,0 +1,85 @@
+"""Runs over long dialogs, whose turns × entries would not fit in memory.
+
+A block of turns is computed at a time. The trace stores the state before each block, and recomputes
+the entries of a turn when they are requested.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.limits import MAX_KEPT_ENTRIES
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import BY_TURN, State, Trace, TurnResult, computed_state, joined
+from fdkvc.policies.base import Policy
+
+BLOCK = 16
+"""Turns per block."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockResults(Sequence[TurnResult]):
+    """The results of T turns, recomputed block by block."""
+
+    turns: int
+    of_block: Callable[[int], Sequence[TurnResult]]
+    """Computes those of a block, by its number."""
+
+    def __len__(self) -> int:
+        """Return T."""
+        return self.turns
+
+    def __getitem__(self, turn: Any) -> Any:
+        """Return the result of a turn."""
+        block, at = divmod(turn, BLOCK)
+        return self.of_block(block)[at]
+
+
+def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+    """Run a policy over one dialog without keeping the entries of every turn.
+
+    Raises a ValueError if turns × budget exceed `MAX_KEPT_ENTRIES`.
+
+    Examples
+    --------
+    >>> from fdkvc import SCENARIOS, generate, policy_named
+    >>> trace = simulate_long(policy_named("fifo"), generate(SCENARIOS["complex"]), budget=4)
+    >>> trace.kept[0, 19].tolist()
+    [636, 637, 638, 639]
+    """
+    kept = dialogs.turns * policy.capacity(budget, dialogs.keys.shape[1])
+    if kept > MAX_KEPT_ENTRIES:
+        raise ValueError(
+            f"{policy.title}: turns × budget are {kept:,}, but at most {MAX_KEPT_ENTRIES:,} are "
+            "allowed: choose a smaller budget or another policy"
+        )
+    starts: list[tuple[int, State] | None] = [None]
+
+    def run_block(block: int, *, entries: bool = False) -> Trace:
+        start, stop = starts[block], (block + 1) * BLOCK
+        return simulate(policy, dialogs, budget, entries=entries, start=start, stop=stop)
+
+    @lru_cache(maxsize=1)
+    def results_of(block: int) -> Sequence[TurnResult]:
+        return run_block(block, entries=True).results or ()
+
+    blocks: list[Trace] = []
+    for block in range(-(-dialogs.turns // BLOCK)):
+        trace = run_block(block)
+        # Without the arrays that the last turn's attention would keep alive.
+        state = computed_state(trace.last.cache, trace.last.attended, trace.last.tier)
+        starts.append(((block + 1) * BLOCK, state))
+        blocks.append(replace(trace, kept=trace.kept.astype(np.int32), last=state))
+
+    columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
+    return replace(
+        blocks[-1],
+        **joined(columns, np.concatenate),
+        first_turn=0,
+        seconds=np.concatenate([block.seconds for block in blocks]),
+        results=BlockResults(dialogs.turns, results_of),
+    )

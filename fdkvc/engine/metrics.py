@@ -1,0 +1,557 @@
+"""Metrics of a cache: retention, diversity, alignment, adaptation, memory.
+
+A metric is measured at the end of each turn, after insertion and eviction. A series has one number
+for each row and turn (B, T), NaN in turns beyond a row's end.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from fdkvc.core.attention import Bools, Floats, cosine
+from fdkvc.core.dialogs import Bits, DialogBatch, topic_bit
+from fdkvc.core.transcripts import GIVEN_BY
+from fdkvc.core.words import decimal, ranged, signed
+from fdkvc.engine.evidence import AGES, OLD, Demands, Evidence
+from fdkvc.engine.trace import Trace
+
+LATE_TURNS = 3
+"""Number of last turns that the "late" metrics average over (the paper's evaluation metrics)."""
+
+ADAPTED = 0.8
+"""Retention of the new topic at which a cache has adapted (Table 2)."""
+
+
+def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
+    """Topics of every kept entry (B, T, budget); no bits in empty slots."""
+    # Index −1, the empty slot, finds no bits at the end of the row before.
+    padded = np.pad(dialogs.topic_bits, ((0, 0), (0, 1)))
+    return np.stack([row.take(kept) for row, kept in zip(padded, trace.kept, strict=True)])
+
+
+def _in_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Replace the turns beyond each row's end by NaN."""
+    return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.float32(np.nan))
+
+
+def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of the cached entries with the current topic (B, T), in [0, 1]."""
+    current = dialogs.current[:, trace.first_turn :]
+    of_topic = (_kept_bits(trace, dialogs) & topic_bit(current)[:, :, None]) != 0
+    cached = np.maximum((trace.kept >= 0).sum(axis=2), 1)
+    share = (of_topic.sum(axis=2) / cached).astype(np.float32)
+    return _in_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
+
+
+def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of all the dialog's topics with at least one cached entry (B, T), in [0, 1]."""
+    held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, dialogs), axis=2))
+    topics = np.where(dialogs.topic_counts > 0, dialogs.topic_counts, np.nan)
+    return _in_turns((held / topics[:, None]).astype(np.float32), trace, dialogs)
+
+
+def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
+    """Cosine of the context output with the projected current topic (B, T), in [−1, 1].
+
+    `projection` is the matrix that projects the topic, ``value``, ``key`` or ``query``. The output
+    is a mean of values, so only the first compares vectors of one space; the others are cosines of
+    unrelated vectors. Without known topic directions a topic is the mean of its tokens, and only
+    ``value`` gives numbers: the mean of their values.
+    """
+    if dialogs.topics is not None and dialogs.projections is not None:
+        projected = dialogs.topics @ dialogs.projection(projection)
+    elif projection == "value" and dialogs.topic_names:
+        projected = _topic_values(dialogs)
+    else:
+        return np.full(trace.kept.shape[:2], np.nan, np.float32)
+    current = dialogs.current[:, trace.first_turn :]
+    target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
+    series = cosine(trace.output, target)
+    return _in_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
+
+
+def _topic_values(dialogs: DialogBatch) -> Floats:
+    """Mean value of the tokens of each topic (B, K, h); zero for a topic without any."""
+    topic = np.arange(len(dialogs.topic_names), dtype=np.uint32)[:, None]
+    of_topic = (dialogs.topic_bits[:, None] >> topic & 1).astype(np.float32)
+    count = np.maximum(of_topic.sum(axis=2, keepdims=True), 1)
+    return np.asarray(of_topic @ dialogs.values / count)
+
+
+def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of the full cache's attention that the kept entries miss (B, T), in [0, 1].
+
+    After *cold-compress* (Answer.AI 2024). The full cache holds every token so far; its attention
+    is that of the turn's mean query. NaN in turns without tokens.
+    """
+    full = dialogs.full_attention[:, trace.first_turn :]
+    held = np.take_along_axis(full, np.maximum(trace.kept, 0), axis=2)
+    missed = 1 - np.where(trace.kept >= 0, held, 0).sum(axis=2)
+    has_tokens = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
+    series = np.where(has_tokens, np.clip(missed, 0, 1), np.float32(np.nan))
+    return _in_turns(series, trace, dialogs)
+
+
+def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Distance of the context output from the full cache's, as a share of its length (B, T)."""
+    full = dialogs.full_output[:, trace.first_turn :]
+    distance = np.linalg.norm(trace.output - full, axis=-1)
+    length = np.linalg.norm(full, axis=-1)
+    share = distance / np.where(length > 0, length, np.nan)
+    return _in_turns(share.astype(np.float32), trace, dialogs)
+
+
+def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
+    """Entries in the cache, and in a second `tier`, as a share of all tokens so far (B, T)."""
+    held = (trace.kept >= 0).sum(axis=2) + tier * (trace.tier >= 0).sum(axis=2)
+    so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
+    return _in_turns((held / np.maximum(so_far, 1)).astype(np.float32), trace, dialogs)
+
+
+def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of a topic's earlier tokens still cached when it returns (B, T), in [0, 1].
+
+    NaN in all turns in which no earlier topic returns.
+    """
+    rows = np.arange(dialogs.rows)[:, None]
+    series = np.full(trace.kept.shape[:2], np.nan, np.float32)
+    for at, turn in enumerate(range(trace.first_turn, dialogs.turns)):
+        topic = dialogs.current[:, turn]
+        past = dialogs.current[:, :turn] == topic[:, None]
+        back = (topic >= 0) & dialogs.in_turns[:, turn]
+        back &= past.any(axis=1) & ~past[:, -1:].any(axis=1)
+        earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
+        earlier &= dialogs.born < turn
+        kept = trace.kept[:, at]
+        count = earlier.sum(axis=1)
+        share = (earlier[rows, kept] & (kept >= 0)).sum(axis=1) / np.maximum(count, 1)
+        series[:, at] = np.where(back & (count > 0), share, np.nan)
+    return series
+
+
+Need = Literal["dialogs", "evidence", "answers"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric and its properties."""
+
+    key: str
+    label: str
+    help: str
+    measure: Callable[..., Any]
+    """From a trace and its dialogs to a series (B, T); from `Evidence` to a dialog's number; from
+    the scores of a model's answers, by key, to those of this metric (n,)."""
+    needs: Need = "dialogs"
+    """Dialogs of vectors, a recording with the demands of later turns, or answers of a model."""
+    optional: bool = False
+    """Whether it is measured only on request."""
+    bounds: tuple[float, float] = (0.0, 1.0)
+    """The range of its axis."""
+    unit: str = "%"
+    """Values in % are stored as shares in [0, 1]."""
+    digits: int = 1
+    """Decimals of a figure."""
+    whole: bool = False
+    """Whether a dialog's number is the mean of all turns, not of the late ones."""
+    lower_is_better: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of a dialog's number in tables and files, such as late_retention."""
+        return f"late_{self.key}" if self.needs == "dialogs" else self.key
+
+    @property
+    def title(self) -> str:
+        """The title of a dialog's number, such as Late retention."""
+        return self.label if self.whole else f"Late {self.label[0].lower()}{self.label[1:]}"
+
+    @property
+    def percent(self) -> bool:
+        """Whether its figures are percentages."""
+        return self.unit == "%"
+
+    @property
+    def scale(self) -> int:
+        """What a value is multiplied by in a figure."""
+        return 100 if self.percent else 1
+
+    def heading(self, name: str = "") -> str:
+        """Return a name, by default the title, with the unit of its figures.
+
+        Examples
+        --------
+        >>> METRICS["retention"].heading(), METRICS["alignment"].heading("alignment")
+        ('Late retention, %', 'alignment')
+        """
+        return ", ".join(filter(None, (name or self.title, self.unit)))
+
+    def figure(
+        self, mean: float, low: float = math.nan, high: float = math.nan, *, signs: bool = False
+    ) -> str:
+        """Write a value, or a mean with its interval, without the unit; `signs` for a difference.
+
+        Examples
+        --------
+        >>> METRICS["retention"].figure(0.7512, 0.7, 0.8), METRICS["nats"].figure(0.25)
+        ('75.1 (70.0 to 80.0)', '0.250')
+        """
+        mean, low, high = (self.scale * value for value in (mean, low, high))
+        return ranged(mean, low, high, self.digits, signed if signs else decimal)
+
+    def with_unit(self, value: float) -> str:
+        """Write a value with its unit, a dash for a missing one.
+
+        Examples
+        --------
+        >>> METRICS["retention"].with_unit(0.7512), METRICS["alignment"].with_unit(0.5)
+        ('75.1 %', '0.500')
+        """
+        return "–" if math.isnan(value) else f"{self.figure(value)} {self.unit}".rstrip()
+
+    def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
+        """Return the mean over each row's last turns, or over all of them (B,)."""
+        window = trace if self.whole else trace.since(first_late_turn(dialogs))
+        return self.mean(self.measure(window, dialogs), dialogs)
+
+    def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
+        """Return the same mean of a series over all turns, or the last of them (B,)."""
+        return late(series, dialogs, dialogs.turns if self.whole else LATE_TURNS)
+
+
+def _alignment(space: str, label: str, optional: bool) -> Metric:
+    """Return the alignment with the topic projected by one of the matrices."""
+    return Metric(
+        "alignment" if space == "value" else f"alignment_{space}",
+        label,
+        "Cosine similarity of the attention output and the current topic, projected by the "
+        f"{space} matrix.",
+        partial(alignment, projection=space),
+        optional=optional,
+        bounds=(-1.0, 1.0),
+        unit="",
+        digits=3,
+    )
+
+
+_cost = partial(Metric, optional=True, whole=True, lower_is_better=True)
+_of_evidence = partial(Metric, needs="evidence", whole=True)
+
+
+def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
+    """Return the recall of some demands."""
+    return _of_evidence(key, label, help, operator.methodcaller("recall", demands))
+
+
+def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
+    """Return a metric of a model's answers: a share, or nats, where lower is better."""
+    scores, share = operator.itemgetter(key), unit == "%"
+    return Metric(
+        *(key, label, help, scores),
+        needs="answers",
+        unit=unit,
+        digits=1 if share else 3,
+        whole=True,
+        lower_is_better=not share,
+    )
+
+
+_right = partial(_of_answers, unit="%")
+_LIKELIHOOD = "Negative log-likelihood per token"
+_NAMES = {"recent": "Recent", "middle": "Older", "old": "Old"}
+_LAST = {age: f"last mentioned {turns} before the call" for age, (turns, _) in AGES.items()}
+
+METRICS: Mapping[str, Metric] = {
+    metric.key: metric
+    for metric in (
+        _alignment("value", "Alignment", optional=False),
+        Metric(
+            "retention",
+            "Retention",
+            "Share of the cached entries that belong to the current topic.",
+            retention,
+        ),
+        Metric(
+            "diversity",
+            "Diversity",
+            "Share of the dialog's topics with at least one entry in the cache.",
+            diversity,
+        ),
+        Metric(
+            "attention_loss",
+            "Attention loss",
+            "Share of the full cache's attention that goes to entries no longer cached.",
+            attention_loss,
+            optional=True,
+            lower_is_better=True,
+        ),
+        Metric(
+            "output_error",
+            "Output error",
+            "Distance of the attention output from the full cache's output, relative to its norm.",
+            output_error,
+            optional=True,
+            lower_is_better=True,
+        ),
+        Metric(
+            "return_recall",
+            "Return recall",
+            "When a topic returns, the average share of its earlier tokens that are still cached.",
+            return_recall,
+            optional=True,
+            whole=True,
+        ),
+        _cost(
+            "memory",
+            "Memory",
+            "Stored entries, in the cache or a second tier, as a share of all tokens so far.",
+            partial(stored_share, tier=True),
+        ),
+        _cost(
+            "reads",
+            "Reads",
+            "Entries read in a turn, as a share of all tokens so far; less than memory if the "
+            "policy retrieves only some of the stored entries.",
+            partial(stored_share, tier=False),
+        ),
+        _alignment("key", "Alignment, key matrix", optional=True),
+        _alignment("query", "Alignment, query matrix", optional=True),
+        _recall(
+            "call_recall",
+            "Call-argument recall",
+            "Average share of a call's arguments that are fully cached when the call is made.",
+            Demands("call"),
+        ),
+        *(
+            _recall(
+                f"{age}_call_recall",
+                f"Call-argument recall, {old} old",
+                f"Recall of arguments {_LAST[age]}.",
+                Demands("call", *limits),
+            )
+            for age, (old, limits) in AGES.items()
+        ),
+        _recall(
+            "state_recall",
+            "State-value recall",
+            "Average share of the dialogue state's values that are still fully cached after a "
+            "turn.",
+            Demands("state"),
+        ),
+        _recall(
+            "old_state_recall",
+            f"State-value recall, more than {OLD} turns old",
+            f"Recall of values last mentioned more than {OLD} turns before.",
+            Demands("state", OLD),
+        ),
+        _of_evidence(
+            "token_age",
+            "Mean token age",
+            "Average age of a cached token in turns, over all cached tokens and turns.",
+            Evidence.token_age,
+            unit="",
+            digits=2,
+        ),
+        _of_evidence(
+            "peak_entries",
+            "Peak entries",
+            "Most entries that the cache held at once, just before a turn's eviction: a turn is "
+            "read as a whole.",
+            Evidence.peak_entries,
+            optional=True,
+            unit="",
+            digits=2,
+            lower_is_better=True,
+        ),
+        _right(
+            "values_right",
+            "Values right",
+            "Share of call argument values that are written correctly, each given the true text "
+            "before it.",
+        ),
+        _right(
+            "values_right_of_full",
+            "Values right, of those right with the full cache",
+            "Values that are still right, as a share of those that the full cache gets right.",
+        ),
+        *(
+            _right(
+                f"values_right_of_full_{age}",
+                f"{name} values right, of those right with the full cache",
+                f"Of values {_LAST[age]}.",
+            )
+            for age, name in _NAMES.items()
+        ),
+        *(
+            _right(
+                f"values_right_of_full_{kind}",
+                f"Values {given} that are right, of those right with the full cache",
+                f"Of values last {given}.",
+            )
+            for kind, given in GIVEN_BY.items()
+        ),
+        _of_answers("nats", "All tokens", f"{_LIKELIHOOD} of the dialog's text."),
+        _of_answers(
+            "nats_arguments", "Argument values", f"{_LIKELIHOOD} of the argument values of calls."
+        ),
+        *(
+            _of_answers(f"nats_{age}", f"{name} values", f"{_LIKELIHOOD} of values {_LAST[age]}.")
+            for age, name in _NAMES.items()
+        ),
+        _of_answers(
+            "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."
+        ),
+        _of_answers("kl_p99", "KL, 99th percentile", "KL that 1 % of a dialog's tokens exceed."),
+        _right(
+            "same_best",
+            "Same top token",
+            "Share of tokens whose likeliest prediction is the full cache's.",
+        ),
+        _right(
+            "calls_exact",
+            "Calls exact",
+            "Share of calls written word for word, given the dialog so far.",
+        ),
+        _right("arguments_right", "Arguments right", "Share of call arguments that are right."),
+        _right(
+            "calls_exact_of_full",
+            "Calls exact, of those exact with the full cache",
+            "Calls that are still exact, as a share of those that the full cache writes exactly.",
+        ),
+        _right(
+            "arguments_right_of_full",
+            "Arguments right, of those right with the full cache",
+            "Arguments that are still right, as a share of those that the full cache gets right.",
+        ),
+    )
+}
+"""Every metric, in display order; a new one is one more entry here."""
+
+PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
+"""The alignments of unrelated vectors; see `alignment`."""
+
+
+def metrics_of(*needs: Need, optional: bool | None = None) -> dict[str, Metric]:
+    """Return the metrics of dialogs, or with these needs: always measured, optional, or both."""
+    return {
+        key: metric
+        for key, metric in METRICS.items()
+        if metric.needs in (needs or ("dialogs",)) and optional in (None, metric.optional)
+    }
+
+
+def default_metrics() -> tuple[str, ...]:
+    """Return the keys of the metrics that are always measured of dialogs."""
+    return tuple(metrics_of(optional=False))
+
+
+def metric_named(key: str, *needs: Need) -> Metric:
+    """Look a metric up by its key: one of dialogs, or with one of these needs.
+
+    Raises a ValueError if there is none.
+    """
+    metrics = metrics_of(*needs)
+    if key not in metrics:
+        raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(metrics)}")
+    return metrics[key]
+
+
+def late_metric(name: str) -> Metric:
+    """Return the metric by its name in tables, such as late_retention or call_recall."""
+    return METRICS[name.removeprefix("late_")]
+
+
+def first_late_turn(dialogs: DialogBatch) -> int:
+    """Return the first turn that is late in any row."""
+    return max(int(dialogs.turn_counts.min()) - LATE_TURNS, 0)
+
+
+def late(series: Floats, dialogs: DialogBatch, turns: int = LATE_TURNS) -> Floats:
+    """Mean over the last `turns` of each row (B,), or all that it has, without those that are NaN.
+
+    The series (B, T) is over all turns of `dialogs`, or the last of them.
+    """
+    turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
+    last = dialogs.turn_counts[:, None]
+    chosen = (turn >= last - turns) & (turn < last) & np.isfinite(series)
+    sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
+    counts = chosen.sum(axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptation:
+    """The time of each row to adapt to its first change of topic."""
+
+    turns: Floats
+    """Shape (B,). Turns of the new topic up to and including the first with enough retention, or
+    all of them if there is none; NaN if the record has no change of topic."""
+    never: Bools
+    """Shape (B,)."""
+
+
+def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
+    """Count the turns from the first change of topic to a retention of 80 % (Table 2).
+
+    `series` is the retention of all turns, or of the last of them (B, T).
+    """
+    begins = dialogs.turns - series.shape[1]
+    series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
+    current, in_turns = dialogs.current, dialogs.in_turns
+    turn = np.arange(dialogs.turns)
+    first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
+    differs = (current != first) & in_turns & (current >= 0)
+    change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
+    topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
+    # The new topic ends where the topic changes again.
+    left = (turn >= change) & ((current != topic) | ~in_turns)
+    end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
+    there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
+    never = ~there.any(axis=1)
+    count = np.where(never, end[:, 0] - change[:, 0], there.argmax(axis=1) - change[:, 0] + 1)
+    changes = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
+    turns = np.where(changes, count, np.nan).astype(np.float32)
+    return Adaptation(turns, never & changes)
+
+
+@dataclass(frozen=True)
+class CacheBytes:
+    """Bytes of a cache."""
+
+    keys: int
+    values: int
+    scores: int
+    """Of the held entries: the budget, or all tokens without one; scores are the policy's channels.
+    Keys include those of a second tier."""
+    full_cache: int
+    """Keys and values of all tokens so far."""
+
+    @property
+    def reads(self) -> int:
+        """Bytes of keys and values that a turn reads: those of the cache, without a second tier."""
+        return 2 * self.values
+
+
+def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
+    """Count the bytes of the first row's cache after a turn, by default of its largest cache."""
+    until = dialogs.turn_counts[0] if turn is None else turn + 1
+    tokens = int(dialogs.bounds[0, until])
+    vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
+    number = np.dtype(np.float32).itemsize
+    entries = trace.policy.capacity(trace.budget, tokens)
+    tier = min(trace.policy.tier_places(trace.budget, tokens), max(tokens - entries, 0))
+    if turn is not None:
+        at = turn - trace.first_turn
+        entries = int((trace.kept[0, at] >= 0).sum())
+        tier = int((trace.tier[0, at] >= 0).sum())
+    return CacheBytes(
+        keys=(entries + tier) * vector,
+        values=entries * vector,
+        scores=entries * len(trace.policy.channels) * number,
+        full_cache=2 * tokens * vector,
+    )

@@ -1,0 +1,168 @@
+"""The same policies as a cache for a stream of turns."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fdkvc.core.arrays import check_surprisal, check_vectors, check_whole
+from fdkvc.core.attention import TRAITS, Floats, Ints
+from fdkvc.core.cache import Cache
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.parameters import check_count
+from fdkvc.engine.simulate import initial_state, take_turn
+from fdkvc.engine.trace import State, computed_state
+from fdkvc.policies.base import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineTurn:
+    """The result of one turn."""
+
+    output: Floats
+    """Shape (h,). The context output: attention over the kept entries."""
+    kept: Ints
+    """Shape (k,). Ids of the cached tokens, older first; ids count the tokens of the stream from
+    0."""
+    attention: Floats
+    """Shape (k,). Attention weight of each kept token."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Slots(DialogBatch):
+    """The slots of a stream, followed by the tokens of its turn."""
+
+    born: Ints = field(kw_only=True)  # also in earlier turns
+    spoken_by: Ints | None = field(default=None, kw_only=True)
+
+
+class OnlineCache:
+    """A cache with a policy and a budget for one stream of turns.
+
+    It holds the vectors of the kept tokens and of a second tier, and no others. Raises a ValueError
+    for a budget below 1, or a policy that looks at the future.
+
+    The attribute `fed` is the number of tokens fed so far, and so the next token's id. Set it
+    before the first turn to continue a stream.
+
+    Examples
+    --------
+    >>> from fdkvc.policies import policy_named
+    >>> cache = OnlineCache(policy_named("fifo"), budget=3)
+    >>> vectors = np.eye(4)
+    >>> turn = cache.feed(queries=vectors, keys=vectors, values=vectors, embeddings=vectors)
+    >>> turn.kept.tolist()
+    [1, 2, 3]
+    """
+
+    def __init__(self, policy: Policy, budget: int) -> None:
+        check_count("budget", budget)
+        if "future" in policy.looks_at:
+            raise ValueError(
+                f"{policy.label} looks at the future of the dialog, which a stream does not have"
+            )
+        self.policy = policy
+        self.budget = budget
+        self.fed = 0
+        self._state: State | None = None
+        self._turns = 0
+        # What is known of the token in each slot, of the cache and then of the second tier.
+        self._held: dict[str, NDArray[Any]] = {}
+
+    def feed(
+        self,
+        *,
+        queries: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        embeddings: ArrayLike,
+        surprisal: ArrayLike | None = None,
+        traits: ArrayLike | None = None,
+        words: ArrayLike | None = None,
+        speakers: ArrayLike | None = None,
+    ) -> OnlineTurn:
+        """Process the tokens of one turn; an error changes nothing.
+
+        Raises a ValueError if shapes differ from each other or from earlier turns, a number is not
+        finite, or the policy needs surprisal that is missing.
+
+        Parameters
+        ----------
+        queries, keys, values : array (n, h)
+        embeddings : array (n, d)
+        surprisal : array (n,), optional
+            −log of the probability of each token, in nats, for a policy that needs it.
+        traits : array (n, F), optional
+            `fdkvc.core.attention.TRAITS` of each token, as `fdkvc.core.token_traits` makes them of
+            a turn's text, for a policy that looks at words. Without them `learned` decides by age
+            alone, as in dialogs without words.
+        words, speakers : array (n,) of int, optional
+            `fdkvc.core.attention.word_id` of each token's word, 0 for none, and who says it, as an
+            index into `fdkvc.core.attention.SPEAKERS`, for a whitelist.
+        """
+        given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
+        new: dict[str, NDArray[Any]] = {
+            name: check_vectors(name, array, 2) for name, array in given.items()
+        }
+        if traits is not None:
+            new["traits"] = check_vectors("traits", traits, 2)
+        self._check_shapes(new)
+        if surprisal is not None:
+            new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
+        for name, column in (("words", words), ("spoken_by", speakers)):
+            if column is not None:
+                new[name] = check_whole(name, column, len(new["keys"]))
+        count = len(new["keys"])
+        new["positions"] = np.arange(self.fed, self.fed + count)
+        new["born"] = np.full(count, self._turns)
+        slots = self.budget + self.policy.tier_places(self.budget, 0)
+        known: dict[str, NDArray[Any]] = self._held or {
+            name: np.zeros((slots, *array.shape[1:]), array.dtype) for name, array in new.items()
+        }
+        for name in sorted(known.keys() ^ new.keys()):
+            raise ValueError(f"{name} must be given in every turn of a stream, or in none")
+
+        # One turn whose dialog is the slots followed by the new tokens.
+        slots = len(known["keys"])
+        capacity = self.policy.capacity(self.budget, slots + count)
+        held: dict[str, Any] = {name: np.concatenate([known[name], new[name]]) for name in new}
+        dialog = _Slots(
+            **{name: array[None] for name, array in held.items()},
+            bounds=np.array([[slots, slots + count]]),
+            turn_counts=np.array([1]),
+            topic_bits=np.zeros((1, slots + count), np.uint32),
+            current=np.array([[-1]]),
+            topic_names=(),
+        )
+        turn = dialog.observe(0)
+        before = self._state or initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
+        before = before.with_tier(self.policy.tier_places(self.budget, self.fed + count))
+        after = take_turn(self.policy, before, turn, capacity).after
+
+        slot = np.concatenate([after.cache.token[0], after.tier[0]])
+        filled = slot >= 0
+        self._held = {name: array[slot] for name, array in held.items()}
+        self.fed, self._turns = self.fed + count, self._turns + 1
+        renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
+        self._state = computed_state(
+            Cache(renumbered[:, :capacity], after.cache.channels, after.cache.state),
+            after.attended,
+            renumbered[:, capacity:],
+        )
+        ids, kept = self._held["positions"][:capacity], filled[:capacity]
+        attended = after.attended
+        return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
+
+    def _check_shapes(self, new: dict[str, NDArray[Any]]) -> None:
+        count, width = new["keys"].shape
+        widths = {"queries": width, "values": width, "traits": len(TRAITS)}
+        widths |= {name: array.shape[-1] for name, array in self._held.items()}
+        for name, array in new.items():
+            if len(array) != count:
+                raise ValueError(f"{name} hold {len(array)} tokens, but keys hold {count}")
+            expected = widths.get(name, array.shape[1])
+            if array.shape[1] != expected:
+                raise ValueError(
+                    f"{name} have {array.shape[1]} dimensions, but must have {expected}"
+                )

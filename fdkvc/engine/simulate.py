@@ -1,0 +1,231 @@
+"""The loop over turns, for one dialog on screen and for thousands in a batch."""
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.cache import EMPTY, Cache, Pages, contains, empty_cache, enqueue, select
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.parameters import check_count
+from fdkvc.engine.trace import Attended, Choice, State, Trace, TurnResult, computed_state, joined
+from fdkvc.policies.base import Policy, total, within
+
+
+def initial_state(
+    policy: Policy,
+    rows: int,
+    budget: int,
+    head_dimension: int,
+    tokens: int = 0,
+    layers: int = 1,
+    heads: int = 1,
+) -> State:
+    """Return the state before the first turn: an empty cache.
+
+    `tokens` are to come, if known; see `State.with_tier`. Layers and heads are as in `Observation`.
+    """
+    slots = policy.slots(budget, layers, heads)
+    nothing = np.zeros((rows, slots), np.float32)
+    return computed_state(
+        empty_cache(rows, slots, policy.channels, policy.initial_state()),
+        Attended(nothing, nothing, np.zeros((rows, head_dimension), np.float32)),
+        np.full((rows, policy.tier_places(budget, tokens)), EMPTY, np.intp),
+    )
+
+
+def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cache, Ints]:
+    """Return the cache with the entries recalled from the second tier, and the tier without them.
+
+    The cache has (B, budget + R) slots, older entries first; without a second tier it is unchanged.
+    """
+    cache, tier = before.cache, before.tier
+    if not tier.size:
+        return cache, tier
+    back = policy.recalls(cache, tier, turn) & turn.active[:, None]
+    token = np.where(back, tier, EMPTY)
+    joined = cache.insert(token, policy.init_channels(turn.with_new(token)))
+    ordered = joined.sorted_by(turn.position(joined.token))
+    if not turn.all_active:
+        ordered = ordered.where(turn.active, joined)
+    return ordered, np.where(back, EMPTY, tier)
+
+
+def protection(
+    policy: Policy, entries: Cache, turn: Observation, budget: int | Ints, pinned: Ints | None
+) -> Bools:
+    """Mark the entries that stay whatever their score (B, C), at most `budget` a row.
+
+    Pinned tokens (B, P) come first. If the policy protects more than the places left, it protects
+    what it would in a smaller budget: the oldest of a recent window and the last sinks lose theirs.
+    """
+    if not isinstance(budget, int):
+        marked = np.zeros(entries.token.shape, np.bool_)
+        for size in np.unique(budget).tolist():
+            marked |= protection(policy, entries, turn, size, pinned) & (budget == size)
+        return marked
+    if pinned is None:
+        return policy.protects(entries, turn, budget)
+    held = contains(entries.token, pinned)
+    return within(budget, lambda places: policy.protects(entries, turn, places) | held)
+
+
+def choose(
+    policy: Policy,
+    entries: Cache,
+    terms: Mapping[str, Floats],
+    turn: Observation,
+    budget: int,
+    pinned: Ints | None,
+) -> Choice:
+    """Choose which entries stay, by their terms."""
+    score, budgets = total(terms), policy.budgets(budget, turn)
+    protected = protection(policy, entries, turn, budgets, pinned)
+    places = policy.places(score, entries, protected, budgets, turn.tokens.heads)
+    size = policy.page_size
+    pages = Pages(turn.position(entries.token) // size, size) if size > 1 else None
+    kept, lowest = select(score, entries, protected, places, policy.ties, pages)
+    return Choice(score, protected, kept, places, pages, lowest)
+
+
+def take_turn(
+    policy: Policy, before: State, turn: Observation, budget: int, pinned: Ints | None = None
+) -> TurnResult:
+    """Run one turn: recall, update, threshold, insertion, eviction, attention.
+
+    A row without tokens in this turn does not change. Pinned tokens (B, P) are never evicted.
+    """
+    old, tier = with_recalled(policy, before, turn)
+    all_active = turn.all_active
+
+    update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
+    stale = update.stale
+    if stale is not None:
+        stale = stale if all_active else stale & turn.active[:, None]
+        stale = stale if pinned is None else stale & ~contains(old.token, pinned)
+        stale = stale if stale.any() else None
+    survivors = update.cache if stale is None else update.cache.without(stale)
+
+    initial = policy.init_channels(turn)
+    entries = policy.after_insert(survivors.insert(turn.new, initial), turn)
+    if not all_active:
+        entries = entries.where(turn.active, old.insert(turn.new, initial))
+
+    terms = policy.terms(entries, turn)
+    chosen = choose(policy, entries, terms, turn, budget, pinned)
+    cache = entries.keep(chosen.kept, policy.slots(budget, turn.tokens.layers, turn.tokens.heads))
+    if tier.size:
+        stood = np.concatenate([old.token, turn.new], axis=1)
+        evicted = np.where(chosen.kept & entries.present, EMPTY, stood)
+        came = old.count - before.cache.count
+        went = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
+        moves = cache.state["moves"] + (came + went).astype(np.float32)
+        cache, tier = cache.with_state(moves=moves), enqueue(tier, evicted, tier.shape[1])
+
+    def attend() -> Attended:  # without the state before, which would keep all earlier ones alive
+        attention = turn.attention(cache.token)
+        modulated = policy.modulate(attention, cache)
+        return Attended(attention, modulated, turn.context(modulated, cache.token))
+
+    after = State(cache, attend, tier)
+    if not all_active:
+        new, earlier = vars(after.attended), vars(before.attended)
+        active = turn.active[:, None]
+        attended = {name: np.where(active, new[name], earlier[name]) for name in new}
+        after = computed_state(cache, Attended(**attended), tier)
+    return TurnResult(
+        **vars(chosen),
+        old=old,
+        update=update,
+        stale=stale,
+        entries=entries,
+        terms=terms,
+        after=after,
+    )
+
+
+def simulate(
+    policy: Policy,
+    dialogs: DialogBatch,
+    budget: int,
+    *,
+    entries: bool = True,
+    outputs_from: int = 0,
+    start: tuple[int, State] | None = None,
+    stop: int | None = None,
+    pinned: Ints | None = None,
+) -> Trace:
+    """Run a policy over dialogs.
+
+    Raises a ValueError for a budget below 1 or below the number of pinned tokens, or a start beyond
+    the dialogs.
+
+    Parameters
+    ----------
+    budget : int
+        Largest number of entries at the end of a turn, at least 1. An unbounded policy holds all
+        tokens of the dialog.
+    entries : bool
+        Whether to record every entry of every turn, or only what the metrics need.
+    outputs_from : int
+        The first turn whose context output is recorded, if `entries` is false.
+    start : tuple of (turn, State), optional
+        Start with this turn from the state that the previous turn left.
+    stop : int, optional
+        The turn before which to stop.
+    pinned : array (B, P), optional
+        Tokens that are never evicted once cached, −1 for none; at most `budget` a row.
+
+    Examples
+    --------
+    >>> from fdkvc import SCENARIOS, generate, policy_named
+    >>> trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
+    >>> trace.kept[0, 0].tolist()
+    [28, 29, 30, 31]
+    """
+    check_count("budget", budget)
+    rows, tokens, head_dimension = dialogs.keys.shape
+    budget = policy.capacity(budget, tokens)
+    nothing = initial_state(
+        policy, rows, budget, head_dimension, tokens, dialogs.layers, dialogs.heads
+    )
+    first, state = start or (0, nothing)
+    check_count("the first turn", first, low=0, high=dialogs.turns - 1)
+    if pinned is not None:
+        check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
+    end = dialogs.turns if stop is None else min(stop, dialogs.turns)
+    seconds = np.zeros(end - first)
+    results: list[TurnResult] = []
+    turns: list[dict[str, Any]] = []
+    unknown = np.full((rows, head_dimension), np.nan, np.float32)
+    for at, number in enumerate(range(first, end)):
+        turn = dialogs.observe(number)
+        began = perf_counter()
+        result = take_turn(policy, state, turn, budget, pinned)
+        state = result.after
+        output = state.attended.output if entries or number >= outputs_from else unknown
+        seconds[at] = perf_counter() - began
+        turns.append(
+            {
+                "kept": state.cache.token,
+                "tier": state.tier,
+                "output": output,
+                "state": state.cache.state,
+                "evicted": result.evicted,
+                "peak": result.entries.count,
+            }
+        )
+        if entries:
+            results.append(result)
+    return Trace(
+        policy=policy,
+        budget=budget,
+        first_turn=first,
+        seconds=seconds,
+        results=tuple(results) if entries else None,
+        last=state,
+        pinned=pinned,
+        **joined(turns, np.stack),
+    )

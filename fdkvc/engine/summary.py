@@ -1,0 +1,114 @@
+"""From the rows of an experiment to means with intervals, and to paired differences.
+
+A row is the `value` of a `metric` in one `dialog`, whose cluster is named in `services`, under a
+`policy` and a `budget`; it may also have `heads`, a group `known`, and a `count`, its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.core.statistics import cluster_interval, differences
+from fdkvc.engine.metrics import late_metric
+
+CASE = ("known", "policy", "heads", "budget", "metric")
+"""Columns that a mean is by, of those that the rows have."""
+
+INTERVAL = ("mean", "ci_low", "ci_high")
+
+FIRST, TIED = "★", "☆"
+"""Marks of the best of several means: it alone, or with others that are not distinguishable."""
+
+
+def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of each case with its 95 % interval over clusters.
+
+    Columns `CASE`, n (dialogs), services (clusters), count and `INTERVAL`, those that the rows
+    have. The interval of a share ends at 0 and 1, and is NaN for too few clusters.
+    """
+    by = [name for name in CASE if name in rows]
+    means = [
+        (*key, *_mean(group, group.value.to_numpy(), share=late_metric(key[-1]).percent))
+        for key, group in _cases(rows, by)
+    ]
+    return pd.DataFrame(means, columns=[*by, *_over(rows), *INTERVAL])
+
+
+def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Return the differences of every policy from a baseline over the same dialogs.
+
+    Columns `CASE` without the policy, policy, baseline, n, services, count, mean_diff, ci_low,
+    ci_high and `significant`: whether the interval excludes 0, None without one.
+    """
+    case = [name for name in CASE if name in rows and name != "policy"]
+    groups = dict(_cases(rows, ["policy", *case]))
+    results = []
+    for (policy, *key), group in groups.items():
+        if policy != baseline and (other := groups.get((baseline, *key))) is not None:
+            change = differences(group.value.to_numpy(), other.value.to_numpy())
+            *over, low, high = _mean(group, change)
+            significant = None if np.isnan(low) else bool(low > 0 or high < 0)
+            results.append((*key, policy, baseline, *over, low, high, significant))
+    columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
+    return pd.DataFrame(results, columns=[*columns, "significant"])
+
+
+def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
+    """Return the mark of each case with the best mean of its budget and metric, or tied with it.
+
+    A case is by `CASE`. Tied is a policy whose paired difference from the best has an interval with
+    0, or, without an interval, whose figure is the same.
+    """
+    case = [name for name in CASE if name in rows]
+    marks: dict[tuple[Any, ...], str] = {}
+    by = [name for name in case if name != "policy"]
+    for _, group in rows.groupby(by, sort=False):
+        means = mean_table(group)
+        if len(means) > 1:
+            metric = late_metric(means.metric.iloc[0])
+            best = means["mean"].argmin() if metric.lower_is_better else means["mean"].argmax()
+            figures = means["mean"].map(metric.figure)
+            paired = paired_differences(group, means.policy.iloc[best]).set_index("policy")
+            differs = means.policy.map(paired.significant)
+            first = means[differs.where(differs.notna(), figures != figures[best]).eq(False)]
+            mark = TIED if len(first) > 1 else FIRST
+            marks |= dict.fromkeys(first[case].itertuples(index=False, name=None), mark)
+    return marks
+
+
+def mean_by_cluster(
+    values: NDArray[np.float64],
+    clusters: Sequence[str],
+    weights: NDArray[np.float64] | None = None,
+    *,
+    share: bool = False,
+) -> tuple[int, int, float, float, float]:
+    """Return dialogs, clusters, and the weighted mean with its `cluster_interval`.
+
+    That of a share ends at 0 and 1.
+    """
+    interval = cluster_interval(values, clusters, weights)
+    low, high = np.clip(interval, 0, 1).tolist() if share else interval
+    mean = float(np.average(values, weights=weights))
+    return len(values), len(set(clusters)), mean, low, high
+
+
+def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+    yield from rows[rows.value.notna()].groupby(by, sort=False)
+
+
+def _over(rows: pd.DataFrame) -> list[str]:
+    return ["n", "services", *(["count"] if "count" in rows else [])]
+
+
+def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:
+    """Return dialogs, clusters, the weight where there is one, and the mean with its interval."""
+    weights = group["count"].to_numpy(float) if "count" in group else None
+    mean = mean_by_cluster(values, group.services.tolist(), weights, share=share)
+    total = () if weights is None else (int(weights.sum()),)
+    return *mean[:2], *total, *mean[2:]

@@ -1,0 +1,316 @@
+"""The record of a run, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.cache import EMPTY, Cache, Pages, Ties, pad_kept, ranking, snap_ties
+from fdkvc.core.parameters import check_count
+from fdkvc.policies.base import Policy, Update
+
+Codes = NDArray[np.uint8]
+
+
+class Status(IntEnum):
+    """What happened to a slot's entry in a turn."""
+
+    empty = 0
+    kept = 1
+    new = 2
+    evicted = 3
+    new_evicted = 4
+
+
+class Rule(IntEnum):
+    """The rule that evicted an entry."""
+
+    none = 0
+    budget = 1
+    threshold = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """The attention over the kept entries."""
+
+    before: Floats
+    after: Floats
+    """Shape (B, budget). Weights before and after the policy's modulation."""
+    output: Floats
+    """Shape (B, h). The context output."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The state after a turn: all that the next one needs."""
+
+    cache: Cache
+    """The kept entries, (B, budget) slots."""
+    attend: Callable[[], Attended]
+    """Computes the attention over them on first use: no decision needs
+    it, and a batch reads only that of the last turns."""
+    tier: Ints
+    """Shape (B, R). Tokens of the second tier, oldest first, after the empty places (−1); R is 0
+    without one."""
+
+    def with_tier(self, places: int) -> State:
+        """Return the same state with at least this many places in its second tier."""
+        more = places - self.tier.shape[1]
+        if more <= 0:
+            return self
+        empty = np.full((len(self.tier), more), EMPTY, np.intp)
+        return replace(self, tier=np.concatenate([empty, self.tier], axis=1))
+
+    @cached_property
+    def attended(self) -> Attended:
+        """The attention over the kept entries."""
+        return self.attend()
+
+
+def computed_state(cache: Cache, attended: Attended, tier: Ints) -> State:
+    """Return a state whose attention is known already."""
+    return State(cache, lambda: attended, tier)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Which entries of a turn stay."""
+
+    score: Floats
+    protected: Bools
+    kept: Bools
+    """Shape (B, C + n)."""
+    places: int | Ints
+    """Shape (B, 1). Largest number of entries that each row could keep."""
+    pages: Pages | None
+    """If entries leave only by whole pages."""
+    lowest: Floats
+    """Shape (B, 1). The cutoff of `select`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TurnResult(Choice):
+    """All results of one turn."""
+
+    old: Cache
+    """The entries before the turn and those recalled from a second tier; (B, C) slots, C the budget
+    and the tier's places."""
+    update: Update
+    """The policy's update of the old entries."""
+    stale: Bools | None
+    """Shape (B, C). Old entries that the threshold evicted, if any."""
+    entries: Cache
+    """Old and new entries as eviction saw them, (B, C + n) slots."""
+    terms: Mapping[str, Floats]
+    """Arrays of shape (B, C + n) by name."""
+    after: State
+    """State after the turn."""
+
+    @property
+    def evicted(self) -> Mapping[str, Ints]:
+        """How many entries each rule evicted (B,)."""
+        by_budget = self.entries.count - self.after.cache.count
+        stale = np.zeros_like(by_budget) if self.stale is None else self.stale.sum(axis=1)
+        return {Rule.budget.name: by_budget, Rule.threshold.name: stale}
+
+    @cached_property
+    def cutoff(self) -> Floats:
+        """The lowest unprotected score that stayed (B, 1); NaN if the budget evicted nothing."""
+        evicted = self.entries.count > self.after.cache.count
+        return np.where(evicted[:, None] & np.isfinite(self.lowest), self.lowest, np.nan)
+
+    @cached_property
+    def token(self) -> Ints:
+        """Token of each entry, evicted or not (B, C + n)."""
+        new = self.entries.token[:, self.old.token.shape[1] :]
+        return np.concatenate([self.old.token, new], axis=1)
+
+    @cached_property
+    def rule(self) -> Codes:
+        """What evicted each entry, as `Rule` (B, C + n)."""
+        rule = np.where(self.entries.present & ~self.kept, Rule.budget, Rule.none)
+        if self.stale is not None:
+            rule[:, : self.stale.shape[1]][self.stale] = Rule.threshold
+        return rule.astype(np.uint8)
+
+    def entry_trace(self, ties: Ties) -> EntryTrace:
+        """Return the entries of this turn for display; scores that tie are equal to the cutoff."""
+        slots, present = self.old.token.shape[1], self.entries.present
+        took_part = self.token != EMPTY
+        status = np.where(took_part, np.uint8(Status.kept), np.uint8(Status.empty))
+        status[:, slots:] *= np.uint8(Status.new)
+        status[self.rule != Rule.none] += np.uint8(Status.evicted - Status.kept)
+        active = took_part[:, slots:].any(axis=1)
+        updated = self.old.present & active[:, None]
+        places, stays = pad_kept(self.kept, self.after.cache.token.shape[1]), present & self.kept
+
+        def only(where: Bools, column: Floats) -> Floats:
+            return np.where(where, column, np.nan).astype(np.float32, copy=False)
+
+        def channel(name: str) -> Floats:
+            column = self.entries[name]
+            if self.stale is not None:  # the threshold evicts before the others are updated
+                column = column.copy()
+                column[:, :slots][self.stale] = self.update.cache[name][self.stale]
+            return only(took_part, column)
+
+        def over_kept(weights: Floats) -> Floats:
+            column = np.full(places.shape, np.nan, np.float32)
+            column[places] = weights.ravel()
+            return only(stays, column)
+
+        def recorded(value: Floats) -> Floats:
+            if value.ndim == 1:
+                return only(active, value)
+            column = np.full(places.shape, np.nan, np.float32)
+            column[:, :slots] = only(updated, value)
+            return column
+
+        score = snap_ties(self.score, self.protected, self.cutoff, ties)
+        return EntryTrace(
+            token=self.token,
+            status=status,
+            rule=self.rule,
+            protected=self.protected,
+            score=only(present, score),
+            rank=ranking(score, self.entries),
+            attention_before=over_kept(self.after.attended.before),
+            attention_after=over_kept(self.after.attended.after),
+            channels={name: channel(name) for name in self.entries.channels},
+            terms={name: only(present, term) for name, term in self.terms.items()},
+            recorded={name: recorded(value) for name, value in self.update.recorded.items()},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EntryTrace:
+    """Every entry of a turn, in W = budget + tokens of the turn slots.
+
+    The first `budget` slots hold the entries cached before the turn, older first, the others the
+    turn's own tokens. A second tier of R places adds R slots before the turn's own, and recalled
+    entries are among the cached ones. Values are those of the decision, in single precision:
+    channels after the turn's updates, terms and scores as eviction saw them; NaN if not applicable.
+    """
+
+    token: Ints
+    """Shape (B, W). −1 in empty slots."""
+    status: Codes
+    rule: Codes
+    """Shape (B, W). Values of `Status` and `Rule`."""
+    protected: Bools
+    """Shape (B, W)."""
+    score: Floats
+    """Shape (B, W). The sum of the terms, or the cutoff where they tie; see
+    `fdkvc.core.cache.snap_ties`."""
+    rank: Ints
+    """Shape (B, W). Rank by score, 1 for the highest, ties to the older; 0 if the threshold
+    evicted it."""
+    attention_before: Floats
+    attention_after: Floats
+    """Shape (B, W). Over the kept entries."""
+    channels: Mapping[str, Floats]
+    terms: Mapping[str, Floats]
+    """Arrays of shape (B, W) by name."""
+    recorded: Mapping[str, Floats]
+    """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
+
+
+def joined(parts: Sequence[Any], join: Callable[..., Any]) -> Any:
+    """Join arrays, or mappings of arrays by name, along the axis of turns."""
+    if isinstance(parts[0], Mapping):
+        return {name: joined([part[name] for part in parts], join) for name in parts[0]}
+    return join(parts, axis=1)
+
+
+BY_TURN = ("kept", "tier", "output", "state", "evicted", "peak")
+"""Arrays of a trace, or mappings of arrays, whose second axis is that of turns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The record of one policy on a batch of dialogs."""
+
+    policy: Policy
+    budget: int
+    first_turn: int
+    """The turn of the first column; 0 unless the run was forked."""
+    kept: Ints
+    """Shape (B, T, budget). Tokens in the cache at the end of each turn, older first; −1 in empty
+    slots, anywhere."""
+    tier: Ints
+    """Shape (B, T, R). Tokens in the second tier at the end of each turn, as in `State`."""
+    output: Floats
+    """Shape (B, T, h). Context output of each turn; NaN in turns before `outputs_from`."""
+    state: Mapping[str, Floats]
+    """Arrays of shape (B, T) by name. Row states after each turn, such as FD-KVC's learning rate
+    and ownership loss."""
+    evicted: Mapping[str, Ints]
+    """Arrays of shape (B, T) by rule name. Number of entries that each rule evicted."""
+    peak: Ints
+    """Shape (B, T). Entries of each turn before the budget evicted any: the most that the cache
+    held."""
+    seconds: NDArray[np.float64]
+    """Shape (T,). Time of each turn of the whole batch, without recording."""
+    results: Sequence[TurnResult] | None
+    """All results of each turn, if entries were recorded."""
+    last: State
+    """State after the last turn."""
+    pinned: Ints | None = None
+    """Shape (B, P). Tokens that are never evicted, −1 for none."""
+
+    @property
+    def turns(self) -> int:
+        """Number of recorded turns."""
+        return int(self.kept.shape[1])
+
+    def since(self, turn: int) -> Trace:
+        """Return the record from this turn on, without its entries."""
+        at = max(turn - self.first_turn, 0)
+        columns = {name: getattr(self, name) for name in BY_TURN}
+        later = joined([columns], lambda parts, axis: parts[0][:, at:])
+        first, seconds = self.first_turn + at, self.seconds[at:]
+        return replace(self, **later, first_turn=first, seconds=seconds, results=None)
+
+    def row(self, index: int) -> Trace:
+        """Return the record of one row, as if it had run alone, with copied arrays."""
+
+        def of_row(part: Any) -> Any:
+            if isinstance(part, np.ndarray):
+                return part[index : index + 1].copy()
+            if isinstance(part, Mapping):
+                return {name: of_row(column) for name, column in part.items()}
+            if isinstance(part, tuple):
+                return tuple(map(of_row, part))
+            if isinstance(part, State):
+                return computed_state(*map(of_row, (part.cache, part.attended, part.tier)))
+            if isinstance(part, Trace | TurnResult | Update | Cache | Pages | Attended):
+                columns = {field.name: of_row(getattr(part, field.name)) for field in fields(part)}
+                return replace(part, **columns)
+            return part
+
+        row: Trace = of_row(self)
+        return replace(row, seconds=self.seconds)
+
+    def result(self, turn: int) -> TurnResult:
+        """Return all results of a turn, counted from 0 over the dialog.
+
+        Raises a ValueError if the turn or its entries were not recorded.
+        """
+        check_count("turn", turn, self.first_turn, self.first_turn + self.turns - 1)
+        if self.results is None:
+            raise ValueError(
+                "this trace was recorded without entries: simulate it with entries=True"
+            )
+        return self.results[turn - self.first_turn]
+
+    def entries_in(self, turn: int) -> EntryTrace:
+        """Return the entries of one turn; errors as in `result`."""
+        return self.result(turn).entry_trace(self.policy.ties)

@@ -1,1 +1,0 @@
-"""Many dialogs: statistics, workers, and the runs whose numbers are judged."""

@@ -1,0 +1,522 @@
+"""Why an entry was kept or evicted, for any policy, from the record of a run.
+
+A policy's score is a sum of named terms, so the same sentences fit every policy: the rule, the
+rank, the margin, and the term that decided.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.cache import EMPTY, Cache, Pages, select
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.words import all_of, contrast, digits_for, gap, listed, number, ordinal, sentence
+from fdkvc.engine.trace import EntryTrace, Rule, Status, Trace, TurnResult
+from fdkvc.policies.base import Policy, Step, total
+
+# ------------------------------------------------------------------------------- one decision
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TurnView(EntryTrace):
+    """The decision of one turn in one row: its n entries, oldest first, without empty slots.
+
+    The arrays of `EntryTrace` have shape (n,); what is recorded of the row is one number.
+    """
+
+    trace: Trace
+    dialogs: DialogBatch
+    row: int
+    turn: int
+    """From 0 over the dialog."""
+    slot: Ints
+    """Slots of the entries in the turn's record (n,)."""
+
+    @property
+    def result(self) -> TurnResult:
+        """Everything the turn computed, in every row."""
+        return self.trace.result(self.turn)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decided."""
+        return self.trace.policy
+
+    @cached_property
+    def new(self) -> Bools:
+        """Whether each entry arrived in this turn (n,)."""
+        return np.asarray(self.slot >= self.trace.kept.shape[2] + self.trace.tier.shape[2])
+
+    @cached_property
+    def kept(self) -> Bools:
+        """Whether each entry was kept (n,)."""
+        return np.asarray(self.rule == Rule.none)
+
+    @cached_property
+    def stood(self) -> Bools:
+        """Whether the budget ranked each entry (n,): all that the threshold left."""
+        return np.asarray(self.rule != Rule.threshold)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the turn has tokens; without them nothing is decided."""
+        return bool(self.dialogs.observe(self.turn).active[self.row])
+
+    @property
+    def places(self) -> int:
+        """How many entries the row can keep."""
+        places = self.result.places
+        return places if isinstance(places, int) else int(places[self.row, 0])
+
+    @property
+    def cutoff(self) -> float | None:
+        """The score of the last kept entry.
+
+        None where the budget evicted nothing, or where every kept entry was protected.
+        """
+        cutoff = float(self.result.cutoff[self.row, 0])
+        return None if math.isnan(cutoff) else cutoff
+
+    @property
+    def best_evicted(self) -> float | None:
+        """The highest score that the budget evicted; None where it evicted nothing."""
+        gone = self.rule == Rule.budget
+        return float(self.score[gone].max()) if gone.any() else None
+
+    @property
+    def digits(self) -> int:
+        """The fewest decimals, from 3, at which the scores beside the cutoff differ."""
+        beside = (self.cutoff, self.best_evicted)
+        return digits_for(*(score for score in beside if score is not None))
+
+    @cached_property
+    def marginal(self) -> int | None:
+        """Index of the last kept entry: the newest kept of those that score the cutoff."""
+        last = self.kept & ~self.protected & (self.score == self.cutoff)
+        return int(np.flatnonzero(last)[-1]) if last.any() else None
+
+    @property
+    def threshold(self) -> tuple[Floats, float] | None:
+        """The scores that a threshold judged (n,), NaN for new entries; and the threshold."""
+        for step in self.policy.steps:
+            if step.kind == "evict" and len(step.reads) == 2:
+                judged, threshold = (self.recorded[name] for name in step.reads)
+                return judged, float(threshold)
+        return None
+
+    def judged(self, entry: int) -> tuple[float | None, float | None]:
+        """Return the score that decided on an entry, and the cutoff or threshold, if known."""
+        if self.stood[entry]:
+            return float(self.score[entry]), self.cutoff
+        scores, threshold = self.threshold or (None, None)
+        return None if scores is None else float(scores[entry]), threshold
+
+    def terms_of(self, entry: int) -> Mapping[str, float]:
+        """Return the terms of one entry's score when it was judged."""
+        terms = self.result.terms
+        if not self.stood[entry]:
+            terms = self.policy.terms(self.result.update.cache, self.dialogs.observe(self.turn))
+        return {name: float(term[self.row, self.slot[entry]]) for name, term in terms.items()}
+
+    def deciding_terms(self, entry: int) -> tuple[str, ...]:
+        """Return the terms that alone decided whether the budget keeps an entry.
+
+        Setting such a term to that of the last kept entry reverses the decision. There may be
+        none, or several.
+        """
+        if self.marginal is None or not self.stood[entry] or self.protected[entry]:
+            return ()
+        result, row = self.result, slice(self.row, self.row + 1)
+        cache, protected = Cache(result.entries.token[row]), result.protected[row]
+        terms = {name: term[row] for name, term in result.terms.items()}
+        slot, last = self.slot[[entry, self.marginal]]
+        pages = result.pages and Pages(result.pages.page[row], result.pages.size)
+        alike = slot if pages is None else pages.page[0] == pages.page[0, slot]
+
+        def kept_with(name: str) -> bool:
+            equal = terms[name].copy()
+            equal[0, alike] = equal[0, last]
+            score = total({**terms, name: equal})
+            kept, _ = select(score, cache, protected, self.places, self.policy.ties, pages)
+            return bool(kept[0, slot])
+
+        return tuple(name for name in terms if kept_with(name) != self.kept[entry])
+
+    @cached_property
+    def topics(self) -> NDArray[Any]:
+        """Topics of each entry (n,), empty if unknown."""
+        return self.dialogs.topics_of(self.row, self.token)
+
+    @cached_property
+    def current(self) -> str:
+        """The current topic; empty if unknown."""
+        topic = int(self.dialogs.current[self.row, self.turn])
+        return self.dialogs.topic_names[topic] if topic >= 0 else ""
+
+    @cached_property
+    def topic_move(self) -> str:
+        """How the topic relates to earlier ones: it begins, stays, returns or turns."""
+        if not self.current:
+            return ""
+        topics = self.dialogs.current[self.row, : self.turn + 1]
+        *past, topic = topics[topics >= 0].tolist()
+        if not past:
+            return "begins"
+        return "stays" if past[-1] == topic else "returns" if topic in past else "turns"
+
+    def quantity(self, name: str) -> Any:
+        """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
+        of_entries = {
+            **self.recorded,
+            **self.terms,
+            **self.channels,
+            "score": self.score,
+            "attention_before": self.attention_before,
+            "attention_after": self.attention_after,
+        }
+        if name in of_entries:
+            return of_entries[name] if of_entries[name].ndim else float(of_entries[name])
+        state = self.result.after.cache.state
+        return float(state[name][self.row]) if name in state else None
+
+    def before(self, name: str) -> Any:
+        """Return a channel of each entry (n,), or a row state, after the previous turn.
+
+        NaN for new entries.
+        """
+        old = self.result.old
+        if name in old.state:
+            return float(old.state[name][self.row])
+        column = np.full(len(self.token), np.nan, np.float32)
+        column[~self.new] = old[name][self.row, self.slot[~self.new]]
+        return column
+
+    def change(self, step: Step) -> tuple[Floats, Floats, Bools]:
+        """Return what a step changes, before and after (n,), and where both are known."""
+        read, written = step.reads[0], step.writes[0]
+        before = self.before(read) if read == written else self.quantity(read)
+        after = self.quantity(written)
+        return before, after, np.isfinite(before) & np.isfinite(after)
+
+    def groups(self, chosen: Bools) -> dict[str, Bools]:
+        """Return the chosen entries by topic, sorted."""
+        return {name: chosen & (self.topics == name) for name in np.unique(self.topics[chosen])}
+
+    def tally(self, chosen: Bools) -> str:
+        """Count the chosen entries by topic in parentheses; empty if no topic is known."""
+        groups = self.groups(chosen)
+        if not any(groups):
+            return ""
+        counts = (f"{members.sum()} {topic or 'other'}" for topic, members in groups.items())
+        return f" ({', '.join(counts)})"
+
+
+@lru_cache(maxsize=64)
+def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnView:
+    """Return the decision of a turn in a row.
+
+    Raises a ValueError if the trace was recorded without entries, or has no such row or turn.
+    """
+    trace.result(trace.first_turn)
+    if not 0 <= row < dialogs.rows:
+        raise ValueError(f"row is {row}, but must be from 0 to {dialogs.rows - 1}")
+    last = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row])) - 1
+    if not trace.first_turn <= turn <= last:
+        raise ValueError(
+            f"turn is {turn}, but the record of this dialog has turns {trace.first_turn} to {last}"
+        )
+    entries = trace.entries_in(turn)
+    slot = np.flatnonzero(entries.token[row] != EMPTY)
+
+    def of_row(column: Any) -> Any:
+        if isinstance(column, Mapping):
+            return {name: of_row(part) for name, part in column.items()}
+        return column[row, slot] if column.ndim == 2 else column[row]
+
+    columns = {name: of_row(column) for name, column in vars(entries).items()}
+    return TurnView(**columns, trace=trace, dialogs=dialogs, row=row, turn=turn, slot=slot)
+
+
+# ------------------------------------------------------------------------------- one entry
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What happened to one entry in one turn, and why."""
+
+    view: TurnView = field(compare=False, repr=False)
+    """The whole turn."""
+    token: int
+    topic: str
+    """Its topics, joined by ``+``; empty if unknown."""
+    born: int
+    """The turn in which it arrived, from 0."""
+    left: tuple[int, Rule] | None
+    """The turn and rule that last evicted it, up to this turn; None if it came back since."""
+    status: Status = Status.empty
+    """Empty where it is not in the cache in this turn."""
+    rule: Rule = Rule.none
+    """The rule that evicted it in this turn."""
+    protected: bool = False
+    """Whether it was kept regardless of its score."""
+    rank: int | None = None
+    """Rank by score among all entries that the budget ranked, 1 for the highest, ties to the
+    older."""
+    place: int = 0
+    """Its rank by score among the unprotected; 0 if it is protected."""
+    score: float | None = None
+    """The score that decided."""
+    cutoff: float | None = None
+    """The lowest kept unprotected score, or the threshold for what that evicted. None where the
+    budget evicted nothing, where every kept entry was protected, and where the policy's steps do
+    not declare the threshold."""
+    terms: Mapping[str, float] = field(default_factory=dict)
+    """The parts of its score."""
+    marginal: int | None = None
+    """Token of the last kept entry, whose score is the cutoff."""
+    marginal_terms: Mapping[str, float] = field(default_factory=dict)
+    """The parts of that entry's score."""
+    deciding_terms: tuple[str, ...] = ()
+    """The terms that alone, set to that of the last kept entry, would have reversed the
+    decision."""
+
+    @property
+    def margin(self) -> float | None:
+        """Score minus cutoff: negative or zero for an evicted entry."""
+        if self.score is None or self.cutoff is None:
+            return None
+        return self.score - self.cutoff
+
+    @property
+    def difference(self) -> Mapping[str, float]:
+        """Each term minus that of the last kept entry; they add up to the margin."""
+        marginal = self.marginal_terms
+        return {name: self.terms[name] - marginal[name] for name in self.terms if marginal}
+
+
+def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int) -> Explanation:
+    """Explain what happened to an entry in a turn.
+
+    `turn` counts from 0 over the dialog; `token` is a token of the row, in the cache or not. Raises
+    a ValueError if the trace was recorded without entries, or there is no such row, turn or token.
+
+    Examples
+    --------
+    >>> from fdkvc import SCENARIOS, generate, policy_named, simulate
+    >>> dialogs = generate(SCENARIOS["shift"])
+    >>> trace = simulate(policy_named("fifo"), dialogs, budget=56)
+    >>> why = explain(trace, dialogs, row=0, turn=1, token=7)
+    >>> why.status.name, why.rule.name, why.rank, why.score, why.cutoff, why.margin
+    ('evicted', 'budget', 57, 7.0, 8.0, -1.0)
+    >>> for words in sentences(why):
+    ...     print(words)
+    Token 7 (topic A, from turn 0) was evicted in turn 1 by the budget.
+    Its score of 7 ranked 57th of 64, and 56 were kept.
+    The last kept entry scored 8, 1 more.
+    """
+    made = turn_view(trace, dialogs, row, turn)
+    last = int(dialogs.bounds[row, dialogs.turn_counts[row]]) - 1
+    if not 0 <= token <= last:
+        raise ValueError(f"token is {token}, but this dialog has tokens 0 to {last}")
+    why = Explanation(
+        view=made,
+        token=token,
+        topic=dialogs.topics_of(row, np.array([token]))[0],
+        born=int(dialogs.born[row, token]),
+        left=_eviction(trace, dialogs, row, turn, token),
+    )
+    if token not in made.token:
+        return why
+
+    (entry,) = np.flatnonzero(made.token == token).tolist()
+    score, cutoff = made.judged(entry)
+    contends = made.stood & ~made.protected
+    marginal = made.marginal if made.stood[entry] else None
+    return replace(
+        why,
+        status=Status(made.status[entry]),
+        rule=Rule(made.rule[entry]),
+        protected=bool(made.protected[entry]),
+        rank=int(made.rank[entry]) or None,
+        place=int((contends & (made.rank <= made.rank[entry])).sum()) if contends[entry] else 0,
+        score=score,
+        cutoff=cutoff,
+        terms=made.terms_of(entry),
+        marginal=None if marginal is None else int(made.token[marginal]),
+        marginal_terms={} if marginal is None else made.terms_of(marginal),
+        deciding_terms=made.deciding_terms(entry),
+    )
+
+
+def _eviction(
+    trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int
+) -> tuple[int, Rule] | None:
+    """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
+    first = trace.first_turn
+    held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
+    after = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
+    # With a second tier it may have come back and left again, any number of times.
+    last = turn if trace.tier.size else min(after, turn)
+    for past in range(last, after - 1, -1):
+        result = trace.result(past)
+        for slot in np.flatnonzero(result.token[row] == token):
+            return past, Rule(result.rule[row, slot])
+    return None
+
+
+# ------------------------------------------------------------------------------- in words
+
+
+def sentences(why: Explanation) -> list[str]:
+    """Return an explanation as sentences."""
+    by_rule = {
+        Rule.none: _why_it_was_kept,
+        Rule.budget: _why_the_budget_evicted_it,
+        Rule.threshold: _why_the_threshold_evicted_it,
+    }
+    explanation = _why_it_is_absent if why.status == Status.empty else by_rule[why.rule]
+    return [sentence(words) for words in explanation(why)]
+
+
+def _subject(why: Explanation) -> str:
+    origin = [f"topic {why.topic}"] * bool(why.topic) + [f"from turn {why.born}"]
+    return f"token {why.token} ({', '.join(origin)})"
+
+
+def _why_it_is_absent(why: Explanation) -> Iterator[str]:
+    absent = f"{_subject(why)} is not in the cache in turn {why.view.turn}"
+    if why.born > why.view.turn:
+        yield f"{absent}: it arrives in turn {why.born}"
+    elif why.left:
+        yield f"{absent}: the {why.left[1].name} evicted it in turn {why.left[0]}"
+    else:
+        yield f"{absent}: it was evicted before this record begins"
+
+
+def _why_it_was_kept(why: Explanation) -> Iterator[str]:
+    view = why.view
+    arrived = "arrived and " if why.status == Status.new else ""
+    stayed = f"{_subject(why)} {arrived}was kept in turn {view.turn}"
+    if not view.has_tokens:
+        yield f"{stayed}: the turn has no tokens, so nothing was decided"
+        return
+    if view.best_evicted is None:
+        used = f"{view.kept.sum():,} of {view.places:,} slots used"
+        yield f"{stayed}: the budget evicted nothing, with {used}"
+        return
+    if why.protected:
+        yield f"{stayed}: it is protected regardless of its score"
+        yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {view.stood.sum()}"
+        return
+    yield stayed
+    yield _standing(why)
+    if why.token == why.marginal:
+        yield "it was the last kept"
+    elif not why.margin:
+        yield "the last kept entry scored the same"
+    else:
+        yield _against(why, "the last kept entry", why.cutoff)
+        yield from _terms_against_the_last(why, "for", "higher", "lower")
+    yield _against(why, "the best evicted entry", view.best_evicted)
+
+
+def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
+    if why.status == Status.new_evicted:
+        yield f"{_subject(why)} was evicted by the budget in the turn it arrived"
+    else:
+        yield f"{_subject(why)} was evicted in turn {why.view.turn} by the budget"
+    if why.cutoff is None:
+        stayed = int(why.view.kept.sum())
+        protected = "a protected entry" if stayed == 1 else "protected entries"
+        yield (
+            f"{protected} took {all_of(stayed, 'slot')}, "
+            f"so its score of {_score(why)} did not count"
+        )
+        return
+    yield _standing(why)
+    yield _against(why, "the last kept entry", why.cutoff)
+    if why.margin:
+        yield from _terms_against_the_last(why, "against", "lower", "higher")
+
+
+def _against(why: Explanation, who: str, other: float | None) -> str:
+    """Compare the score with that of another entry."""
+    assert why.score is not None
+    assert other is not None
+    if why.score == other:
+        return f"{who} scored the same; ties go to the older entry"
+    digits, more = _digits(why), "more" if other > why.score else "less"
+    _, scored = contrast(why.score, other, digits)
+    return f"{who} scored {scored}, {gap(why.score, other, digits)} {more}"
+
+
+def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
+    yield f"{_subject(why)} was evicted in turn {why.view.turn} by the threshold"
+    if why.score is None or why.cutoff is None:
+        return
+    low, high = contrast(why.score, why.cutoff)
+    yield f"its score of {low} was {gap(why.score, why.cutoff)} below the threshold of {high}"
+    if len(why.terms) > 1:
+        yield listed(
+            [
+                f"{why.view.policy.quantity_name(name)} contributed {number(x)}"
+                for name, x in why.terms.items()
+            ]
+        )
+
+
+def _standing(why: Explanation) -> str:
+    """Say where the score ranked, and how many slots there were."""
+    view, score = why.view, f"its score of {_score(why)} ranked"
+    kept, free = view.kept.sum(), (view.kept & ~view.protected).sum()
+    if free == kept:
+        verb = "was" if kept == 1 else "were"
+        return f"{score} {ordinal(why.rank or 0)} of {view.stood.sum()}, and {kept} {verb} kept"
+    return (
+        f"{score} {ordinal(why.place)} of {(view.stood & ~view.protected).sum()} unprotected "
+        f"entries, with {free} of {kept} slots left for them"
+    )
+
+
+def _score(why: Explanation) -> str:
+    assert why.score is not None
+    return number(why.score, _digits(why))
+
+
+def _digits(why: Explanation) -> int:
+    """Return the fewest decimals at which the scores that the sentences compare differ."""
+    scores = {why.score, why.cutoff, None if why.rule else why.view.best_evicted}
+    return digits_for(*(score for score in scores if score is not None))
+
+
+def _terms_against_the_last(
+    why: Explanation, side: str, agreed: str, opposed: str
+) -> Iterator[str]:
+    """Say which terms decided alone, and how the others compare; nothing of a single term."""
+    if len(why.terms) == 1:
+        return
+    way, label = math.copysign(1, why.margin or 0), why.view.policy.quantity_name
+    # First the terms that decided, then those that contributed most to the margin.
+    order = sorted(
+        why.difference,
+        key=lambda term: (term not in why.deciding_terms, -way * why.difference[term]),
+    )
+    parts = []
+    for term in order:
+        ahead = way * why.difference[term]
+        verdict = f"was {agreed if ahead > 0 else opposed if ahead else 'equal'}"
+        if term in why.deciding_terms:
+            verdict = f"decided {side} it"
+        value, last = contrast(why.terms[term], why.marginal_terms[term])
+        parts.append(f"{label(term)} {verdict} ({value} against {last})")
+    none = "" if why.deciding_terms else f"no term alone decided {side} it: "
+    yield none + ", ".join(parts)
+    different = [term for term in order if why.difference[term]]
+    if none and way < 0 and len(different) == 1:
+        yield f"with equal {label(different[0])} it would have tied; ties go to the older entry"

@@ -1,1 +1,0 @@
-"""What is written to disk, and read again."""

@@ -1,0 +1,473 @@
+"""Answers: what a language model loses where a policy evicts from its KV cache.
+
+A dialog is read turn by turn under the full cache and, beside it, under every policy and budget;
+each computes later tokens from the entries that it still holds. Measured are the likelihood of what
+came next, words and arguments of calls, and whether the model would have written the same values
+and the same call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, compress, pairwise
+from threading import Lock
+from time import perf_counter
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.conversations.replay import TRIED
+from fdkvc.core.attention import Bools, Floats
+from fdkvc.core.limits import MAX_CHUNK_NUMBERS
+from fdkvc.core.parameters import BUDGET, check_count, option
+from fdkvc.core.transcripts import SPAN_KINDS, Argument, Call, Transcript
+from fdkvc.engine.evidence import AGES
+from fdkvc.engine.metrics import metrics_of
+from fdkvc.models.answer_causes import grade_call
+from fdkvc.models.numpy.chat import generate_passages
+from fdkvc.models.numpy.head_eviction import DECIDES, check_no_future
+from fdkvc.models.numpy.head_recordings import count_tokens, encode_dialog
+from fdkvc.models.numpy.language_model import AnyModel
+from fdkvc.models.numpy.losses import losses
+from fdkvc.models.numpy.model_text import SEPARATOR
+from fdkvc.models.numpy.text_cache import ModelCache, TextCache, read
+from fdkvc.models.numpy.tokens import EncodedPassage, Tokens
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.runs.jobs import (
+    Execution,
+    Progress,
+    check_different,
+    one_blas_thread,
+    run_jobs,
+    worker_count,
+)
+from fdkvc.runs.options import RUN_POLICIES
+from fdkvc.runs.workers import DaemonThreads, ThisThread
+
+FULL = "full"
+"""The control that evicts nothing; the others are compared with it."""
+
+CUT_TEXT = "cut-text"
+"""The control that rereads the last tokens after every turn."""
+
+Cut = Callable[[Tokens, Sequence[int], Sequence[int], int], Sequence[int]]
+"""Takes a tokenizer, a text, the ends of its turns and a budget; returns what is read again."""
+
+CHUNK = 4
+"""Dialogs of one job of a worker."""
+
+LOGITS_AT_ONCE = 12
+"""Tokens whose logits are in memory at once."""
+
+LARGE_VOCABULARY = 2**14
+"""From which on so many tokens are read at once that `MAX_CHUNK_NUMBERS` logits are in memory."""
+
+WRITERS_AT_ONCE = 2
+"""Copies of caches that write at once."""
+
+EXTRA_TOKENS = 24
+"""How much longer than the right call a written one may be."""
+
+MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
+
+Row = tuple[str, str, str, int, str, float, int]
+
+
+GRADED = ("values_right", "calls_exact", "arguments_right")
+"""Metrics of what is written, each also among those that the full cache gets right."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What to run on every dialog; refuses in one sentence what cannot be run."""
+
+    policies: tuple[Policy, ...] = option(
+        f"{RUN_POLICIES}, random, cut-text (rereads the last tokens)",
+        default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
+    )
+    """The full cache is always added."""
+    budgets: tuple[int, ...] = option(TRIED, "N", default=(48, 96))
+    """Entries that a KV head may hold after a turn."""
+    cut_text: bool = True
+    """Whether to add this control."""
+    decides: str = option(
+        "head: each KV head evicts on its own; layer or model: all its heads together",
+        "WHO",
+        default=DECIDES.default,
+    )
+    every: int | None = option("evict also after every N generated tokens", "N", default=None)
+    write_calls: bool = option("let the model also write each call, token by token", default=False)
+
+    def __post_init__(self) -> None:
+        for budget in self.budgets:
+            BUDGET.check(budget, "budget")
+        for policy in self.policies:
+            check_no_future(policy)
+        DECIDES.check(self.decides, "decides")
+        if self.every is not None:
+            check_count("every", self.every)
+        if not (self.budgets and (self.policies or self.controls)):
+            raise ValueError("answers need at least one policy and one budget")
+        check_different("policy", self.names)
+        check_different("budget", list(map(str, self.budgets)))
+
+    @property
+    def names(self) -> list[str]:
+        """The policies and controls, the full cache first."""
+        names = [policy.name for policy in self.policies if policy.name != FULL]
+        return [FULL, *names, *self.controls]
+
+    @property
+    def controls(self) -> Mapping[str, Cut]:
+        """What reads a part of the text again after every turn that exceeds the budget."""
+        return {CUT_TEXT: lambda tokens, ids, ends, n: ids[-n:]} if self.cut_text else {}
+
+    def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
+        """Return a new cache by policy and budget; first the full one, under the first budget."""
+        caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
+        for budget in self.budgets:
+            for policy in self.policies:
+                if policy.name != FULL:
+                    caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
+            caches |= {(name, budget): model.full() for name in self.controls}
+        return caches
+
+
+def run_answers(
+    settings: Answers,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    **how: Unpack[Execution],
+) -> pd.DataFrame:
+    """Let a model read and answer dialogs under every policy and budget.
+
+    Columns `MEASURED`: a row per dialog, policy, budget and measure that the dialog has a value of;
+    `count` is the number of tokens, calls or arguments that it averages.
+
+    A dialog's numbers depend neither on other dialogs nor on workers or chunks. Names of dialogs
+    differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
+    below 1.
+    """
+    workers, jobs = worker_count(how), jobs_of(model, transcripts)
+    sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
+    run = partial(run_job, settings, model)
+    if how.get("executor") is None and (workers == 1 or _large(model)):
+        # Threads share a large model, and each passage is reported. A single one is this thread, so
+        # that Ctrl-C ends none within torch.
+        threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
+        how["executor"], report = threads, how.pop("on_progress", None)
+        if report is not None:
+            kept = how.get("finished")
+            before = [] if kept is None else [*chain(*map(sizes.__getitem__, kept.results))]
+            run = partial(run, on_read=_reporting([*chain(*sizes)], before, report))
+    chunks = run_jobs(run, jobs, **how)
+    return pd.DataFrame([row for chunk in chunks for row in chunk], columns=list(MEASURED))
+
+
+def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence[Transcript]]:
+    """Return the dialogs of each job, one for a large model."""
+    size = 1 if _large(model) else CHUNK
+    return [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
+
+
+def _large(model: AnyModel) -> bool:
+    return getattr(model.decoder, "large", True)
+
+
+OnRead = Callable[[int, bool], None]
+"""Gets the number of tokens of each passage that was read, and whether it was a dialog's last."""
+
+
+def _reporting(
+    sizes: Sequence[int], before: Sequence[int], report: Callable[[Progress], None]
+) -> OnRead:
+    """Return a function that reports the progress, with those `before` that were finished."""
+    total, began, lock = sum(sizes), perf_counter(), Lock()
+    done, dialogs = sum(before), len(before)
+
+    def on_read(tokens: int, last: bool) -> None:
+        nonlocal done, dialogs
+        with lock:
+            done, dialogs = done + tokens, dialogs + last
+            title = f"{dialogs} of {len(sizes)} dialogs"
+            report(Progress(done, total, title, perf_counter() - began, sum(before)))
+
+    return on_read
+
+
+def run_job(
+    settings: Answers,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    on_read: OnRead = lambda tokens, last: None,
+) -> list[Row]:
+    """Return the rows of some dialogs."""
+    one_blas_thread()  # here too, since this may be another process
+    return [row for dialog in transcripts for row in _read(settings, model, dialog, on_read)]
+
+
+def _read(
+    settings: Answers,
+    model: AnyModel,
+    transcript: Transcript,
+    on_read: OnRead,
+) -> Iterator[Row]:
+    """Yield a dialog's rows."""
+    passages = encode_dialog(model, transcript)
+    caches = settings.caches(model)
+    for cache in caches.values():
+        if isinstance(cache, TextCache):
+            cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
+    reader = _Reader(settings, model, transcript, caches)
+    for passage in passages:
+        reader.read_passage(passage)
+        on_read(len(passage.ids), passage is passages[-1])
+    dialog = transcript.name, transcript.services
+    for at, (name, budget) in enumerate(caches):
+        for metric, (value, count) in reader.measures(at).items():
+            for shown in settings.budgets if name == FULL else (budget,):
+                yield *dialog, name, shown, metric, value, count
+
+
+def readable(
+    model: AnyModel, transcripts: Sequence[Transcript]
+) -> tuple[list[Transcript], list[str]]:
+    """Return the dialogs that fit a model's context, and why others are skipped.
+
+    Raises a ValueError if none fits.
+    """
+    fitting: list[Transcript] = []
+    skipped: list[str] = []
+    model.tokens.prepare(transcripts)
+    for transcript in transcripts:
+        try:
+            encode_dialog(model, transcript)
+        except ValueError as error:
+            skipped.append(str(error))
+        else:
+            fitting.append(transcript)
+    if not fitting:
+        raise ValueError(skipped[0])
+    return fitting, skipped
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+class _Reader:
+    """Reads a dialog with several caches at once, of which the first is the full one."""
+
+    def __init__(
+        self,
+        settings: Answers,
+        model: AnyModel,
+        transcript: Transcript,
+        caches: Mapping[tuple[str, int], ModelCache],
+    ) -> None:
+        self.settings, self.model, self.caches = settings, model, [*caches.values()]
+        named = [(settings.controls.get(name), budget) for name, budget in caches]
+        self.cuts = [(at, cut, budget) for at, (cut, budget) in enumerate(named) if cut]
+        self.ends: list[int] = []  # tokens at the end of each turn
+        self.transcript = transcript
+        self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
+        self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
+        self.value_ages: list[int] = []  # in turns, 0 if never mentioned
+        self.value_sources: list[str] = []  # kinds of span, "" if never mentioned
+        none = np.zeros((len(caches), 0), bool)
+        graded = GRADED if settings.write_calls else GRADED[:1]
+        self.right = {name: [none] for name in graded}  # (C, n)
+        self._next: Floats | None = None  # logits of the next token (R, 1, V)
+        self._row = np.arange(len(caches))  # that of each cache in these (C,)
+        if model.tokens.first:
+            self._next = read(self.caches, model.tokens.first, last=1)
+
+    def read_passage(self, passage: EncodedPassage) -> None:
+        """Read a passage as a turn; before a call's turn ends, see what would be written."""
+        call, start = passage.passage.call is not None, self.caches[0].count
+        for cache in self.caches:
+            cache.turn_kind = passage.passage.kind
+        writes = call and self.settings.write_calls
+        # Without eviction inside a turn, a fork can go back to its start.
+        before = self.caches
+        if writes and self.settings.every is not None:
+            before = [cache.fork() for cache in before]
+        ids, ages = np.asarray(passage.ids), _ages(passage)
+        best: list[NDArray[np.intp]] = []
+        for first, end in self._parts(passage):
+            before_first, after = self._read(ids[first:end])
+            for logits, at in ((before_first, first), (after[:, :-1], first + 1)):
+                if logits is not None and logits.shape[1]:
+                    came = slice(at, at + logits.shape[1])
+                    best.append(self._score(logits, ids[came]))
+                    self.ages.append(ages[came])
+        if call:
+            # The model writes neither the mark nor what follows the end.
+            stop = min(passage.stop + 1, len(passage.ids))
+            rest = passage.ids[passage.start : stop]
+            at = stop - len(passage.ids) + sum(part.shape[1] for part in best)
+            likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]
+            self._grade_values(passage, likeliest)
+        if writes:
+            exact = np.asarray((likeliest == rest).all(axis=1))
+            others = [cache for cache, right in zip(before, exact, strict=True) if not right]
+            self._grade(passage, start, others, exact)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        """End the turn: policies evict, and controls read again."""
+        for cache in self.caches:
+            cache.end_turn()
+        ids = self.caches[0].ids
+        self.ends.append(len(ids))
+        for at, cut, budget in self.cuts:
+            kept = cut(self.model.tokens, ids, self.ends, budget) if len(ids) > budget else ids
+            if [*kept] != self.caches[at].ids:
+                self.caches[at] = self.model.full()
+                read([self.caches[at]], kept, last=0)
+                self.caches[at].end_turn()
+
+    def _read(self, ids: NDArray[np.intp]) -> tuple[Floats | None, Floats]:
+        """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
+
+        Caches that have evicted nothing share the row of the full one, which is read for them.
+        """
+        full, *others = self.caches
+        same = [cache for cache in others if cache.count == full.count]
+        whole: list[Any] = [cache for cache in same if cache.whole]
+        alone = [cache not in whole for cache in self.caches]
+        logits = read([*compress(self.caches, alone)], ids)
+        for cache in whole:
+            cache.follow(full)
+        before = None if self._next is None else self._next[self._row[alone]]
+        self._row = np.where(alone, np.cumsum(alone) - 1, 0)
+        self._next = logits[:, -1:]
+        return before, logits
+
+    def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
+        """Yield the bounds of parts to read; evict where `every` would while writing."""
+        every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
+        mark = passage.start
+        stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
+        vocabulary, at_once = self.model.decoder.shape.vocabulary, LOGITS_AT_ONCE
+        if vocabulary >= LARGE_VOCABULARY:
+            at_once = max(at_once, MAX_CHUNK_NUMBERS // (len(self.caches) * vocabulary))
+        bounds = sorted({0, size, *range(at_once, size, at_once), *stops})
+        for first, end in pairwise(bounds):
+            if first in stops:
+                self._end_turn()
+            yield first, end
+
+    def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Score logits (R, n, V) for the tokens that came; return the likeliest (C, n)."""
+        nats, kl, best = losses(logits, targets)
+        row = self._row
+        self.scores.append((nats[row], kl[row], (best == best[0])[row]))
+        return best[row]
+
+    def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
+        """Note which values each cache would write, by the likeliest tokens after the mark."""
+        tokens, call = self.model.tokens, passage.passage.call
+        assert call is not None
+        rest = np.asarray(passage.ids[passage.start :][: likeliest.shape[1]])
+        closes = '"' if tokens.calls_as_json else SEPARATOR.strip()
+        # As long as greedy decoding writes the true tokens, it has read what was read here.
+        for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
+            at = np.array(passage.tokens_of(*span), np.intp) - passage.start
+            if not at.size:
+                continue
+            after = at[-1] + 1
+            ends = [
+                token in (rest[after], tokens.end)
+                or tokens.text([token]).lstrip().startswith(closes)
+                for token in likeliest[:, after].tolist()
+            ]
+            right = (likeliest[:, at] == rest[at]).all(axis=1) & ends
+            self.right["values_right"].append(right[:, None])
+            self.value_ages.append(_age(call, argument))
+            self.value_sources.append(_source(self.transcript, argument))
+
+    def _grade(
+        self, passage: EncodedPassage, start: int, others: Sequence[ModelCache], exact: Bools
+    ) -> None:
+        """Note which caches write a call exactly, and which arguments the others get right."""
+        tokens, call = self.model.tokens, passage.passage.call
+        assert call is not None
+        wanted = tokens.text(passage.ids)
+        slots = [argument.slot for argument in call.arguments]
+        right = np.repeat(exact[:, None], len(slots), axis=1)
+        texts = self._written_calls(passage, start, others)
+        for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
+            graded = {part.slot: part.right for part in grade_call(text, wanted).arguments}
+            right[at] = [graded.get(slot, False) for slot in slots]
+        self.right["calls_exact"].append(exact[:, None])
+        self.right["arguments_right"].append(right)
+
+    def _written_calls(
+        self, passage: EncodedPassage, start: int, caches: Sequence[ModelCache]
+    ) -> Iterator[str]:
+        """Yield the call that each cache writes in place of a passage from token `start` on."""
+        tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
+        most = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
+        every = self.settings.every
+        back = len(passage.ids) if every is None else 0  # a control holds fewer tokens
+        for first in range(0, len(caches), WRITERS_AT_ONCE):
+            writers = caches[first : first + WRITERS_AT_ONCE]
+            some = [cache.fork(cache.count - back) for cache in writers]
+            yield from generate_passages(tokens, some, "call", most=most, every=every)
+
+    def measures(self, at: int) -> dict[str, tuple[float, int]]:
+        """Return each measure that one cache has a value of, with the number that it averages."""
+        nats, kl, same = (
+            np.concatenate([part[at] for part in parts]) for parts in zip(*self.scores, strict=True)
+        )
+        ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
+        value_sources = np.array(self.value_sources, np.str_)
+        measured = {
+            "nats": nats,
+            "nats_arguments": nats[ages > 0],
+            "kl": kl,
+            "kl_p99": np.quantile(kl, [0.99]),
+            "same_best": same,
+        }
+        for name, parts in self.right.items():
+            right, full_right = np.concatenate(parts, axis=1)[[at, 0]]
+            measured |= {name: right, f"{name}_of_full": right[full_right]}
+            if name == "values_right":
+                for source in SPAN_KINDS:
+                    some = full_right & (value_sources == source)
+                    measured[f"values_right_of_full_{source}"] = right[some]
+                for age, (_, (low, high)) in AGES.items():
+                    some = full_right & (value_ages > low) & (value_ages <= high)
+                    measured[f"values_right_of_full_{age}"] = right[some]
+        for age, (_, (low, high)) in AGES.items():
+            measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
+        return {
+            name: (float(np.mean(scores, dtype=float)), len(scores))
+            for name, metric in metrics_of("answers").items()
+            if name in measured and len(scores := metric.measure(measured))
+        }
+
+
+def _ages(passage: EncodedPassage) -> NDArray[np.intp]:
+    """Return how many turns before the call each token's value was mentioned; 0 for no value."""
+    ages = np.zeros(len(passage.ids), np.intp)
+    call = passage.passage.call
+    if call is not None:
+        for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
+            ages[list(passage.tokens_of(*span))] = _age(call, argument)
+    return ages
+
+
+def _source(transcript: Transcript, argument: Argument) -> str:
+    """Return the kind of span that mentioned an argument last; "" if none did."""
+    mention = argument.mention
+    return "" if mention is None else transcript.span_kind(mention.turn, mention.start)
+
+
+def _age(call: Call, argument: Argument) -> int:
+    """Return how many turns before the call an argument was last mentioned; 0 if never."""
+    return 0 if argument.mention is None else call.turn - argument.mention.turn

@@ -1,0 +1,60 @@
+"""``capture``: record what a model attends to while it reads dialogs."""
+
+from argparse import Namespace
+from time import perf_counter
+
+from fdkvc.conversations.sources import read_sources, skipped_text
+from fdkvc.conversations.trace_file import trace_bytes, trace_size
+from fdkvc.core.recordings import Recording
+from fdkvc.core.words import count
+from fdkvc.runs.console import check_file, print_results, progress, warn, without_library_warnings
+from fdkvc.runs.jobs import Progress
+from fdkvc.runs.write import write_files
+
+NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
+
+
+@without_library_warnings()
+def capture(options: Namespace) -> None:
+    """Write a trace file of what a model attends to while it reads dialogs."""
+    out = check_file(options.out, ".npz")
+    try:
+        from fdkvc.models.transformers.loop import load_live
+        from fdkvc.models.transformers.recorded import record_layer
+    except ImportError as error:
+        raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
+    transcripts, _ = read_sources(options).read_transcripts()
+    model = load_live(options.model)
+    if model.tokens.note:
+        warn(model.tokens.note)
+    began = perf_counter()
+    recordings: list[Recording] = []
+    skipped: list[str] = []
+    total = None
+    with progress() as on_progress:
+        for done, transcript in enumerate(transcripts, start=1):
+            try:
+                recording = record_layer(model, transcript, options.layer, options.heads)
+            except ValueError as error:
+                skipped.append(str(error))
+            else:
+                size = trace_size(recording)
+                total = size if total is None else total + size
+                try:
+                    total.check()
+                except ValueError as error:
+                    skipped.append(f"{transcript.name} and all after it: {error}")
+                    break
+                recordings.append(recording)
+            title = f"{done} of {len(transcripts)} dialogs"
+            on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
+    if not recordings:
+        raise ValueError(skipped[0])
+    write_files(out.parent, {out.name: trace_bytes(recordings)})
+    first = recordings[0]
+    tokens = sum(recording.starts[-1] for recording in recordings)
+    text = (
+        f"{first.source}: {count(len(recordings), 'dialog')}, {tokens} tokens, "
+        f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions"
+    )
+    print_results("\n\n".join(filter(None, [text, skipped_text(skipped)])), options.out)

@@ -1,0 +1,406 @@
+"""The checks, each named after the fault that it finds.
+
+A check raises a `Fault`, an AssertionError that describes what the cache does wrong.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.models.conformance.subject import Reading, Subject, Turn
+
+Check = Callable[[Subject], None]
+
+
+class Fault(AssertionError):  # noqa: N818 - it is the cache that errs
+    """What a cache does wrong."""
+
+
+class NothingEvicted(Fault):
+    """More tokens than the budget were all kept, so nothing can be checked."""
+
+
+ROUNDS = 40
+"""Turns over which keys must not drift."""
+
+
+def checks(subject: Subject) -> tuple[Check, ...]:
+    """Return the checks that apply to a cache, by what it promises."""
+    applies: dict[Check, bool] = {
+        attends_to_what_was_evicted: True,
+        holds_more_than_the_budget: True,
+        compresses_only_the_first_text: True,
+        keeps_its_first_compression: True,
+        counts_other_positions: True,
+        decides_by_the_next_turn: not subject.recalls,
+        outgrows_the_budget_while_writing: subject.every is not None,
+        drifts_as_positions_change: subject.positions == "slots",
+        changes_with_its_fork: subject.forks,
+        keeps_half_of_a_failed_turn: subject.failing is not None,
+        evicts_sinks: subject.sinks > 0,
+        scores_by_what_was_evicted: subject.scores is not None,
+    }
+    return tuple(check for check, by_promise in applies.items() if by_promise)
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+class Story:
+    """A cache that reads texts of random tokens, and what each token attended to."""
+
+    def __init__(self, subject: Subject, samples: int = 1) -> None:
+        self.subject, self.cache = subject, subject.begin(samples)
+        self._random = np.random.default_rng(0)
+        self.tokens: Ints = np.empty((samples, 0), np.intp)
+        self.ends = [0]  # tokens before each call, and after the last
+        self._turn_of: list[int] = []  # that of each token
+        self._turn = self._written = 0
+        # The tokens held after each call, and as those of the call were read (C, L, K, S).
+        self.held, self.before = list[Ints](), list[Ints]()
+        # The logits after each token.
+        self.outputs: Floats = np.empty((samples, 0, subject.model.vocabulary), np.float32)
+
+    def feed(self, *lengths: int, shift: int = 0) -> None:
+        """Let the cache read turns of so many tokens, each id shifted within the vocabulary."""
+        for n in lengths:
+            self._turn += self._written > 0
+            self._take(self.cache.feed, n, shift)
+            self._turn, self._written = self._turn + 1, 0
+            total, b = self.ends[-1], self.subject.budget
+            if total > b and ((self.held[-1] >= 0).sum(axis=-1) == total).all():
+                raise NothingEvicted(
+                    f"nothing was evicted: at the end of a turn every head holds all {total} "
+                    f"tokens, though the budget is {b}; this cache does not evict, or was made "
+                    "with a larger budget"
+                )
+
+    def write(self, n: int, shift: int = 0) -> None:
+        """Let the cache read so many tokens one by one, as if the model wrote them."""
+        for _ in range(n):
+            self._take(self.cache.write, 1, shift)
+            self._written += 1
+            if self._written == self.subject.every:
+                self._turn, self._written = self._turn + 1, 0
+
+    def _take(self, call: Callable[[Ints], Turn], n: int, shift: int) -> None:
+        vocabulary = self.subject.model.vocabulary
+        drawn = self._random.integers(vocabulary, size=(len(self.tokens), n))
+        tokens = (drawn + shift) % vocabulary
+        try:
+            turn = call(tokens)
+        except ValueError as error:
+            if not (seen := self.ends[-1]):  # it may refuse several texts
+                raise
+            raise Fault(f"after {seen} tokens it cannot read on: {error}") from error
+        _check_turn(turn, tokens.shape, vocabulary, self.ends[-1] + n)
+        self.tokens = np.concatenate([self.tokens, tokens], axis=1)
+        self._turn_of += [self._turn] * n
+        self.ends.append(self.tokens.shape[1])
+        self.outputs = np.concatenate([self.outputs, turn.outputs], axis=1)
+        held, before = np.asarray(turn.held), turn.before
+        if before is None:
+            before = self.held[-1] if self.held else held[..., :0]
+        self.before.append(np.asarray(before))
+        self.held.append(held)
+
+    def most_held(self) -> int:
+        """Return the most tokens that a head of any text holds now."""
+        return int((self.held[-1] >= 0).sum(axis=-1).max())
+
+    def seen(self) -> tuple[Bools, Ints, Ints]:
+        """Return the attention mask and the distances that the cache promises (C, L, K, N, N).
+
+        That is which tokens (columns) each token (row) attends to, how far before it they are, and
+        how far if new tokens follow the entries held, though these keep their positions.
+        """
+        shape, total = self.held[0].shape[:3], self.tokens.shape[1]
+        sees = np.zeros((*shape, total, total), np.bool_)
+        places = np.broadcast_to(np.arange(total), (*shape, total)).copy()
+        distances = np.empty(sees.shape, np.intp)
+        counted = np.zeros_like(places)
+        for call, (first, end) in enumerate(zip(self.ends, self.ends[1:], strict=False)):
+            for head in np.ndindex(*shape):
+                held, at = self.before[call][head], places[head]
+                held = np.sort(held[held >= 0])
+                sees[head][first:end, held] = True
+                sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
+                counted[head][first:end] = len(held) + np.arange(end - first)
+                if self.subject.positions == "slots":
+                    at[held] = np.arange(len(held))
+                if self.subject.positions != "seen":
+                    at[first:end] = at[held].max(initial=-1) + 1 + np.arange(end - first)
+                distances[head][first:end] = at[first:end, None] - at
+        return sees, distances, counted[..., :, None] - counted[..., None, :]
+
+    def readings(self, sees: Bools, distances: Ints) -> list[Reading]:
+        """Return the full model's pass over each text under a mask."""
+        more: list[Any] = []
+        if self.subject.restored is not None:
+            turn = np.array(self._turn_of)
+            more = [(self.subject.restored, turn[:, None] != turn)]
+        texts = zip(self.tokens, sees, distances, strict=True)
+        return [self.subject.model.read(*text, *more) for text in texts]
+
+    def away(self, sees: Bools, distances: Ints, first: int = 0) -> float:
+        """Return the outputs' deviation from the model's, relative to the largest or to 1."""
+        readings = self.readings(sees, distances)
+        wanted = np.stack([reading.outputs for reading in readings])[:, first:]
+        return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
+
+    def check(self, message: str, first: int = 0) -> None:
+        """Raise a Fault with this message if the outputs deviate too far from the model's."""
+        away = self.away(*self.seen()[:2], first)
+        if away > self.subject.tolerance:
+            raise Fault(message.format(f"{away:.2g} away"))
+
+
+def _check_turn(turn: Turn, shape: tuple[int, ...], vocabulary: int, seen: int) -> None:
+    """Raise a ValueError for an adapter's impossible answer."""
+    outputs, held = np.asarray(turn.outputs), np.asarray(turn.held)
+    if outputs.shape != (*shape, vocabulary):
+        raise ValueError(
+            f"the outputs have shape {outputs.shape}, but must have {(*shape, vocabulary)}: "
+            "texts, tokens, and the model's vocabulary"
+        )
+    if held.ndim != 4 or len(held) != shape[0]:
+        raise ValueError(
+            f"what is held has shape {held.shape}, but must have four axes: {shape[0]} texts, "
+            "layers, KV heads, entries"
+        )
+    if held.max(initial=-1) >= seen:
+        raise ValueError(f"token {held.max()} is said to be held, but only {seen} were read")
+    ordered = np.sort(held, axis=-1)
+    twice = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
+    if twice.any():
+        raise ValueError(f"token {ordered[..., 1:][twice][0]} is said to be held twice by one head")
+
+
+# ------------------------------------------------------------------------------- the checks
+
+
+def attends_to_what_was_evicted(subject: Subject) -> None:
+    """Check that outputs are those of the full model with the evicted tokens masked.
+
+    As in a conversation: turns are read, and between them the model writes.
+    """
+    b = subject.budget
+    story = Story(subject)
+    story.feed(b + 6, 7)
+    story.write(5)
+    story.feed(1, b // 2)
+    story.write(2)
+    story.feed(5)
+    sees, distances, _ = story.seen()
+    everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
+    away = story.away(sees, distances)
+    if away > subject.tolerance:
+        full = story.away(everything, distances)
+        as_full = " and near the full model's" if full <= subject.tolerance else ""
+        raise Fault(
+            f"its outputs are {away:.2g} away from those of the model with what was evicted "
+            f"masked{as_full}, but at most {subject.tolerance:.2g} is allowed"
+        )
+
+
+def holds_more_than_the_budget(subject: Subject) -> None:
+    """Check that after every turn no head holds more than the budget."""
+    story = Story(subject)
+    b = subject.budget
+    for turn, n in enumerate((b // 2, b + 9, 3, b, 1, b // 2)):
+        story.feed(n)
+        if story.most_held() > b:
+            raise Fault(f"after turn {turn} a head holds {story.most_held()} entries of {b}")
+        story.write(2)
+
+
+def outgrows_the_budget_while_writing(subject: Subject) -> None:
+    """Check that while the model writes, a head exceeds the budget by at most `every`."""
+    assert subject.every is not None
+    story, b, every = Story(subject), subject.budget, subject.every
+    story.feed(b + 4)
+    for written in range(1, 3 * every + 2):
+        story.write(1)
+        if story.most_held() > b + every:
+            raise Fault(
+                f"after {written} tokens of what it writes a head holds {story.most_held()} "
+                f"entries, but at most {b} and {every} more were promised"
+            )
+    story.check("while it writes, its outputs are {} from the model's with what is held")
+
+
+def compresses_only_the_first_text(subject: Subject) -> None:
+    """Check that each of several texts is compressed, or that several are refused."""
+    lengths = (subject.budget + 5, 6, 4)
+    if subject.samples == 1:
+        try:
+            Story(subject, 2).feed(*lengths)
+        except ValueError:
+            return
+        raise Fault("it takes one text at a time, but does not refuse two")
+    story = Story(subject, min(3, subject.samples))
+    story.feed(*lengths)
+    for text, most in enumerate((story.held[-1] >= 0).sum(axis=-1).max(axis=(1, 2)).tolist()):
+        if most > subject.budget:
+            raise Fault(f"text {text} of several holds {most} entries of {subject.budget}")
+    story.check("of several texts read together, the outputs are {} from those of what is held")
+
+
+def keeps_its_first_compression(subject: Subject) -> None:
+    """Check that later questions are compressed with the rest."""
+    story, b = Story(subject), subject.budget
+    story.feed(2 * b, *[b // 3] * 4)
+    for call in range(1, len(story.held)):
+        new = set(range(story.ends[call], story.ends[call + 1]))
+        for head in np.ndindex(*story.held[0].shape[:3]):
+            was, now = (_tokens(story.held[at][head]) for at in (call - 1, call))
+            if not subject.recalls and not now <= was | new:
+                raise Fault(f"what was evicted before question {call} is held after it")
+    if not (story.held[-1] >= story.ends[1]).any(axis=-1).all():
+        raise Fault("after four questions a head holds nothing of any of them")
+    if story.most_held() > b:
+        raise Fault(f"after four questions a head holds {story.most_held()} entries of {b}")
+
+
+def counts_other_positions(subject: Subject) -> None:
+    """Check the next token's position: after all tokens seen, or after those held."""
+    story = Story(subject)
+    story.feed(subject.budget + 11, 1, 1)
+    sees, distances, by_count = story.seen()
+    first = story.ends[1]
+    away = story.away(sees, distances, first)
+    if away <= subject.tolerance:
+        return
+    why = (
+        ": they are those of a model that counts the entries held as tokens seen"
+        if story.away(sees, by_count, first) <= subject.tolerance
+        else ""
+    )
+    raise Fault(f"after an eviction its outputs are {away:.2g} away{why}")
+
+
+def decides_by_the_next_turn(subject: Subject) -> None:
+    """Check that eviction does not depend on the tokens that come next."""
+    b = subject.budget
+    for written, read in ((0, Story.feed), (3, Story.feed), (3, Story.write)):
+        pair = Story(subject), Story(subject)
+        for shift, story in enumerate(pair):
+            story.feed(b + 6, 7)
+            story.write(written)
+            read(story, b // 2 if read is Story.feed else 1, shift=shift)
+        for head in np.ndindex(*pair[0].held[0].shape[:3]):
+            one, other = (_tokens(story.before[-1][head]) for story in pair)
+            if one != other:
+                raise Fault(
+                    "which tokens a head holds when the next ones come depends on these: token "
+                    f"{min(one ^ other)} is held for one continuation and not for another"
+                )
+            if back := one - _tokens(pair[0].held[-2][head]):
+                raise Fault(f"token {min(back)} was evicted, but the next turn sees it")
+
+
+def drifts_as_positions_change(subject: Subject) -> None:
+    """Check that changing positions repeatedly gives the same keys as changing them once."""
+    story = Story(subject)
+    story.feed(subject.budget, *[2] * ROUNDS)
+    story.check(f"after {ROUNDS} turns its outputs have drifted {{}}", first=story.ends[-4])
+
+
+def changes_with_its_fork(subject: Subject) -> None:
+    """Check that a cache goes on as if no fork of it had read, evicted or moved anything."""
+    story, b = Story(subject), subject.budget
+    story.feed(b + 6, 7)
+    cache: Any = story.cache
+    fork = cache.fork()
+    for n in (b // 2, 9, b // 2):
+        fork.feed(np.arange(n)[None])
+    story.feed(5, b // 2)
+    story.check("after its fork has read, its outputs are {} from the model's with what is held")
+
+
+def keeps_half_of_a_failed_turn(subject: Subject) -> None:
+    """Check that a turn that could not be read leaves the cache as it was."""
+    assert subject.failing is not None
+    story, b = Story(subject), subject.budget
+    story.feed(b + 6)
+    with subject.failing():
+        try:
+            story.cache.feed(np.arange(b)[None])
+        except ValueError:
+            pass
+        else:
+            raise Fault("it says nothing of a turn that could not be read")
+    story.feed(7, b // 2)
+    story.check("after a turn that could not be read its outputs are {} from those without it")
+
+
+def evicts_sinks(subject: Subject) -> None:
+    """Check that the first tokens stay in every head, after every turn and while it writes."""
+    story, b = Story(subject), subject.budget
+    for n in (b + 8, b // 2, b // 2, 1):
+        story.feed(n)
+        story.write(4)
+    for seen, held in zip(story.ends[1:], story.held, strict=True):
+        for sink in range(subject.sinks):
+            if not (held == sink).any(axis=-1).all():
+                raise Fault(
+                    f"token {sink} is one of the first {subject.sinks}, to which pretrained models "
+                    f"attend whatever they say, but was evicted by the time {seen} were read"
+                )
+
+
+def scores_by_what_was_evicted(subject: Subject) -> None:
+    """Check that the entries kept score highest under a model that saw only entries held."""
+    assert subject.scores is not None
+    story, b = Story(subject), subject.budget
+    story.feed(b + 8, *[b // 2] * 4)
+    sees, distances, _ = story.seen()
+    everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
+    cut, full = (story.readings(mask, distances)[0] for mask in (sees, everything))
+    differs = False
+    for call in range(1, len(story.held)):
+        new = np.arange(story.ends[call], story.ends[call + 1])
+        for layer, head in np.ndindex(*story.held[0].shape[1:3]):
+            was, now = (_tokens(story.held[at][0, layer, head]) for at in (call - 1, call))
+            there = np.array(sorted(was | set(new.tolist())))
+            stays = np.isin(there, sorted(now))
+            free = there >= subject.sinks
+            if stays.all() or not (stays & free).any():
+                continue
+            behind = [
+                _behind(_worth(subject, reading, layer, head, there, new), stays, free)
+                for reading in (cut, full)
+            ]
+            differs |= behind[1] > subject.tolerance
+            if behind[0] > subject.tolerance:
+                peeks = " and the best for one that saw everything" if behind[1] <= 0 else ""
+                raise Fault(
+                    f"in turn {call}, layer {layer}, head {head}, what stays is not the best by "
+                    f"what the model saw of what was held{peeks}"
+                )
+    if not differs:
+        raise Fault("by these scores, what was evicted makes no difference to what stays")
+
+
+def _worth(
+    subject: Subject, reading: Reading, layer: int, head: int, there: Ints, new: Ints
+) -> Floats:
+    """Return the scores of tokens for a KV head, from a reading (S,)."""
+    assert subject.scores is not None
+    queries, keys = reading.queries[layer], reading.keys[layer]
+    group, present = len(queries) // len(keys), keys[head, there]
+    if subject.restored is not None:
+        present = np.where(np.isin(there, new)[:, None], present, subject.restored(present))
+    return subject.scores(queries[head * group : (head + 1) * group, new], present)
+
+
+def _behind(scores: Floats, stays: Bools, free: Bools) -> float:
+    """Return the best evicted score minus the worst kept one, relative to the largest."""
+    evicted = scores[~stays & free].max(initial=-np.inf)
+    return float((evicted - scores[stays & free].min()) / np.abs(scores).max())
+
+
+def _tokens(held: Ints) -> set[int]:
+    return {int(token) for token in held if token >= 0}

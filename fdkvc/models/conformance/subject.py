@@ -1,0 +1,148 @@
+"""The subject of the checks: a cache, its model, and what the cache promises."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.parameters import check_count
+
+Scores = Callable[[Floats, Floats], Floats]
+"""Scores of tokens for a KV head (S,), from the turn's queries (G, n, h) of the heads that share it
+and the keys (S, h) present, of which the last n are the turn's."""
+
+
+Restored = Callable[[Floats], Floats]
+"""What comes back of keys or values (…, h) that are stored between turns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A cache's outputs for some tokens, and the tokens that it holds after them."""
+
+    outputs: Floats
+    """Shape (C, n, V). Logits after each of the tokens, for C texts."""
+    held: Ints
+    """Shape (C, L, K, S). The tokens that each KV head of each layer holds now, by their place in
+    the text; −1 for none."""
+    before: Ints | None = None
+    """Shape (C, L, K, S). The tokens held while these were read, where that differs from `held` of
+    the previous call: for a cache that evicts at the start of a turn. It must not depend on the new
+    tokens."""
+
+
+class EvictionCache(Protocol):
+    """A cache under test, of C texts at once, with its model."""
+
+    def feed(self, tokens: Ints) -> Turn:
+        """Read the next turn (C, n) at once and end it."""
+
+    def write(self, tokens: Ints) -> Turn:
+        """Read a token of each text (C, 1) as if the model wrote it; the turn continues."""
+
+
+class TurnCache:
+    """An `EvictionCache` made of functions, for a cache that evicts when its turn is ended.
+
+    `read` takes tokens (C, n) and returns logits (C, n, V); `held` returns the tokens attended to
+    now (C, L, K, S), −1 for none; `end_turn` makes the cache evict, or does nothing if it does so
+    by itself. `every` also ends a turn every so many tokens while the model writes.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Ints], Floats],
+        held: Callable[[], Ints],
+        end_turn: Callable[[], object],
+        every: int | None = None,
+    ) -> None:
+        self._read, self._held, self._end_turn, self._every = read, held, end_turn, every
+        self._written = 0
+
+    def feed(self, tokens: Ints) -> Turn:
+        """End the turn of written tokens, then read the next turn (C, n) and end it."""
+        before = None
+        if self._written:
+            self._end_turn()
+            before = self._held()
+        self._written = 0
+        outputs = self._read(tokens)
+        self._end_turn()
+        return Turn(outputs, self._held(), before)
+
+    def write(self, tokens: Ints) -> Turn:
+        """Read a token of each text (C, 1) as if the model wrote it."""
+        self._written += 1
+        outputs = self._read(tokens)
+        if self._every is not None and not self._written % self._every:
+            self._end_turn()
+        return Turn(outputs, self._held())
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A model's pass over a text with a given attention mask."""
+
+    outputs: Floats
+    """Shape (N, V)."""
+    queries: Floats
+    """Shape (L, H, N, h)."""
+    keys: Floats
+    """Shape (L, K, N, h). After positional rotation, each at its own position."""
+
+
+class FullModel(Protocol):
+    """The model without a cache: a text in one pass."""
+
+    @property
+    def vocabulary(self) -> int:
+        """The size of its vocabulary."""
+
+    def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
+        """Read the tokens of a text (N,) with a given attention mask (L, K, N, N).
+
+        `sees` marks which tokens (columns) each token (row) attends to, in every KV head;
+        `distances` says how far before it they are, by default by their places in the text.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A cache, and what it promises.
+
+    Raises a ValueError for a budget below 8, or one of which sinks are more than a half.
+    """
+
+    begin: Callable[[int], EvictionCache]
+    """Takes a number of texts and returns a new, deterministic cache for as many. It may refuse
+    several with a ValueError."""
+    model: FullModel
+    budget: int
+    """Entries that every KV head may hold after a turn, at least 8."""
+    every: int | None = None
+    """Tokens after which it evicts while the model writes; None if it does not."""
+    samples: int = 1
+    """Texts that it takes at once."""
+    sinks: int = 0
+    """First tokens of a text that it never evicts."""
+    positions: Literal["seen", "last", "slots"] = "seen"
+    """Whether entries keep their positions and the next token follows all tokens seen, or the last
+    one held, or entries close the gaps and the next token follows them."""
+    recalls: bool = False
+    """Whether evicted entries may return."""
+    forks: bool = False
+    """Whether it has a method `fork` that returns an independent copy."""
+    failing: Callable[[], AbstractContextManager[object]] | None = None
+    """Returns a context in which it fails to read a turn with a ValueError, having read a part."""
+    scores: Scores | None = None
+    """Its policy's scores, if they depend on queries and keys alone, as those of TOVA."""
+    restored: Restored | None = None
+    """What comes back of its keys and values once their turn has ended, if they are stored in few
+    bits. Its model's `read` then takes more: see `TransformersModel`."""
+    tolerance: float = 1e-4
+    """Allowed deviation of its outputs, relative to the largest or to 1."""
+
+    def __post_init__(self) -> None:
+        check_count("the budget of a subject", self.budget, 8)
+        check_count("the sinks of a subject", self.sinks, 0, self.budget // 2)

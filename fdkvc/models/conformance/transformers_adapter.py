@@ -1,0 +1,118 @@
+"""Adapters of Hugging Face *transformers* models and caches to the checks.
+
+Needs the packages of ``requirements-capture.txt``.
+"""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.models.conformance.masked import Pairs, mixed
+from fdkvc.models.conformance.subject import Reading, Restored, TurnCache
+from fdkvc.models.numpy.model_folder import cache_name
+
+INTERFACE = "fdkvc_masked"
+"""The name of the reference attention in the library."""
+
+
+class TransformersModel:
+    """A causal model that reads a text in one pass, as a `FullModel`.
+
+    Its attention must be a plain softmax of queries and keys, which may be rotated by halves as in
+    Llama. The library's model is copied. The cache evicts from these layers, by default all; in
+    others, the layer's own window applies.
+    """
+
+    def __init__(self, model: Any, layers: tuple[int, ...] | None = None) -> None:
+        AttentionMaskInterface.register(INTERFACE, lambda *args, **settings: None)
+        self._model = copy.deepcopy(model).eval()
+        config = self._model.config.get_text_config(decoder=True)
+        self.vocabulary = int(config.vocab_size)
+        self._layers = tuple(range(config.num_hidden_layers)) if layers is None else layers
+        frequencies = [
+            module.inv_freq for module in self._model.modules() if hasattr(module, "inv_freq")
+        ]
+        self._frequencies = frequencies[0].double().numpy() if frequencies else None
+
+    def read(
+        self,
+        tokens: Ints,
+        sees: Bools,
+        distances: Ints | None = None,
+        stored: tuple[Restored, Bools] | None = None,
+    ) -> Reading:
+        """Read a text with a given attention mask; see `fdkvc.models.conformance.FullModel`.
+
+        `stored` says what comes back of stored keys and values, and which tokens each token sees so
+        (N, N).
+        """
+        noted: dict[int, tuple[Floats, Floats]] = {}
+
+        def attend(
+            module: Any,
+            *vectors: Any,
+            scaling: float | None = None,
+            sliding_window: int | None = None,
+            **_: Any,
+        ) -> Any:
+            layer = module.layer_idx
+            queries, keys, values = (tensor[0].numpy() for tensor in vectors[:3])
+            width = queries.shape[2]
+            scaling = scaling or width**-0.5
+            pairs = _pairs(queries), _pairs(keys)
+            if layer in self._layers:
+                noted[layer] = queries * np.float32(scaling * width**0.5), keys
+                at = self._layers.index(layer)
+                apart = None if distances is None else distances[at]
+                back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
+                mixture = mixed(*pairs, values, sees[at], scaling, apart, self._frequencies, back)
+            else:
+                n = keys.shape[1]
+                near = ~np.tri(n, k=-(sliding_window or n), dtype=np.bool_)
+                seen = np.broadcast_to(np.tri(n, dtype=np.bool_) & near, (len(keys), n, n))
+                mixture = mixed(*pairs, values, seen, scaling)
+            return torch.from_numpy(mixture.swapaxes(0, 1)[None]), None
+
+        AttentionInterface.register(INTERFACE, attend)
+        self._model.set_attn_implementation(INTERFACE)
+        with torch.inference_mode():
+            output = self._model(input_ids=torch.from_numpy(np.asarray(tokens)[None]))
+        noted_layers = (noted[layer] for layer in self._layers)
+        queries_keys = map(np.stack, zip(*noted_layers, strict=True))
+        return Reading(output.logits[0].float().numpy(), *queries_keys)
+
+
+def _pairs(vectors: Floats) -> Pairs:
+    half = vectors.shape[2] // 2
+    return np.asarray(vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:])
+
+
+class LibraryCache(TurnCache):
+    """A causal model of the library with one of its caches.
+
+    `held` takes the cache and returns the tokens that each KV head holds (C, L, K, S), −1 for none;
+    `end_turn` makes it evict at the end of a turn, where it does not do so itself.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        cache: Any,
+        held: Callable[[Any], Ints],
+        end_turn: Callable[[Any], None] | None = None,
+    ) -> None:
+        def read(tokens: Ints) -> Floats:
+            with torch.inference_mode():
+                given = torch.from_numpy(np.asarray(tokens))
+                output = model(input_ids=given, use_cache=True, **{cache_name(model): cache})
+            return np.asarray(output.logits.float().numpy())
+
+        ended = partial(end_turn or (lambda _: None), cache)
+        super().__init__(read, partial(held, cache), ended)

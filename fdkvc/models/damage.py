@@ -1,0 +1,315 @@
+"""Damage: how much worse a text is predicted from a policy's cache than from the full one.
+
+The measure is the KL divergence from the predictions of the full cache, in nats: 0 where eviction
+changed nothing. A word has the sum over its tokens.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.core.attention import Bools, Floats
+from fdkvc.core.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
+from fdkvc.core.transcripts import SPAN_KINDS, Transcript
+from fdkvc.models.answer_causes import Passages, Word, turns_of, words_in
+from fdkvc.models.numpy.decoder import attention
+from fdkvc.models.numpy.language_model import LanguageModel
+from fdkvc.models.numpy.losses import losses
+from fdkvc.models.numpy.model_text import WRITERS, Kind
+from fdkvc.models.numpy.text_cache import (
+    BLOCK,
+    OneHead,
+    TextCache,
+    check_length,
+    later_tokens,
+    read,
+)
+from fdkvc.models.numpy.tokens import Tokens
+from fdkvc.policies import Policy
+
+CAUSES = 5
+"""Evicted words that are named for each word explained, and restored."""
+
+LEAST = 0.05
+"""KL in nats from which on a word is explained."""
+
+
+LINE_BREAK, SPACE = "⏎", "␣"
+"""How tokens without other text are shown."""
+
+
+class Part(NamedTuple):
+    """A passage of a text: who says it, in which turn, and its tokens from `first` to `end`."""
+
+    speaker: str
+    turn: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text in a model's tokens: its passages, and its words, marks and line breaks."""
+
+    ids: tuple[int, ...]
+    parts: tuple[Part, ...]
+    words: tuple[Word, ...]
+
+
+def dialog_text(tokens: Tokens, transcript: Transcript) -> Text:
+    """Return a dialog as a model reads it."""
+    ids, parts = [*tokens.first], []
+    for encoded in tokens.encode_dialog(transcript):
+        passage, first = encoded.passage, len(ids)
+        ids += encoded.ids
+        speaker = SPAN_KINDS[passage.kind] if passage.kind else WRITERS[passage.writer]
+        parts.append(Part(speaker, passage.turn, first, len(ids)))
+    return _text(tokens, ids, parts)
+
+
+def chat_text(tokens: Tokens, ids: Sequence[int], passages: Passages) -> Text:
+    """Return the text of a chat."""
+    spoken = zip(passages, turns_of(passages), strict=True)
+    parts = [Part(WRITERS[writer], turn, first, end) for (writer, first, end), turn in spoken]
+    return _text(tokens, ids, parts)
+
+
+def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
+    """Find the words; a token that is part of none is one of its own."""
+    words = [
+        Word(text, passage, part.first + low, part.first + high)
+        for passage, part in enumerate(parts)
+        for text, low, high in words_in(tokens, ids[part.first : part.end])
+    ]
+    alone = {*range(len(ids))}.difference(*(range(word.first, word.end) for word in words))
+    for at in alone:
+        passage = max(np.searchsorted([part.first for part in parts], at, side="right") - 1, 0)
+        text = tokens.tokenizer.decode([ids[at]], skip_special_tokens=False)
+        shown = text.strip() or (LINE_BREAK if "\n" in text else SPACE)
+        words.append(Word(shown, int(passage), at, at + 1))
+    return Text(tuple(ids), tuple(parts), tuple(sorted(words, key=lambda word: word.first)))
+
+
+# ------------------------------------------------------------------------------- damage
+
+
+class Cause(NamedTuple):
+    """An evicted word that the full cache attends to where the policy's cache fails."""
+
+    word: int
+    share: float
+    """Attention that goes to its evicted entries, as a mean over layers and heads."""
+    largest: float
+    layer: int
+    head: int
+    """The head that attends to them most, and how much."""
+
+
+class HurtWord(NamedTuple):
+    """A word that is predicted worse, and why.
+
+    Of the most hurt ones, `restored` is the KL when the turn is read again with the entries of the
+    causes.
+    """
+
+    word: int
+    restored: float | None
+    causes: tuple[Cause, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Damage:
+    """What a policy costs a text."""
+
+    text: Text
+    full_nats: Floats
+    nats: Floats
+    """Shape (N,). −log p of each token with the full cache and with the policy's; 0 for the first
+    token, which nothing predicts."""
+    kl: Floats
+    """Shape (N,)."""
+    hurt: tuple[HurtWord, ...]
+    """The words with the highest KL, highest first."""
+
+    @cached_property
+    def of_words(self) -> Floats:
+        """KL of each word."""
+        return words_kl(self.text.words, self.kl)
+
+    @property
+    def restored(self) -> dict[int, float]:
+        """The KL of the most hurt words, by their number, with their causes restored."""
+        return {hurt.word: hurt.restored for hurt in self.hurt if hurt.restored is not None}
+
+    def by_token(self) -> pd.DataFrame:
+        """Return a row for each token."""
+        words, parts = self.text.words, self.text.parts
+        of = [(word.text, *parts[word.passage][:2]) for word in words for _ in range(*word.span)]
+        table = pd.DataFrame(of, columns=["word", "speaker", "turn"])
+        lost = self.nats - self.full_nats
+        return table.rename_axis("token").assign(kl=self.kl, nats=self.nats, nats_lost=lost)
+
+    def by_turn(self) -> pd.DataFrame:
+        """Return a row for each turn: who speaks, its tokens, and their mean KL."""
+        return (
+            self.by_token()
+            .groupby("turn", as_index=False, sort=False)
+            .agg(
+                speaker=("speaker", lambda column: " and ".join(dict.fromkeys(column))),
+                tokens=("kl", "size"),
+                kl=("kl", "mean"),
+            )
+        )
+
+
+def read_damage(
+    model: LanguageModel,
+    cache: TextCache,
+    text: Text,
+    on_read: Callable[[float], object] = lambda share: None,
+) -> Damage:
+    """Read a text under a policy's new cache and the full one, and explain the most hurt words.
+
+    `on_read` gets the share that is done. It takes the keys and values of three caches, and the
+    queries of a passage.
+    """
+    full, hurt = model.full().without_hidden(), list[HurtWord]()
+
+    def explain(passage: int, kl: Floats) -> None:
+        lost = words_kl(text.words, kl[1])
+        least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
+        for at in np.flatnonzero(lost >= least).tolist():
+            if text.words[at].passage == passage and cache.attended is not None:
+                hurt.append(HurtWord(at, None, causes_of(full, cache, text, at)))
+
+    nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.8), explain)
+    damage = Damage(text, nats[0], nats[1], kl[1], ())
+    hurt.sort(key=lambda word: (-damage.of_words[word.word], word.word))
+    for at, word in enumerate(hurt[:MAX_RESTORED_WORDS]):
+        hurt[at] = word._replace(restored=restored_kl(full, cache, text, word))
+        on_read(0.8 + 0.2 * (at + 1) / MAX_RESTORED_WORDS)
+    return replace(damage, hurt=tuple(hurt[:MAX_EXPLAINED_WORDS]))
+
+
+def words_kl(words: Sequence[Word], kl: Floats) -> Floats:
+    """Return the KL of each word from that of each token."""
+    edges = np.concatenate([[0], np.cumsum(kl, dtype=float)])
+    first, end = np.array([word.span for word in words]).T
+    return np.asarray(edges[end] - edges[first])
+
+
+def read_losses(
+    caches: Sequence[TextCache],
+    text: Text,
+    on_read: Callable[[float], object] = lambda share: None,
+    on_passage: Callable[[int, Floats], object] = lambda passage, kl: None,
+) -> tuple[Floats, Floats]:
+    """Read a text with new caches, the full one first; return the nats and KL of tokens (C, N).
+
+    `on_passage` gets each passage and the KL so far, before policies evict after it. The caches
+    then forget the passage's queries. Raises a ValueError if the text is longer than the model can
+    hold.
+    """
+    count, ids = len(text.ids), np.asarray(text.ids)
+    kinds: dict[str, Kind] = {SPAN_KINDS["system"]: "system", SPAN_KINDS["result"]: "result"}
+    check_length(caches[0].decoder, count)
+    nats, kl = np.zeros((2, len(caches), count), np.float32)
+    step = max(MAX_BLOCK_LOGITS // (len(caches) * caches[0].decoder.shape.vocabulary), 1)
+    for cache in caches:
+        cache.reserve(count)
+    for passage, part in enumerate(text.parts):
+        start = part.first if passage else 0
+        for first, end in pairwise([*range(start, part.end, step), part.end]):
+            logits = read(caches, ids[first:end])
+            after = slice(first + 1, min(end + 1, count))
+            targets = ids[after]
+            nats[:, after], kl[:, after], _ = losses(logits[:, : len(targets)], targets)
+            on_read(end / count)
+        on_passage(passage, kl)
+        for cache in caches:
+            cache.turn_kind = kinds.get(part.speaker)
+            cache.end_turn()
+            cache.forget_queries()
+    return nats, kl
+
+
+def causes_of(full: TextCache, cache: TextCache, text: Text, at: int) -> tuple[Cause, ...]:
+    """Return the evicted words that the full cache attends to at a word of the turn just read."""
+    word, shape = text.words[at], full.decoder.shape
+    gone = _gone(cache, word.passage).repeat(shape.group, axis=1)
+    places = range(max(word.first - 1, 0), max(word.end - 1, 1))
+    weights = np.mean([full.attention(place)[:, :, : gone.shape[2]] for place in places], axis=0)
+    sums = np.pad(np.cumsum(weights * gone, axis=2, dtype=float), ((0, 0), (0, 0), (1, 0)))
+    earlier = [earlier for earlier in text.words if earlier.end <= gone.shape[2]]
+    first, end = np.array([word.span for word in earlier] or [(0, 0)]).T
+    by_word = sums[:, :, end] - sums[:, :, first]
+    share = by_word.mean(axis=(0, 1))
+    causes = []
+    for place in np.argsort(-share, kind="stable")[:CAUSES].tolist():
+        if share[place] > 0:
+            by_head = by_word[:, :, place]
+            layer, head = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
+            mean, largest = round(float(share[place]), 5), round(float(by_head.max()), 5)
+            causes.append(Cause(place, mean, largest, layer, head))
+    return tuple(causes)
+
+
+def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -> float:
+    """Return the KL of a word when its turn is read again with the entries of its causes."""
+    word = text.words[hurt.word]
+    turn, start = word.passage, text.parts[word.passage].first
+    also = [token for cause in hurt.causes for token in range(*text.words[cause.word].span)]
+    ids, low = np.asarray(text.ids), max(word.first - 1, start)
+
+    def logits_of(again: TextCache) -> Floats:
+        read([again], ids[start:low], last=0)
+        return read([again], ids[low : word.end - 1])
+
+    # One after the other: each is a copy of all keys and values up to the turn.
+    expected = logits_of(full.before_turn(turn))
+    restored = logits_of(cache.before_turn(turn, also))
+    _, kl, _ = losses(np.concatenate([expected, restored]), ids[low + 1 : word.end])
+    return float(kl[1].sum())
+
+
+def _gone(cache: TextCache, turn: int) -> Bools:
+    """Return which earlier tokens each KV head has evicted when a turn begins (L, K, n)."""
+    attended = cache.attended_by_turn[turn - 1] if turn else None
+    count = cache.ends[turn - 1] if turn else 0
+    shape = cache.decoder.shape
+    gone = np.zeros((shape.layers, shape.kv_heads, count + 1), np.bool_)
+    if attended is not None:
+        gone[:] = True
+        np.put_along_axis(gone, attended, False, axis=2)  # −1 is the column beyond
+    return gone[:, :, :-1]
+
+
+def damage_by_head(
+    model: LanguageModel, policy: Policy, budget: int, decides: str, text: Text
+) -> Floats:
+    """Return the mean KL of the tokens if only one KV head evicts (L, K)."""
+    shape = model.decoder.shape
+    places = list(np.ndindex(shape.layers, shape.kv_heads))
+    alone = [OneHead(place, model.decoder, policy, budget, decides) for place in places]
+    _, kl = read_losses([model.full(), *alone], text)
+    return np.asarray(kl[1:, 1:].mean(axis=1).reshape(shape.layers, shape.kv_heads))
+
+
+def attention_received(cache: TextCache) -> Floats:
+    """Return the mean attention that each token gets from the tokens after it (L, H, N)."""
+    shape, count = cache.decoder.shape, cache.count
+    total = np.zeros((shape.layers, shape.heads, count))
+    for layer, first in np.ndindex(shape.layers, -(-count // BLOCK)):
+        first, end = first * BLOCK, min((first + 1) * BLOCK, count)
+        queries = cache.vectors("queries")[layer, :, first:end]
+        keys = cache.vectors("keys")[layer, :, :end]
+        grouped = queries.reshape(shape.kv_heads, shape.group, end - first, shape.head_width)
+        weights = attention(grouped, keys, later_tokens(end - first))
+        weights[..., np.arange(end - first), np.arange(first, end)] = 0  # a token's own
+        total[layer, :, :end] += weights.sum(axis=2, dtype=float).reshape(shape.heads, end)
+    return np.asarray(total / np.maximum(np.arange(count)[::-1], 1), np.float32)

@@ -1,0 +1,1 @@
+"""The policies inside llama.cpp."""

@@ -1,0 +1,101 @@
+"""llama.cpp through *llama-cpp-python*: one sequence in the context of a `llama_cpp.Llama`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from fdkvc.core.attention import Floats
+from fdkvc.models.numpy.tokens import Tokens, marked_tokens
+
+
+def check_model(model: Any) -> None:
+    """Raise a ValueError for a model of which some layers do not hold each token."""
+    if llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model):
+        raise ValueError("this model has recurrent layers, from which no token can be removed")
+    if llama_cpp.llama_model_n_swa(model) > 0:
+        raise ValueError("this model has layers with a sliding window, which evict by themselves")
+
+
+def llama_tokens(llama: Any) -> Tokens:
+    """Return the tokens of a model in llama.cpp; marks are those of its chat template."""
+    vocabulary = vocabulary_of(llama)
+    bos = llama_cpp.llama_vocab_bos(vocabulary)
+    first = (bos,) if llama_cpp.llama_vocab_get_add_bos(vocabulary) else ()
+    template = str(llama.metadata.get("tokenizer.chat_template", ""))
+    ids = {"bos_token": bos, "eos_token": llama_cpp.llama_vocab_eos(vocabulary)}
+    special = [
+        (name, llama.detokenize([token], special=True).decode(errors="replace"))
+        for name, token in ids.items()
+        if token >= 0
+    ]
+    return marked_tokens(_Tokenizer(llama), first, template, tuple(special))
+
+
+class _Tokenizer:
+    """What `Tokens` uses of a tokenizer of the package *tokenizers*."""
+
+    encode_special_tokens = True
+
+    def __init__(self, llama: Any) -> None:
+        self._llama = llama
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> SimpleNamespace:
+        content, marks = text.encode(), not self.encode_special_tokens
+        ids = self._llama.tokenize(content, add_bos=add_special_tokens, special=marks)
+        sizes = [len(self._llama.detokenize([token], special=True)) for token in ids]
+        ends = np.maximum(np.cumsum([0, *sizes]) + len(content) - sum(sizes), 0)
+        starts = np.cumsum([0, *(len(character.encode()) for character in text)])
+        first = np.searchsorted(starts, ends[:-1], side="right") - 1
+        last = np.searchsorted(starts, ends[1:])
+        return SimpleNamespace(ids=ids, offsets=[*zip(first.tolist(), last.tolist(), strict=True)])
+
+    def decode(self, ids: list[int], *, skip_special_tokens: bool = True) -> str:
+        return str(self._llama.detokenize(ids).decode(errors="replace"))
+
+
+def vocabulary_of(llama: Any) -> Any:
+    """Return the vocabulary of a model, for functions of llama.cpp."""
+    return llama_cpp.llama_model_get_vocab(llama.model)
+
+
+def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floats:
+    """Read tokens from a position on; return the logits after all but some (n, V)."""
+    batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+    try:
+        batch.n_tokens = len(ids)
+        for at, token in enumerate(ids):
+            batch.token[at], batch.pos[at] = token, int(start) + at
+            batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
+            batch.logits[at] = at >= skipped
+        if code := llama_cpp.llama_decode(llama.ctx, batch):
+            raise ValueError(f"llama.cpp could not read {len(ids):,} tokens (its code is {code})")
+        width = llama.n_vocab()
+        rows = [
+            np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, at), (width,)).copy()
+            for at in range(skipped, len(ids))
+        ]
+        return np.stack(rows) if rows else np.empty((0, width), np.float32)
+    finally:
+        llama_cpp.llama_batch_free(batch)
+
+
+def state_of(llama: Any) -> bytes:
+    """Return the keys, values and positions of the sequence in the context."""
+    size = llama_cpp.llama_state_seq_get_size(llama.ctx, 0)
+    buffer = (ctypes.c_uint8 * size)()
+    written = llama_cpp.llama_state_seq_get_data(llama.ctx, buffer, size, 0)
+    return bytes(memoryview(buffer)[:written])
+
+
+def set_state(llama: Any, state: bytes) -> None:
+    """Replace the sequence in the context; ValueError if llama.cpp refuses the state."""
+    llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(llama.ctx), False)
+    buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+    if not llama_cpp.llama_state_seq_set_data(llama.ctx, buffer, len(state), 0):
+        raise ValueError("llama.cpp could not restore the state of a text")

@@ -1,0 +1,141 @@
+"""A GGUF model in llama.cpp that reads and writes texts under policies.
+
+It has the interface of the bundled model's class, so `fdkvc.models.answers` measures both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import llama_cpp
+import numpy as np
+
+from fdkvc.core.attention import Floats, Ints
+from fdkvc.core.words import error_reason
+from fdkvc.models.llama_cpp.chat import SURPRISAL, LlamaText
+from fdkvc.models.llama_cpp.context import check_model, llama_tokens
+from fdkvc.models.numpy.decoder import ModelSizes
+from fdkvc.models.numpy.gguf_file import find_model, is_gguf
+from fdkvc.models.numpy.head_eviction import DECIDES, POSITIONS
+from fdkvc.models.numpy.language_model import AnyModel, model_digest, model_name
+from fdkvc.models.numpy.model_folder import check_memory
+from fdkvc.models.numpy.text_cache import ModelCache
+from fdkvc.models.numpy.tokens import Tokens
+from fdkvc.policies import Policy, policy_named
+
+CONTEXT = 8192
+"""Longest text in tokens, unless the model's is shorter."""
+
+
+@dataclass(frozen=True, eq=False)
+class LlamaModel(AnyModel):
+    """A model in llama.cpp, which is its own `fdkvc.models.numpy.text_cache.Reader`.
+
+    Options are those of `fdkvc.models.llama_cpp.chat.LlamaText`.
+    """
+
+    name: str
+    llama: Any
+    tokens: Tokens
+    digest: str
+    shape: ModelSizes
+    positions: str = POSITIONS.default
+    surprisal: str = SURPRISAL.default
+
+    @property
+    def decoder(self) -> LlamaModel:  # type: ignore[override]
+        """The model itself."""
+        return self
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the numbers of a run depend on beside the model's file."""
+        return {
+            "engine": f"llama-cpp-python {llama_cpp.__version__}",
+            "positions": self.positions,
+            "surprisal": self.surprisal,
+        }
+
+    def read(self, ids: Ints, caches: Sequence[LlamaCache], *, last: int | None = None) -> Floats:
+        """Read the next tokens of texts; see `fdkvc.models.numpy.decoder.Decoder.read`."""
+        pairs = zip(ids.tolist(), caches, strict=True)
+        return np.stack([cache.read(tokens, last=last) for tokens, cache in pairs])
+
+    def full(self) -> LlamaCache:
+        """Return the cache of a new text that evicts nothing."""
+        return self.evicting(policy_named("full"), 1)
+
+    def evicting(self, policy: Policy, budget: int, decides: str = "model") -> LlamaCache:
+        """Return the cache of a new text under a policy.
+
+        Raises a ValueError unless the whole model decides.
+        """
+        if decides != "model":
+            raise ValueError(
+                f"llama.cpp holds the same tokens in all heads, so {DECIDES.name} must be model"
+            )
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            return LlamaCache(self, policy, budget)
+
+
+class LlamaCache(LlamaText, ModelCache):
+    """The cache of a text in llama.cpp."""
+
+    def __init__(self, decoder: LlamaModel, policy: Policy, budget: int) -> None:
+        how = {"positions": decoder.positions, "surprisal": decoder.surprisal}
+        super().__init__(decoder.llama, policy, budget, **how)
+        self.decoder: LlamaModel = decoder
+
+    @property
+    def whole(self) -> bool:
+        """Whether it computes what a full cache does, so that it can `follow` one."""
+        return len(self.held) == self.count and self.surprisal != "model"
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return an independent copy, as of now or of an earlier point of this turn."""
+        other = super().fork()
+        other.go_back(self.count if count is None else count)
+        return other
+
+
+def load_llama(
+    path: str | Path,
+    *,
+    positions: str = POSITIONS.default,
+    surprisal: str = SURPRISAL.default,
+    **options: Any,
+) -> LlamaModel:
+    """Load a GGUF file, or one of `fdkvc.models.numpy.gguf_file.NAMED_MODELS`.
+
+    `options` are those of `llama_cpp.Llama`. Raises a ValueError, in one sentence that names the
+    file and what is wrong.
+    """
+    try:
+        file = find_model(str(path))
+        if not is_gguf(file):
+            raise ValueError("it is no GGUF file")
+        check_memory(file.stat().st_size)
+        options = {"n_ctx": CONTEXT, "verbose": False, **options}
+        llama = llama_cpp.Llama(str(file), **options)
+        check_model(llama.model)
+        tokens = llama_tokens(llama)
+    except (OSError, ValueError) as error:
+        reason = error_reason(error) if isinstance(error, OSError) else str(error)
+        raise ValueError(f"llama.cpp cannot load the model {str(path)!r}: {reason}") from None
+    model = llama.model
+    heads = llama_cpp.llama_model_n_head(model)
+    shape = ModelSizes(
+        layers=llama_cpp.llama_model_n_layer(model),
+        heads=heads,
+        kv_heads=llama_cpp.llama_model_n_head_kv(model),
+        head_width=llama_cpp.llama_model_n_embd(model) // heads,
+        vocabulary=llama.n_vocab(),
+        positions=min(llama.n_ctx(), llama_cpp.llama_model_n_ctx_train(model)) - 1,
+    )
+    return LlamaModel(
+        model_name(file), llama, tokens, model_digest(file), shape, positions, surprisal
+    )

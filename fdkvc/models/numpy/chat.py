@@ -1,0 +1,275 @@
+"""Chats: one model under several caches, and its answers under each.
+
+All caches read the same user messages; each continues with its own answers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from fdkvc.core.attention import Floats
+from fdkvc.core.limits import MAX_CALLS, MAX_REPEATED, MAX_REPEATS, MAX_WRITTEN_TOKENS
+from fdkvc.models.numpy.language_model import LanguageModel
+from fdkvc.models.numpy.model_text import Kind, Passage, Writer
+from fdkvc.models.numpy.text_cache import ModelCache, TextCache, read
+from fdkvc.models.numpy.tokens import Tokens, role_of
+
+
+def generate(
+    tokens: Tokens,
+    caches: Sequence[ModelCache],
+    logits: Floats,
+    *,
+    most: int = MAX_WRITTEN_TOKENS,
+    every: int | None = None,
+    stop_loops: bool = False,
+) -> Iterator[dict[int, int]]:
+    """Continue passages by greedy decoding, from the logits (C, V) of the first token of each.
+
+    A passage has at most `most` tokens. With `every`, a turn ends each time that this many tokens
+    are written, so that policies evict during the answer; with `stop_loops`, a text that repeats
+    itself ends; see `is_looping`.
+
+    Yields the next token of each unfinished text, by the index of its cache. The cache has read it,
+    except for the end of a passage, which the caller reads; `logits` are then those after it.
+    """
+    unfinished = list(range(len(caches)))
+    for count in range(1, most + 1):
+        chosen = dict(zip(unfinished, logits[unfinished].argmax(axis=-1).tolist(), strict=True))
+        unfinished = [at for at, token in chosen.items() if token != tokens.end]
+        if unfinished:
+            ids = [[chosen[at]] for at in unfinished]
+            logits[unfinished] = read([caches[at] for at in unfinished], ids, last=1)[:, 0]
+        if every is not None and count % every == 0:
+            for at in unfinished:
+                caches[at].end_turn()
+        yield chosen
+        if stop_loops:
+            unfinished = [at for at in unfinished if not is_looping(caches[at].ids)]
+        if not unfinished:
+            break
+
+
+def is_looping(ids: Sequence[int]) -> bool:
+    """Whether a text ends with `MAX_REPEATS` repetitions, or three of `MAX_REPEATED` tokens.
+
+    Examples
+    --------
+    >>> is_looping([5, 7] + 6 * [9]), is_looping([5] + 6 * [7, 9]), is_looping(5 * [9])
+    (True, True, False)
+    >>> is_looping(3 * [*range(30)]), is_looping(2 * [*range(40)]), is_looping(3 * [*range(9)])
+    (True, False, False)
+    """
+    return any(
+        ids[-1 - period] == ids[-1] and ids[-last:-period] == ids[period - last :]
+        for period in range(1, len(ids) // 3 + 1)
+        if (last := min(MAX_REPEATS * period, max(MAX_REPEATED, 3 * period))) <= len(ids)
+    )
+
+
+def generate_passages(
+    tokens: Tokens,
+    caches: Sequence[ModelCache],
+    writer: Writer,
+    *,
+    most: int = MAX_WRITTEN_TOKENS,
+    every: int | None = None,
+    stop_loops: bool = False,
+) -> list[str]:
+    """Return the passage of a writer that each cache continues with; see `generate`."""
+    logits = read(caches, tokens.marks[writer], last=1)[:, 0]
+    passages: list[list[int]] = [[] for _ in caches]
+    for step in generate(tokens, caches, logits, most=most, every=every, stop_loops=stop_loops):
+        for at, token in step.items():
+            passages[at].append(token)
+    return [tokens.text(ids).strip() for ids in passages]
+
+
+def first_writer(tokens: Tokens, logits: Floats) -> Writer:
+    """Return whether a model begins its turn with a call or with words, by its logits (V,).
+
+    In a chat template both begin alike, and are words until they have the mark of a call.
+    """
+    calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
+    return "call" if calls else "system"
+
+
+@dataclass(frozen=True)
+class ChatText:
+    """The text of a chat under each cache: new caches can read it again."""
+
+    ids: Mapping[str, tuple[int, ...]]
+    passages: Mapping[str, tuple[tuple[Writer, int, int], ...]]
+    open: tuple[str, ...]
+    """The caches whose last passage can go on."""
+    steps: int
+    roles: tuple[str, ...]
+
+
+class Chat:
+    """A chat with a model under several new caches, by name.
+
+    `passages` has, for each cache, the (Writer, first, end) of each passage of its text: its writer
+    and its tokens, its mark and end included. The last one of an answer stays open, so that the
+    model can go on: its end is read, and policies evict, before the next message. `steps` counts
+    the tokens that the model wrote since the last message, once for all caches.
+    """
+
+    def __init__(self, model: LanguageModel, caches: Mapping[str, TextCache]) -> None:
+        self.model, self.caches, self.steps = model, dict(caches), 0
+        self.passages: dict[str, list[tuple[Writer, int, int]]] = {name: [] for name in caches}
+        if model.tokens.first:
+            read([*self.caches.values()], model.tokens.first, last=0)
+        self._logits: dict[str, Floats] = {}
+        self._open: tuple[str, ...] = ()
+        self._roles: tuple[str, ...] = ()  # of all messages
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text."""
+        return max(cache.count for cache in self.caches.values())
+
+    def fork(self) -> Chat:
+        """Return an independent copy."""
+        chat = copy.copy(self)
+        chat.caches = {name: cache.fork() for name, cache in self.caches.items()}
+        chat.passages = {name: [*passages] for name, passages in self.passages.items()}
+        chat._logits = {name: logits.copy() for name, logits in self._logits.items()}
+        return chat
+
+    def add_message(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
+        """Read a message under every cache, and end the turn."""
+        passage, names = Passage(writer, text, 0, kind=kind), [*self.caches]
+        self._close_answers()
+        ids = self.model.tokens.encode_passage(passage, after=self._roles).ids
+        self._roles += (role_of(passage),)
+        self._begin(names, writer, ids, kind)
+        self._close(names, ())
+        for cache in self.caches.values():
+            cache.forget_queries()
+        self.steps = 0
+
+    @property
+    def written(self) -> ChatText:
+        """Its text so far."""
+        ids = {name: tuple(cache.ids) for name, cache in self.caches.items()}
+        passages = {name: tuple(passages) for name, passages in self.passages.items()}
+        return ChatText(ids, passages, self._open, self.steps, self._roles)
+
+    def read_on(self, text: ChatText) -> Iterator[int]:
+        """Read the rest of a text that begins as this chat does; yields the tokens read so far."""
+        self._close_answers()
+        for name, cache in self.caches.items():
+            passages = text.passages[name]
+            for at in range(len(self.passages[name]), len(passages)):
+                writer, first, end = passages[at]
+                self._begin([name], writer, text.ids[name][first:end])
+                if at + 1 < len(passages) or name not in text.open:
+                    self._close([name], ())
+                if not text.steps:  # a message, and no answer
+                    cache.forget_queries()
+                yield sum(cache.count for cache in self.caches.values())
+        self.steps, self._roles = text.steps, text.roles
+
+    def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, int]]:
+        """Let the model answer under every cache, or go on with its answers: calls, then words.
+
+        A passage ends after `most` tokens, or when it repeats itself; see `is_looping`. Yields the
+        next token under each cache that is still writing.
+        """
+        names = self._open or (*self.caches,)
+        if self._roles[-1:] != ("assistant",):
+            self._roles += ("assistant",)
+        while names:
+            self._begin_answers([name for name in names if name not in self._open])
+            yield from self._write(names, most)
+            names = tuple(name for name in names if 0 < self._calls(name) <= MAX_CALLS)
+            self._close(names, self.model.tokens.closing)
+
+    def unfinished(self) -> list[str]:
+        """Return the caches whose answer was cut, so that the model can go on with it."""
+        end = self.model.tokens.end
+        return [
+            name
+            for name in self._open
+            if self._logits[name].argmax() != end and not is_looping(self.caches[name].ids)
+        ]
+
+    def _calls(self, name: str) -> int:
+        """Return the number of calls at the end of a text."""
+        passages = reversed(self.passages[name])
+        return len([*takewhile(lambda passage: passage[0] == "call", passages)])
+
+    def _begin_answers(self, names: Sequence[str]) -> None:
+        """Read the mark with which the model begins its next passage under each cache."""
+        tokens = self.model.tokens
+        calls = [
+            name
+            for name in names
+            if self._calls(name) < MAX_CALLS and first_writer(tokens, self._logits[name]) == "call"
+        ]
+        self._begin(calls, "call", tokens.marks["call"])
+        words = [name for name in names if name not in calls]
+        self._begin(words, "system", tokens.marks["system"])
+
+    def _write(self, names: Sequence[str], most: int) -> Iterator[dict[str, int]]:
+        tokens, caches = self.model.tokens, [self.caches[name] for name in names]
+        logits = np.stack([self._logits[name] for name in names])
+        self._logits |= zip(names, logits, strict=True)
+        call = tokens.marks["call"]
+        for step in generate(tokens, caches, logits, most=most, stop_loops=True):
+            self.steps += 1
+            for at in step:
+                passages, ids = self.passages[names[at]], caches[at].ids
+                writer, first, _ = passages[-1]
+                begun = tuple(ids[first : first + len(call)])
+                passages[-1] = "call" if begun == call else writer, first, len(ids)
+            yield {names[at]: token for at, token in step.items()}
+
+    def _begin(
+        self, names: Sequence[str], writer: Writer, ids: Sequence[int], kind: Kind | None = None
+    ) -> None:
+        """Read the first tokens of a passage."""
+        self._read(names, ids)
+        for name in names:
+            self.caches[name].turn_kind = kind
+            count = self.caches[name].count
+            self.passages[name].append((writer, count - len(ids), count))
+        self._open = tuple(name for name in self.caches if name in {*self._open, *names})
+
+    def _close_answers(self) -> None:
+        """Read the end of open answers, as they are read once another message follows."""
+        tokens = self.model.tokens
+        for name in self._open:
+            cache, (writer, first, _) = self.caches[name], self.passages[name][-1]
+            if ids := tokens.in_history(cache.ids[first:], self._roles[:-1]):
+                self.caches[name] = cache.fork(first)  # the turn began there
+                self.passages[name].pop()
+                self._begin([name], writer, ids)
+                self._close([name], ())
+        self._close(self._open, tokens.closing)
+
+    def _close(self, names: Sequence[str], rest: Sequence[int]) -> None:
+        """Read the last tokens of open passages, and end the turn."""
+        self._read(names, rest)
+        for name in names:
+            self.caches[name].end_turn()
+            writer, first, _ = self.passages[name][-1]
+            self.passages[name][-1] = writer, first, self.caches[name].count
+        self._open = tuple(name for name in self._open if name not in names)
+
+    def _read(self, names: Sequence[str], ids: Sequence[int]) -> None:
+        """Read tokens under some caches, and note the logits after the last."""
+        if names and ids:
+            logits = read([self.caches[name] for name in names], ids, last=1)[:, 0]
+            self._logits |= zip(names, logits, strict=True)
+
+    def text(self, name: str, passage: int = -1) -> str:
+        """Return the text of a passage of a cache."""
+        _, first, end = self.passages[name][passage]
+        return self.model.tokens.passage_text(self.caches[name].ids[first:end])

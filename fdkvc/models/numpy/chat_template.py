@@ -1,0 +1,560 @@
+"""What a pretrained chat model reads around the words of each message.
+
+A chat template is a program for a whole conversation. It is rendered once, in a process of its own,
+for short conversations of every order of roles, whose messages have marks in place of words. What
+it wrote between two marks is looked up later by the roles of both messages and, where these do not
+determine it, by what else is true of the place (`PLACES`). So a dialog of any length reads as the
+template writes it, and no text of a dialog is given to the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from pathlib import Path
+from threading import Timer
+from typing import Any, NamedTuple
+
+from fdkvc.core.limits import (
+    MAX_TEMPLATE_BYTES,
+    MAX_TEMPLATE_CHARACTERS,
+    MAX_TEMPLATE_SECONDS,
+    MAX_TEMPLATE_TEXT,
+)
+from fdkvc.core.transcripts import Tool
+
+Roles = Sequence[str]
+"""Each ``system``, ``user``, ``assistant`` or ``tool``; ``thinking`` for an assistant's message
+with thinking in its text."""
+
+START, END, BEGUN = "", "", "begun"
+"""In place of a role: before the first message, after the last, and there with a turn begun."""
+
+PLACES: Mapping[str, Callable[[Roles, int], bool]] = {
+    "last": lambda roles, at: at == len(roles) - 1,
+    "answers": lambda roles, at: "user" not in roles[at:],
+    "final": lambda roles, at: not {"assistant", "thinking"} & {*roles[at + 1 :]},
+    "asked": lambda roles, at: "user" in roles[:at],
+    "called": lambda roles, at: [*filter("tool".__ne__, roles[:at])][-1:] == ["assistant"],
+    "returned": lambda roles, at: "tool" in roles[:at],
+    "prompted": lambda roles, at: roles[:1] == ["system"],
+    "second": lambda roles, at: roles[: max(at - 1, 0)][-1:] == ["tool"],
+}
+"""What may be true of the place before the message `at` of a conversation."""
+
+THINKING = "<think>", "</think>"
+
+JOIN = "\n\n"
+"""Between the texts of two passages that are given as one message."""
+
+Key = tuple[str, ...]
+"""The roles before and after a place, and which of some `PLACES` are true there, in order."""
+
+SpecialTokens = tuple[tuple[str, str], ...]
+"""Those that a template may name: ``bos_token`` and others, each with its text."""
+
+ToolList = tuple[tuple[Tool, ...], bool]
+"""The tools of a dialog, and whether its own system prompt follows."""
+
+LIMITS = (
+    f"{MAX_TEMPLATE_SECONDS} s, {MAX_TEMPLATE_BYTES >> 20} MB or {MAX_TEMPLATE_TEXT:,} characters"
+)
+_STOPPED: set[str] = set()  # templates that were beyond these limits, and are not rendered again
+
+
+class Edge(NamedTuple):
+    """What a template does to the start or the end of a message's text."""
+
+    spaces: str | None = ""
+    """Which characters it removes there; None for any space."""
+    escaped: bool = False
+    """Whether the text is written as in JSON."""
+
+    def start(self, text: str) -> str:
+        """Return the start of a text as it is written."""
+        return self.written(text.lstrip(self.spaces))
+
+    def end(self, text: str) -> str:
+        """Return the end of a text as it is written."""
+        return self.written(text.rstrip(self.spaces))
+
+    def written(self, text: str) -> str:
+        """Return a part of a text as it is written."""
+        return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
+
+
+EDGES = [Edge(spaces, escaped) for escaped in (False, True) for spaces in ("", None, "\n")]
+
+
+class Gap(NamedTuple):
+    """What a template writes between two messages."""
+
+    text: str = ""
+    before: Edge = EDGES[0]
+    """What it does to the end of the text before."""
+    after: Edge = EDGES[0]
+    """What it does to the start of the text after."""
+    inner: str | None = None
+    """What is between the thinking and the words after; None if that has none, or it is left out.
+    """
+
+
+class Given(NamedTuple):
+    """How messages are given to a template that does not write each as one of its role."""
+
+    tool: str = "tool"
+    """The role of a tool's result, "" for one that the template leaves out."""
+    later: str = "system"
+    """That of a system prompt after other messages."""
+    first: str = "system"
+    """That of a system prompt before them."""
+
+    def role(self, roles: Roles, at: int) -> str:
+        """Return the role that a message is given, "" for one that is left out."""
+        if roles[at] == "system":
+            return self.later if {*roles[:at]} - {"system"} else self.first
+        return self.tool if roles[at] == "tool" else roles[at]
+
+
+class Reading(NamedTuple):
+    """A passage that is read."""
+
+    at: int
+    """Its index among the passages."""
+    role: str
+    """That of its message."""
+    before: Gap
+    after: Gap
+
+
+@dataclass(frozen=True)
+class ChatTexts:
+    """What a template writes around the text of each message.
+
+    Two neighbours of one role are given as one message where the template refuses them.
+    """
+
+    given: Given
+    gaps: Mapping[Key, Gap]
+    places: Sequence[str]
+    dated: bool
+    """Whether it writes the date."""
+
+    @functools.cached_property
+    def pairs(self) -> frozenset[Key]:
+        """The roles that may follow each other."""
+        return frozenset(key[:2] for key in self.gaps)
+
+    @functools.cached_property
+    def thinks(self) -> bool:
+        """Whether it treats thinking in an assistant's text as such."""
+        return any("thinking" in pair for pair in self.pairs)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What of a dialog is left out, or read as something else."""
+        others = {"user": "read as the user's", "": "left out"}
+        tool, later, first = self.given
+        if first in others:
+            yield f"system prompts are {others[first]}"
+        elif later in others:
+            yield f"later system prompts are {others[later]}"
+        if tool in others:
+            yield f"results of tools are {others[tool]}"
+        if any(key[1] == "thinking" and gap.inner is None for key, gap in self.gaps.items()):
+            yield "thinking in earlier answers is left out"
+
+    def role_of(self, role: str, text: str) -> str:
+        """Return the role of a message with this text."""
+        return "thinking" if role == "assistant" and self.thinks and THINKING[1] in text else role
+
+    def messages(self, roles: Roles) -> list[tuple[str, list[int]]]:
+        """Return the messages that passages are given as: the role, and the passages in it.
+
+        Raises a ValueError where the template accepts none.
+        """
+        messages: list[tuple[str, list[int]]] = []
+        for at in range(len(roles)):
+            role, before = self.given.role(roles, at), messages[-1][0] if messages else START
+            if not role:
+                continue
+            between = (
+                other
+                for other in ("user", "assistant")
+                if {(before, other), (other, role)} <= self.pairs
+            )
+            if (before, role) in self.pairs:
+                messages.append((role, [at]))
+            elif before == role:
+                messages[-1][1].append(at)
+            elif other := next(between, ""):
+                messages += (other, []), (role, [at])
+            else:
+                place = f"after that of the {before}" if before else "at the start"
+                raise ValueError(f"the model's chat template refuses a {role} message {place}")
+        return messages
+
+    def around(self, roles: Roles, end: str = END) -> tuple[list[Reading], list[list[str]]]:
+        """Return the passages that are read, and the texts before, between and after them.
+
+        Each text is a list of parts; `end` may be `BEGUN`.
+        """
+        messages = self.messages(roles)
+        given = [role for role, _ in messages]
+        gaps = [self.gaps[self._key(given, at, end)] for at in range(len(given) + 1)]
+        read, texts = list[Reading](), [[gaps[0].text]]
+        for (role, passages), before, after in zip(messages, gaps, gaps[1:], strict=False):
+            joined = [before, *[Gap(JOIN)] * (len(passages) - 1), after]
+            for at, *sides in zip(passages, joined, joined[1:], strict=False):
+                read.append(Reading(at, role, *sides))
+                texts.append([sides[1].text])
+            if not passages:
+                texts[-1].append(after.text)
+        return read, texts
+
+    def _key(self, roles: Roles, at: int, end: str) -> Key:
+        """Return the key of the gap before a message, or the nearest of a known one."""
+        key = _key(roles, at, end, self.places)
+        if key in self.gaps:
+            return key
+        known = [other for other in self.gaps if other[:2] == key[:2]]
+        return max(known, key=lambda other: sum(map(str.__eq__, key, other)))
+
+    def content(self, text: str, reading: Reading) -> tuple[str, list[int]]:
+        """Return the text of a passage as it is written, and where each character was in it."""
+        inner, first, thought = reading.before.inner, 0, range(0)
+        if reading.role == "thinking":
+            mark = text.rindex(THINKING[1])
+            first = mark + len(THINKING[1])
+            if inner is not None:
+                begun = text.find(THINKING[0], 0, mark)  # or what the model answers to begins it
+                start = begun + len(THINKING[0]) if begun >= 0 else 0
+                start += len(text[start:mark]) - len(text[start:mark].lstrip("\n"))
+                thought = range(start, max(start, len(text[:mark].rstrip("\n"))))
+        left, right = reading.before.after, reading.after.before
+        end = len(text.rstrip(right.spaces))
+        first = min(first + len(text[first:]) - len(text[first:].lstrip(left.spaces)), end)
+        edge = Edge(escaped=left.escaped or right.escaped)
+        parts = [(text[at], at) for at in thought]
+        parts += [(character, first) for character in inner or ""]
+        parts += [(edge.written(text[at]), at) for at in range(first, end)]
+        return "".join(part for part, _ in parts), [at for part, at in parts for _ in part]
+
+
+def _key(roles: Roles, at: int, end: str, places: Sequence[str]) -> Key:
+    around = roles[at - 1] if at else START, roles[at] if at < len(roles) else end
+    return *around, *("yes" if PLACES[place](roles, at) else "" for place in places)
+
+
+# ------------------------------------------------------------------------------- learning
+
+LETTERS = dict(zip("suatA", ("system", "user", "assistant", "tool", "thinking"), strict=True))
+
+SHORT = [
+    "".join(letters)
+    for size in (1, 2, 3)
+    for letters in product(LETTERS, repeat=size)
+    if "u" in letters
+]
+EVERY_THREE = "uatttattutaatautuatuuaaauauuutt"
+LONG = [
+    EVERY_THREE,
+    EVERY_THREE.replace("a", "A"),
+    "uauattuautatauttuaaAuutAttaAAuAaaAtaAtA",
+    "uauaaAuAaauAuAAaua",
+    "uastusauu",
+]
+PROBES = [
+    *((probe, end) for probe in SHORT for end in (END, BEGUN)),
+    *(
+        (start + long[:size], END)
+        for long in LONG
+        for start in ("", "s")
+        for size in range(len(long), 3, -3)
+    ),
+]
+"""Orders of roles, by their letters, that are rendered with marks in place of words."""
+
+SPACED = "\n \nÄb<", '>"Äb\n \n'
+"""What is around each mark in a second rendering, to see what becomes of words and spaces."""
+
+_WORDS, _THOUGHT = "\ue000{:03d}\ue001", "\ue002{:03d}\ue001"
+_MARK = re.compile("([\ue000\ue002]\\d{3}\ue001)")
+
+Cut = tuple[list[int], list[str], dict[int, str]]
+"""The messages in a text, by their marks; the texts around them; and after each thinking."""
+
+
+@functools.lru_cache(maxsize=8)
+def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
+    """Return what a template writes around messages, or why that cannot be read.
+
+    It is rendered once, in a sandbox within `LIMITS`.
+
+    Examples
+    --------
+    >>> turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    >>> texts = chat_texts(turns + "{% if add_generation_prompt %}<assistant>{% endif %}")
+    >>> texts.around(["user", "assistant", "tool"])[1]
+    [['<user>'], ['</><assistant>'], ['</><tool>'], ['</>']]
+    """
+    if not template:
+        return "it has no chat template"
+    if len(template) > MAX_TEMPLATE_CHARACTERS:
+        return f"its chat template is longer than {MAX_TEMPLATE_CHARACTERS:,} characters"
+    conversations = [
+        (_conversation(letters, around), None, end == BEGUN)
+        for around in (("", ""), SPACED)
+        for letters, end in PROBES
+    ]
+    listed = _listed([Tool("find", ("place",))])  # may take longer than without
+    rendered = _rendered(template, special, [*conversations, (_conversation("u"), listed, False)])
+    if rendered is None:
+        return f"its chat template takes more than {LIMITS}"
+    (*texts, _), reason, dated = rendered
+    if not any(texts):
+        return f"its chat template cannot be rendered: {reason}"
+    plain, spaced = (
+        dict(zip(PROBES, some, strict=True))
+        for some in (texts[: len(PROBES)], texts[len(PROBES) :])
+    )
+    thinks = not _is_plain(plain)  # or thinking is words like others
+    cuts = {
+        probe: (_cut(text), _cut(spaced[probe]))
+        for probe, text in plain.items()
+        if thinks or "A" not in probe[0]
+    }
+    for given in _ways_to_give():
+        if found := _gaps(cuts, given):
+            chat = ChatTexts(given, *found, dated)
+            if chat.pairs >= {(START, "user"), ("user", "assistant"), ("assistant", "user")}:
+                return chat
+    if reason:
+        return f"its chat template cannot be rendered: {reason}"
+    return "what its chat template writes depends on more than the roles of messages"
+
+
+def _conversation(letters: str, around: tuple[str, str] = ("", "")) -> list[dict[str, str]]:
+    """Return messages with marks in place of words."""
+    messages = []
+    for at, letter in enumerate(letters):
+        role, words = LETTERS[letter], _WORDS.format(at).join(around)
+        if role == "thinking":
+            role, words = "assistant", f"{_thought(at)}{words}"
+        messages.append({"role": role, "content": words})
+    return messages
+
+
+def _thought(at: int) -> str:
+    return f"{THINKING[0]}\n{_THOUGHT.format(at)}\n{THINKING[1]}\n\n"
+
+
+def _cut(text: str | None) -> Cut | None:
+    """Take a text apart at its marks."""
+    if text is None:
+        return None
+    order, gaps, inner = list[int](), [""], dict[int, str]()
+    thought = None
+    for part in _MARK.split(text):
+        if not _MARK.fullmatch(part):
+            if thought is None:
+                gaps[-1] += part
+            else:
+                inner[thought] = part
+            continue
+        at = int(part[1:4])
+        if part[0] == _THOUGHT[0]:
+            thought = at
+        else:
+            if thought not in (None, at):
+                return [], [], {}
+            thought = None
+            order.append(at)
+            gaps.append("")
+    return order, gaps, inner
+
+
+def _is_plain(texts: Mapping[tuple[str, str], str | None]) -> bool:
+    """Whether an assistant's thinking is written as any words are."""
+
+    def expected(letters: str, end: str) -> str | None:
+        text = texts[letters.replace("A", "a"), end]
+        for at, letter in enumerate(letters):
+            if letter == "A" and text is not None:
+                text = text.replace(words := _WORDS.format(at), _thought(at) + words)
+        return text
+
+    return all(text == expected(*probe) for probe, text in texts.items() if probe[0] in SHORT)
+
+
+def _ways_to_give() -> Iterator[Given]:
+    """Yield how messages may be given to a template, the ways that lose least first."""
+    for first, tool in product(("system", "user"), ("tool", "", "user")):
+        for later in ("system", "", "user") if first == "system" else ("user",):
+            yield Given(tool, later, first)
+
+
+def _gaps(
+    cuts: Mapping[tuple[str, str], tuple[Cut | None, Cut | None]], given: Given
+) -> tuple[dict[Key, Gap], Sequence[str]] | None:
+    """Return the gaps between messages that are given so, and the places that determine them.
+
+    None if the template refuses or misplaces messages that it accepts elsewhere, changes more than
+    the edges of texts, or if what it writes depends on more.
+    """
+    rows: list[tuple[list[str], int, str, Gap]] = []
+    refused: list[set[Key]] = []
+    for (letters, end), (cut, spaced) in cuts.items():
+        roles = [LETTERS[letter] for letter in letters]
+        as_given = [given.role(roles, at) for at in range(len(roles))]
+        if any(role not in ("", own) for role, own in zip(as_given, roles, strict=True)):
+            continue
+        read = [at for at, role in enumerate(as_given) if role]
+        roles = [roles[at] for at in read]
+        if cut is None or spaced is None or cut[0] != read:
+            refused.append({_key(roles, at, end, ()) for at in range(len(roles) + 1)})
+            continue
+        for at in range(len(roles) + 1):
+            thinking = roles[at : at + 1] == ["thinking"]
+            message = read[at] if thinking else -1
+            inner = cut[2].get(message), spaced[2].get(message)
+            gap = _gap((cut[1][at], spaced[1][at]), inner, at > 0, at < len(roles), thinking)
+            if gap is None:
+                return None
+            rows.append((roles, at, end, gap))
+    pairs = {_key(roles, at, end, ()) for roles, at, end, _ in rows}
+    if any(others <= pairs for others in refused):
+        return None
+    followers = {after for before, after in pairs if before not in (START, "system")}
+    if given.tool == "tool" not in followers or given.later == "system" not in followers:
+        return None
+    if given.first == "system" and (START, "system") not in pairs:
+        return None
+    keys = [_key(roles, at, end, [*PLACES]) for roles, at, end, _ in rows]
+    for places in (some for size in range(len(PLACES) + 1) for some in combinations(PLACES, size)):
+        columns = [0, 1, *(2 + [*PLACES].index(place) for place in places)]
+        gaps: dict[Key, Gap] = {}
+        if all(
+            gaps.setdefault(tuple(key[column] for column in columns), gap) == gap
+            for key, (*_, gap) in zip(keys, rows, strict=True)
+        ):
+            return gaps, places
+    return None
+
+
+def _gap(
+    texts: tuple[str, str],
+    inner: tuple[str | None, str | None],
+    ends: bool,
+    starts: bool,
+    thinking: bool,
+) -> Gap | None:
+    """Return the gap of which these texts are renderings, plain and with spaces around words.
+
+    `ends` and `starts` say whether there are words before and after; `inner` has what is between
+    the thinking of the latter and its words. None if it changes more than the edges of texts.
+    """
+    lines = "\n\n" if thinking else ""  # between the thinking and the words
+    heads = (lines, lines + SPACED[0]) if starts else ("", "")
+    for after in EDGES if starts else EDGES[:1]:
+        written, spaced = map(after.start, heads)
+        plain, other = texts if inner[0] is None else (inner[0], inner[1] or "")
+        if not (plain.endswith(written) and other.endswith(spaced)):
+            continue
+        plain, other = plain.removesuffix(written), other.removesuffix(spaced)
+        if inner[0] is not None:
+            if plain != other:
+                continue
+            between, (plain, other) = plain, texts
+        for before in EDGES if ends else EDGES[:1]:
+            if other == (before.end(SPACED[1]) if ends else "") + plain:
+                return Gap(plain, before, after, None if inner[0] is None else between)
+    return None
+
+
+# ------------------------------------------------------------------------------- tools
+
+
+def tool_prompts(
+    template: str,
+    special: SpecialTokens,
+    lists: Sequence[ToolList],
+) -> list[str | None]:
+    """Return the text of the system prompt in which a template lists tools, None if it does not.
+
+    It is without the model's own prompt where that of a dialog follows, as each pair says. All are
+    rendered at once, within `LIMITS`.
+    """
+    chat = chat_texts(template, special)
+    if "tools" not in template or isinstance(chat, str) or chat.given.first != "system":
+        return [None] * len(lists)
+    conversations = [
+        (
+            [{"role": "system", "content": ""}] * prompted + _conversation("uau"),
+            _listed(tools),
+            False,
+        )
+        for tools, prompted in lists
+    ]
+    _, gaps = chat.around([LETTERS[letter] for letter in "suau"])
+    start, end, *others = map("".join, gaps)
+    rendered = _rendered(template, special, conversations)
+    texts = [None] * len(lists) if rendered is None else rendered[0]
+    prompts: list[str | None] = []
+    for (tools, _), cut in zip(lists, map(_cut, texts), strict=True):
+        before, *after = cut[1] if cut else [""]
+        inside = before[len(start) : len(before) - len(end)]
+        reads = before == start + inside + end and after == others
+        named = all(tool.method in inside for tool in tools)
+        prompts.append(inside if reads and named else None)
+    return prompts
+
+
+def _listed(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Return tools as templates get them."""
+    functions = [
+        {"name": tool.method, "parameters": {"type": "object", "properties": slots}}
+        for tool in tools
+        for slots in [{slot: {"type": "string"} for slot in tool.slots}]
+    ]
+    return [{"type": "function", "function": function} for function in functions]
+
+
+# ------------------------------------------------------------------------------- rendering
+
+
+def _rendered(
+    template: str,
+    special: SpecialTokens,
+    conversations: Sequence[tuple[list[dict[str, str]], list[dict[str, Any]] | None, bool]],
+) -> tuple[list[str | None], str, bool] | None:
+    """Return what `fdkvc.models.numpy.render_template` writes; None beyond its limits."""
+    if template in _STOPPED:
+        return None
+    sizes = MAX_TEMPLATE_SECONDS, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT
+    file = str(Path(__file__).with_name("render_template.py"))
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, file, *map(str, sizes)]
+    with subprocess.Popen(command, **pipes, stderr=subprocess.DEVNULL, text=True) as process:
+        # The time of the CPU counts, so that a busy machine reads the same model as an idle one.
+        late = Timer(10 * MAX_TEMPLATE_SECONDS, process.kill)
+        late.start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps([template, dict(special), conversations]) + "\n")
+            process.stdin.flush()  # and is not closed, which would end it
+            texts, reason, dated = json.loads(process.stdout.read())
+        except (OSError, ValueError):
+            _STOPPED.add(template)
+            return None
+        finally:
+            late.cancel()
+            process.kill()
+    return texts, reason, dated

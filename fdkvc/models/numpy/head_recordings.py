@@ -1,0 +1,102 @@
+"""Recordings of what a model's heads compute as it reads a dialog."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fdkvc.core.recordings import Recording, Token
+from fdkvc.core.transcripts import Transcript
+from fdkvc.models.numpy.language_model import AnyModel, LanguageModel
+from fdkvc.models.numpy.text_cache import TextCache, read
+from fdkvc.models.numpy.tokens import EncodedPassage
+
+AT_ONCE = 256
+"""Tokens that are read between two reports."""
+
+
+def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
+    """Return the passages of a dialog in tokens; ValueError if the model cannot read it."""
+    try:
+        passages = model.tokens.encode_dialog(transcript)
+    except ValueError as error:
+        raise ValueError(f"{transcript.name}: {error}") from None
+    count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
+    most = model.decoder.shape.positions
+    if count > most:
+        raise ValueError(
+            f"{transcript.name}: {count:,} tokens, but the model holds at most {most:,}"
+        )
+    return passages
+
+
+def count_tokens(model: AnyModel, transcript: Transcript) -> int:
+    """Return the tokens of a dialog's passages; ValueError as `encode_dialog`."""
+    return sum(len(passage.ids) for passage in encode_dialog(model, transcript))
+
+
+def read_dialog(
+    model: LanguageModel,
+    transcript: Transcript,
+    layers: Sequence[int],
+    on_read: Callable[[int], None] = lambda tokens: None,
+) -> list[Recording]:
+    """Let a model read a dialog; return a recording for each KV head of some of its layers.
+
+    `on_read` gets the number of tokens, a few at a time. Raises a ValueError if the dialog is
+    longer than the model can hold.
+    """
+    passages = encode_dialog(model, transcript)
+    ids = [*model.tokens.first, *(token for passage in passages for token in passage.ids)]
+    decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
+    cache = TextCache(decoder, layers)
+    cache.reserve(len(ids))
+    for first in range(0, len(ids), AT_ONCE):
+        tokens = ids[first : first + AT_ONCE]
+        read([cache], tokens, last=0)
+        on_read(len(tokens))
+    return head_recordings(model, cache, transcript, passages)
+
+
+def head_recordings(
+    model: LanguageModel,
+    cache: TextCache,
+    transcript: Transcript,
+    passages: Sequence[EncodedPassage],
+) -> list[Recording]:
+    """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
+
+    The passages are all that the cache has read, after the tokenizer's prefix. The tokens of a call
+    belong to the turn that makes it, and to no words of that turn, as do those of tools that a chat
+    template lists in its own way. Names are the dialog's with layer and KV head: ``visit, 0.1``.
+    """
+    turns: list[list[Token]] = [[] for _ in transcript.turns]
+    prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
+    turns[0] += [Token("", 0, 0)] * prefix
+    for encoded in passages:
+        passage = encoded.passage
+        worded = not passage.call and passage.text == transcript.turns[passage.turn].text
+        spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
+        turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
+    shape, layers, tokens = cache.decoder.shape, cache.layers, tuple(map(tuple, turns))
+    hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
+    keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
+    surprisal, note = model.tokens.surprisal(cache.ids), transcript.source_note
+    recordings = []
+    for at, head in np.ndindex(len(layers), shape.kv_heads):
+        heads = range(head * shape.group, (head + 1) * shape.group)
+        shared = (shape.group, *keys.shape[2:])
+        recordings.append(
+            Recording(
+                replace(transcript, name=f"{transcript.name}, {layers[at]}.{head}"),
+                tokens,
+                hidden[at, 0],
+                queries[at, heads.start : heads.stop],
+                np.broadcast_to(keys[at, head], shared),
+                np.broadcast_to(values[at, head], shared),
+                heads=tuple(heads),
+                source=f"the {model.name} model, layer {layers[at]}, KV head {head}{note}",
+                surprisal=np.array(surprisal, np.float32),
+            )
+        )
+    return recordings

@@ -1,0 +1,159 @@
+"""A model's tokens as policies observe them; implements `fdkvc.core.attention.Tokens`.
+
+Each query head of a layer is a row. Logits are the model's own, q·k/√h after positional rotation;
+embeddings are the hidden states that enter the layer, as in `fdkvc.models.transformers.recorded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import Floats, Ints, Product
+
+PART_NUMBERS = 2**24
+"""Products of queries and keys that are in memory at once."""
+
+LEAST_NEW = 2**8
+"""Tokens that a turn is taken to have at least, since vectors are in memory, too."""
+
+
+Vectors = Callable[[str, Literal["slots", "turn"]], Floats]
+"""Returns vectors of a layer: of its slots (heads, S, ·), whose empty ones may contain anything, or
+of the turn's tokens (heads, n, ·).
+
+Names are ``queries`` (H heads), ``keys`` and ``values`` (K, each shared by a group of query heads)
+and ``hidden`` (one per new token; for the slots, one per KV head).
+"""
+
+
+@dataclass(eq=False)
+class HeadTokens:
+    """The slots of a model's caches, followed by the tokens of a turn; computed on demand."""
+
+    vectors: Sequence[Vectors]
+    """Those of each layer."""
+    new: Ints
+    """Shape (L·H, n). The turn's tokens, the same in every row."""
+    positions: Ints
+    born: Ints
+    features: Mapping[str, NDArray[Any]]
+    """Shape (L·H, S + n, ...). Of all tokens, as of `fdkvc.models.numpy.tokens.Tokens.features`."""
+    future_attention: ClassVar[Any] = None  # a policy that looks at it is refused
+    layers: int = 1
+    """Of a model, from `first_layer` on, or 1 if all decide as one."""
+    first_layer: int = 0
+
+    def __post_init__(self) -> None:
+        self.surprisal: Floats | None = self.features.get("surprisal")
+        self.words: Ints | None = self.features.get("words")
+        self.spoken_by: Ints | None = self.features.get("speakers")
+        self.traits: Floats | None = self.features.get("traits")
+        self._group = len(self.new) // len(self.vectors)
+        self.heads = self._group if self.layers > 1 else len(self.new)
+
+    def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
+        """Yield the rows of each layer if they decide as one, or else of as many as memory allows.
+
+        That is, at most `PART_NUMBERS` products of the turn's queries, or of one layer.
+        """
+        tokens = max(self.new.shape[1], LEAST_NEW) * self.positions.shape[1]
+        some = max(1, PART_NUMBERS // (self._group * tokens)) if self.layers > 1 else 1
+        if some >= len(self.vectors):  # this keeps what it has computed
+            yield slice(None), self
+            return
+        for first in range(0, len(self.vectors), some):
+            rows = slice(first * self._group, (first + some) * self._group)
+            part = HeadTokens(
+                self.vectors[first : first + some],
+                *(self.new[rows], self.positions[rows], self.born[rows]),
+                {name: column[rows] for name, column in self.features.items()},
+                *(self.layers, self.first_layer + first),
+            )
+            yield rows, part
+
+    def new_tokens(self, turn: int) -> Ints:
+        """Return the tokens of the turn (R, n)."""
+        return self.new
+
+    def products(self, name: Product, turn: int) -> tuple[Floats, int]:
+        """Return those of the turn, the only one."""
+        return (self.logits if name == "logits" else self.similarities), 0
+
+    def _by_layer(self, of_layer: Callable[[Vectors], Floats]) -> Floats:
+        """Return what is computed of one layer after the other, for all rows."""
+        return np.concatenate([of_layer(vectors) for vectors in self.vectors])
+
+    @cached_property
+    def logits(self) -> Floats:
+        """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
+        return self._by_layer(
+            lambda layer: _products(layer, layer("queries", "turn").mean(axis=1, keepdims=True))
+        )
+
+    def query_logits(self, turn: int) -> Floats:
+        """Return scaled products of the turn's queries with all keys (R, n, N + 1), then −inf."""
+        return self._by_layer(lambda layer: _products(layer, layer("queries", "turn")))
+
+    @cached_property
+    def similarities(self) -> Floats:
+        """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
+
+        def of_layer(layer: Vectors) -> Floats:
+            held, new = layer("hidden", "slots"), layer("hidden", "turn")
+            mean = new.mean(axis=1, keepdims=True)
+
+            def cosines(hidden: Floats) -> Floats:
+                lengths = np.linalg.norm(hidden, axis=-1) * np.linalg.norm(mean, axis=-1)
+                products = (mean @ hidden.swapaxes(1, 2))[:, 0] / np.where(lengths > 0, lengths, 1)
+                return self._per_row(products)
+
+            of_tokens = np.concatenate([cosines(held), cosines(new)], axis=1)
+            return np.pad(of_tokens, [(0, 0), (0, 1)])[:, None]
+
+        return self._by_layer(of_layer)
+
+    def _per_row(self, vectors: Floats) -> Floats:
+        return np.repeat(vectors, self._group // len(vectors), axis=0)
+
+    @property
+    def embeddings(self) -> Floats:
+        """Hidden states that enter the layer (R, N, d), or once for rows that share them."""
+
+        def of_layer(layer: Vectors) -> Floats:
+            held, new = layer("hidden", "slots"), layer("hidden", "turn")
+            return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
+
+        return self._by_layer(of_layer)
+
+    @property
+    def keys(self) -> Floats:
+        """Keys (R, N, h)."""
+        return self._by_layer(lambda layer: self._per_row(_all(layer, "keys")))
+
+    @property
+    def values(self) -> Floats:
+        """Values (R, N, h)."""
+        return self._by_layer(lambda layer: self._per_row(_all(layer, "values")))
+
+    @property
+    def token_queries(self) -> Floats:
+        """Each token's own query (R, N, h)."""
+        return self._by_layer(lambda layer: self._per_row(_all(layer, "queries")))
+
+
+def _all(vectors: Vectors, name: str) -> Floats:
+    return np.concatenate([vectors(name, "slots"), vectors(name, "turn")], axis=1)
+
+
+def _products(vectors: Vectors, queries: Floats) -> Floats:
+    """Return scaled products of queries (H, m, h) with all keys (H, m, N + 1), then −inf."""
+    keys, (heads, m, h) = _all(vectors, "keys"), queries.shape
+    grouped = queries.reshape(len(keys), -1, h) * np.float32(1 / np.sqrt(h))
+    products = (grouped @ keys.swapaxes(1, 2)).reshape(heads, m, -1)
+    return np.pad(products, [(0, 0), (0, 0), (0, 1)], constant_values=-np.inf)

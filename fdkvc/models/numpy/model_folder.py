@@ -1,0 +1,252 @@
+"""Checks of a model folder before anything is loaded.
+
+A folder of Hugging Face *transformers* has ``config.json``, a tokenizer, and weights as
+*safetensors*, whose header gives the type, shape and offsets of every array.
+
+The library *tokenizers*, in Rust, does not bound ``tokenizer.json``. Some files make it panic,
+which is no `Exception`, or end the process; a few nested replacements exhaust memory. Such files
+are rejected before loading, and errors of the library become one sentence.
+"""
+
+import inspect
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fdkvc.core.json_input import (
+    check_object,
+    check_structure,
+    optional,
+    parse_json,
+    read_bytes,
+    require,
+)
+from fdkvc.core.limits import (
+    MAX_ADDED_TOKEN_CHARACTERS,
+    MAX_MODEL_JSON_BYTES,
+    MAX_MODEL_JSON_VALUES,
+    MAX_TOKENIZER_GROWTH,
+    MAX_TOKENIZER_INSERTED,
+    MAX_TOKENIZER_PART_CHARACTERS,
+    MAX_TOKENIZER_PARTS,
+    MAX_UNIGRAM_CHARACTERS,
+)
+from fdkvc.core.parameters import Parameter, check_most, check_parameter
+from fdkvc.core.words import error_reason
+
+TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
+
+_LAYERS = Parameter("Layers", "", low=1, high=1024)
+_HEADS = Parameter("Heads", "", low=1, high=1024)
+_WIDTH = Parameter("Width", "", low=1, high=1_000_000)
+
+RANGES: Mapping[str, Parameter] = {
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), _LAYERS),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_key_value_heads"), _HEADS),
+    **dict.fromkeys(("hidden_size", "n_embd", "dim", "head_dim", "intermediate_size"), _WIDTH),
+    "vocab_size": Parameter("Vocabulary", "", low=1, high=10_000_000),
+}
+"""Ranges of sizes in ``config.json``, by their names in various architectures."""
+
+_TOKENIZER_FILES = (
+    *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "generation_config.json"),
+)
+_INDEX = "model.safetensors.index.json"
+_ADDED = ("content", "prepend")
+_SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
+
+
+def check_model_folder(folder: Path) -> int:
+    """Return the number of parameters in the weights of a model.
+
+    Raises a ValueError that names the file and the problem.
+    """
+    if not folder.is_dir():
+        raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
+    config = read_json(folder / "config.json")
+    require(config, "model_type", str, "config.json")
+    for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
+        for name, allowed in RANGES.items():
+            if owner.get(name) is not None:
+                check_parameter(f"{name} in config.json", allowed, owner[name], int)
+    for name in _TOKENIZER_FILES:
+        if (folder / name).exists():
+            content = read_json(folder / name)
+            if name == TOKENIZER:
+                with as_value_error(f"{TOKENIZER} cannot be read"):
+                    check_tokenizer(content)
+    return sum(_numbers(path) for path in weight_files(folder))
+
+
+def check_loaded(loaded: Mapping[str, Any]) -> None:
+    """Raise a ValueError for weights that the library did not find, by its ``loading_info``."""
+    for key, *_ in sorted(loaded["mismatched_keys"]):
+        raise ValueError(f"its weights and config.json differ in the size of {key}")
+    if missing := sorted(loaded["missing_keys"]):
+        raise ValueError(f"its weights lack {missing[0]} ({len(missing)} missing in all)")
+
+
+def check_memory(size: int) -> None:
+    """Raise a ValueError if what takes so many bytes is over the memory of this machine."""
+    most = machine_memory()
+    if size > most:
+        raise ValueError(
+            f"it takes {size / 1e9:,.1f} GB of memory, but this machine has {most / 1e9:,.1f}"
+        )
+
+
+def machine_memory() -> int | float:
+    """Return the bytes of memory of this machine, or of its container; infinity if unknown."""
+    known = [math.inf]
+    with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # the latter of an older Linux
+        with suppress(OSError, ValueError):  # such as "max"
+            known.append(int((Path("/sys/fs/cgroup") / name).read_text()))
+    return min(known)
+
+
+def cache_name(model: Any) -> str:
+    """Return what the library calls the cache of a model's forward pass, given and returned.
+
+    It is ``cache`` from *transformers* 5.24 on, where ``past_key_values`` is deprecated.
+    """
+    new = "cache" in inspect.signature(model.forward).parameters
+    return "cache" if new else "past_key_values"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a model; `check_model_folder` checks what is in it."""
+    return parse_config(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
+
+
+def parse_config(content: bytes, name: str = "config.json") -> dict[str, Any]:
+    """Read the content of a JSON file of a model, bounded before it is parsed."""
+    if len(content) > MAX_MODEL_JSON_BYTES:
+        raise ValueError(f"{name} has more than {MAX_MODEL_JSON_BYTES:,} bytes")
+    with as_value_error(f"{name} cannot be read"):  # also where it is not UTF-8
+        check_structure(content, MAX_MODEL_JSON_VALUES)
+        return check_object(parse_json(content.decode()), "its content")
+
+
+def weight_files(folder: Path) -> Iterator[Path]:
+    """Yield the weight files: one, or those of an index.
+
+    Raises a ValueError if there are none, or they are not safetensors.
+    """
+    if (folder / WEIGHTS).exists():
+        yield folder / WEIGHTS
+    elif (folder / _INDEX).exists():
+        names = require(read_json(folder / _INDEX), "weight_map", dict, _INDEX).values()
+        for name in dict.fromkeys(map(str, names)):
+            if Path(name).name != name:
+                raise ValueError(f"{_INDEX} names {name!r}, which is not a file of the folder")
+            yield folder / name
+    elif any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
+        raise ValueError(
+            "its weights are pickled, which is not supported: save them as safetensors"
+        )
+    else:
+        raise ValueError("it has no weights: there is no file model.safetensors")
+
+
+def _numbers(path: Path) -> int:
+    """Return the number of parameters in a weight file, by its header, which the library checks."""
+    from safetensors import safe_open
+
+    if not path.is_file():
+        raise ValueError(f"there is no file {path.name}")
+    with as_value_error(f"{path.name} cannot be read"), safe_open(path, "numpy") as file:
+        names = file.keys()
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+
+
+# ------------------------------------------------------------------------------- the tokenizer
+
+
+@contextmanager
+def as_value_error(failed: str) -> Iterator[None]:
+    """Turn any error of a library, including a panic in Rust, into a ValueError with its reason."""
+    try:
+        yield
+    except BaseException as error:
+        # The panic's class cannot be imported; other BaseExceptions are not the library's.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{failed}: {error_reason(error)}") from None
+
+
+@contextmanager
+def stderr_silenced() -> Iterator[None]:
+    """Discard stderr of this process: even a caught panic prints to it."""
+    try:
+        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # there is no stderr
+        yield
+        return
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
+    """Check the content of a ``tokenizer.json`` before the library reads it.
+
+    Raises a ValueError that names the limit.
+    """
+    for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        parts = list(_parts(tokenizer.get(step)))
+        growth = math.prod(map(_growth, parts))
+        check_most(f"{step} has", len(parts), "parts", MAX_TOKENIZER_PARTS)
+        if growth > MAX_TOKENIZER_GROWTH:
+            raise ValueError(
+                f"{step} makes a text up to {growth:,.0f} times as long, but at most "
+                f"{MAX_TOKENIZER_GROWTH} times is allowed"
+            )
+        inserted = max((len(str(part.get(name))) for part in parts for name in _ADDED), default=0)
+        check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
+        longest = max((len(str(part)) for part in parts), default=0)
+        check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)
+    added = optional(tokenizer, "added_tokens", list, "its content")
+    contents = [token.get("content") for token in added if isinstance(token, dict)]
+    _check_letters(contents, "added tokens", MAX_ADDED_TOKEN_CHARACTERS)
+    model = optional(tokenizer, "model", dict, "its content")
+    vocabulary = model.get("vocab")
+    if isinstance(vocabulary, list):
+        tokens = [token[0] for token in vocabulary if isinstance(token, list) and token]
+        _check_letters(tokens, "the vocabulary's tokens", MAX_UNIGRAM_CHARACTERS)
+    if model.get("continuing_subword_prefix") and model.get("merges"):
+        raise ValueError("merges with a continuing_subword_prefix are not supported")
+
+
+def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts of a step, sequences flattened."""
+    if isinstance(step, dict):
+        excluded = (*_SEQUENCES, "precompiled_charsmap")
+        yield {name: value for name, value in step.items() if name not in excluded}
+        for name in _SEQUENCES:
+            for part in optional(step, name, list, "its content"):
+                yield from _parts(part)
+
+
+def _growth(part: Mapping[str, Any]) -> float:
+    """Return the factor by which a part may lengthen a text."""
+    new, pattern = part.get("content"), part.get("pattern")
+    if not (isinstance(new, str) and isinstance(pattern, dict)):
+        return 1
+    old = pattern.get("String")
+    # A regular expression may match the empty string between any two characters.
+    return max(1, len(new) / max(len(old), 1) if isinstance(old, str) else 1 + len(new))
+
+
+def _check_letters(texts: list[Any], what: str, most: int) -> None:
+    letters = sum(len(text) for text in texts if isinstance(text, str))
+    check_most(f"{what} have", letters, "characters", most)

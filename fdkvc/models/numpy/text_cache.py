@@ -1,0 +1,496 @@
+"""Text caches: the keys and values of one text, and which of them are still attended to.
+
+A cache stores the vectors of every token, so that evicted tokens can be inspected and restored, but
+attends only to the entries that its policy kept. Everything later is computed from those. Positions
+are those of the text.
+
+Each KV head of each layer has its own entries; `fdkvc.models.numpy.head_eviction` applies the
+policy to them. A policy that modulates attention does so in its scores only: the model's attention
+is unchanged.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any, Protocol, Self
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.cache import EMPTY
+from fdkvc.core.parameters import check_count
+from fdkvc.engine.trace import Codes, Rule
+from fdkvc.models.numpy.decoder import Decoder, ModelSizes, attention, unnormalized_attention
+from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, with_new
+from fdkvc.models.numpy.model_text import Kind
+from fdkvc.policies import Policy
+from fdkvc.policies.retrieval import Retrieval
+
+BLOCK = 96
+"""Tokens whose attention is computed at once."""
+
+SPARE = 32
+"""Tokens to allocate beyond those needed."""
+
+_WRITING = Lock()
+
+
+class Reader(Protocol):
+    """A model that reads texts: a `Decoder`, or a model of *transformers*."""
+
+    @property
+    def shape(self) -> ModelSizes:
+        """Its sizes."""
+
+    def read(self, ids: Ints, caches: Sequence[Any], *, last: int | None = None) -> Floats:
+        """Read the next tokens of several texts; see `fdkvc.models.numpy.decoder.Decoder.read`."""
+
+
+class ModelCache(Protocol):
+    """The cache of one text, of any engine."""
+
+    decoder: Reader
+    """The model that reads the text."""
+    ids: list[int]
+    """The tokens read so far."""
+    turn_kind: Kind | None = None
+    """That of the passage which is read: its tokens may not tell a system prompt."""
+
+    @property
+    def count(self) -> int:
+        """Number of tokens read so far."""
+        return len(self.ids)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it computes what a full cache does, so that it can `follow` one."""
+        return False
+
+    def end_turn(self) -> object:
+        """End the turn: the policy, if any, evicts."""
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return an independent copy, as of now or of an earlier point of this turn."""
+
+
+class TextCache(ModelCache):
+    """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
+
+    whole = True
+
+    def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
+        shape = decoder.shape
+        self.decoder: Decoder = decoder
+        self.layers = range(shape.layers) if layers is None else layers
+        self.ids: list[int] = []
+        self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
+        # The earlier tokens attended to (L, K, S), −1 for none, now and after each turn; None: all.
+        self.attended: Ints | None = None
+        self.attended_by_turn: list[Ints | None] = []
+        self.ends: list[int] = []  # tokens read at the end of each turn
+        heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
+        sizes = dict.fromkeys(("keys", "values"), (shape.layers, kv_heads, 0, h))
+        if self.layers:
+            sizes["hidden"] = len(self.layers), 1, 0, shape.width
+            sizes["queries"] = len(self.layers), heads, 0, h
+        self._vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
+        self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
+        self._evicted_by: Codes = self._evicted_in.astype(np.uint8)
+        self._gathered: dict[str, Floats] = {}
+        self._first_query = 0  # the first token whose queries are stored
+        self._end = 0  # of the tokens whose vectors are stored
+        self._sharing = WeakSet([self])  # caches with the same vectors, which one of them extends
+
+    @property
+    def token_bytes(self) -> Mapping[str, int]:
+        """Bytes of a token's vectors, by name; see `vectors`."""
+        arrays = self._vectors.items()
+        return {
+            name: 4 * array.shape[0] * array.shape[1] * array.shape[3] for name, array in arrays
+        }
+
+    @property
+    def evicted_in(self) -> Ints:
+        """The turn that evicted each token (L, K, N), −1 for none."""
+        return _extended(self._evicted_in, self.count, -1)
+
+    @property
+    def evicted_by(self) -> Codes:
+        """The `Rule` that evicted each token (L, K, N)."""
+        return _extended(self._evicted_by, self.count, Rule.none)
+
+    def vectors(self, name: str) -> Floats:
+        """Return the queries, keys, values or hidden states of all tokens so far (L, ·, N, ·).
+
+        Those of an evicted token are as they were computed. Queries are of the last tokens only,
+        once earlier ones are forgotten.
+        """
+        return self._vectors[name][:, :, : self.count - self._first(name)]
+
+    def _first(self, name: str) -> int:
+        """Return the first token whose vectors are stored."""
+        return self._first_query if name == "queries" else 0
+
+    def attend(
+        self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
+    ) -> Floats:
+        """Store the vectors of the next tokens, and attend; see `AttentionCache`."""
+        shape, start, n = self.decoder.shape, self.count, len(hidden)
+        if not layer:
+            self._extend(start + n)
+        new = {"keys": (layer, keys), "values": (layer, values)}
+        if layer in self.layers:
+            at = self.layers.index(layer)
+            new |= {"hidden": (at, hidden[:, None]), "queries": (at, queries)}
+        for name, (at, vectors) in new.items():
+            first = start - self._first(name)
+            if name in self._vectors and first >= 0:
+                self._vectors[name][at, :, first : first + n] = vectors.swapaxes(0, 1)
+        output = np.empty((n, shape.heads * shape.head_width), np.float32)
+        for first in range(0, n, BLOCK):  # earlier blocks attend to fewer tokens
+            block = slice(first, min(first + BLOCK, n))
+            output[block] = self._attend_block(layer, queries[block], start + block.stop)
+        return output
+
+    def _attend_block(self, layer: int, queries: Floats, end: int) -> Floats:
+        """Return the attention output (m, H·h) of the m tokens up to an end."""
+        shape, m = self.decoder.shape, len(queries)
+        grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
+        keys, values = (self._attended_vectors(name, layer, end) for name in ("keys", "values"))
+        masked = self._mask(layer, grouped, end)
+        weights, totals = unnormalized_attention(grouped.transpose(1, 2, 0, 3), keys, masked)
+        mixed = weights.reshape(shape.kv_heads, shape.group * m, -1) @ values
+        by_head = mixed.reshape(shape.kv_heads, shape.group, m, shape.head_width)
+        by_head /= totals  # cheaper here than on the weights, which are more
+        return by_head.transpose(2, 0, 1, 3).reshape(m, -1)
+
+    def _attended_vectors(self, name: str, layer: int, end: int) -> Floats:
+        """Return the attended keys or values (K, S, h), then the turn's own up to an end."""
+        stored = self._vectors[name]
+        if self.attended is None:
+            return stored[layer, :, :end]
+        if name not in self._gathered:
+            layers, heads = np.ogrid[: stored.shape[0], : stored.shape[1]]
+            self._gathered[name] = stored[layers[..., None], heads[..., None], self.attended]
+        new = stored[layer, :, self.turn_start : end]
+        return np.concatenate([self._gathered[name][layer], new], axis=1)
+
+    def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
+        """Mark what queries (m, K, G, h) do not attend to: the last columns (…, m, ·)."""
+        m = len(queries)
+        if self.attended is None or (self.attended[layer] >= 0).all():
+            return later_tokens(m)
+        empty = self.attended[layer] < 0
+        mask = np.zeros((len(empty), 1, m, empty.shape[1] + end - self.turn_start), np.bool_)
+        mask[..., : empty.shape[1]] = empty[:, None, None]
+        mask[..., -m:] = later_tokens(m)
+        return mask
+
+    def reserve(self, end: int) -> None:
+        """Allocate what so many tokens need, but for queries; it grows anyway, in steps."""
+        size = self._vectors["keys"].shape[2]
+        if end > size:
+            self._copy(max(end + SPARE, size + size // 8))
+
+    def without_hidden(self) -> Self:
+        """Return itself, which from now on stores no hidden states: few policies need them."""
+        self._vectors = {name: array for name, array in self._vectors.items() if name != "hidden"}
+        return self
+
+    def forget_queries(self) -> None:
+        """Store no queries of the tokens so far, but of the last: policies use those of a turn.
+
+        They are more than all else. `attention` is then that of later tokens only.
+        """
+        if "queries" in self._vectors:
+            last = self.vectors("queries")[:, :, -1:].copy()
+            self._vectors = {**self._vectors, "queries": last}
+            self._first_query = self.count - last.shape[2]
+
+    def _extend(self, end: int) -> None:
+        """Make room for tokens up to an end, where no other cache has stored its own."""
+        self.reserve(end)
+        with _WRITING:
+            taken = any(cache._end > self.count for cache in self._sharing if cache is not self)
+            self._end = end
+        if taken:
+            self._copy(self._vectors["keys"].shape[2])
+        queries = self._vectors.get("queries")
+        if queries is not None and end > (size := queries.shape[2] + self._first_query):
+            self._copy_of("queries", max(end + SPARE, size + size // 8))
+
+    def _copy(self, size: int) -> None:
+        """Store the vectors so far, with room for so many tokens, apart from other caches'."""
+        for name, array in [*self._vectors.items()]:
+            query_size = array.shape[2] + self._first_query
+            self._copy_of(name, query_size if name == "queries" else size)
+        self._sharing.discard(self)
+        self._sharing = WeakSet([self])
+
+    def _copy_of(self, name: str, end: int) -> None:
+        """Store a copy of some vectors of the tokens so far, with room up to an end."""
+        vectors, first = self.vectors(name), self._first(name)
+        copied = np.zeros((*vectors.shape[:2], end - first, vectors.shape[3]), np.float32)
+        copied[:, :, : vectors.shape[2]] = vectors
+        self._vectors = {**self._vectors, name: copied}
+
+    def end_turn(self) -> None:
+        """End the turn: the policy, if any, evicts."""
+        if self.count > self.turn_start:
+            self._evict()
+        self.ends.append(self.count)
+        self.attended_by_turn.append(self.attended)
+        self.turn_start = self.count
+
+    def _evict(self) -> None:
+        """Set which tokens are attended to from now on."""
+
+    def _set_attended(self, attended: Ints | None) -> None:
+        self.attended, self._gathered = attended, {}
+        if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
+            self.whole = False
+
+    def follow(self, other: Any) -> None:
+        """Take over what another `whole` cache of the same text has read since."""
+        self._vectors = {name: other._vectors[name] for name in self._vectors}
+        self._first_query = other._first_query
+        self.ids = [*other.ids]
+        with _WRITING:
+            self._sharing.discard(self)
+            self._sharing, self._end = other._sharing, other.count
+            self._sharing.add(self)
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return an independent copy, as of now or of an earlier point of this turn.
+
+        Vectors are shared until both have read more. Raises a ValueError unless `count`, the tokens
+        read by then, is from `turn_start` to all.
+        """
+        count = self.count if count is None else count
+        check_count("the count of a fork", count, self.turn_start, self.count)
+        other = copy.copy(self)
+        other.ids, other.ends = self.ids[:count], [*self.ends]
+        other.attended_by_turn = [*self.attended_by_turn]
+        with _WRITING:
+            other._end = count
+            self._sharing.add(other)
+        other._gathered = {**self._gathered}
+        return other
+
+    def restored(self, first: int, end: int, *, read_again: bool = False) -> TextCache:
+        """Return a fork that attends to some tokens of earlier turns until it next evicts.
+
+        They may be evicted or not. Their entries are as first computed, or computed again from what
+        is cached now of the text before them. Raises a ValueError if they are not tokens of earlier
+        turns.
+        """
+        check_count("the first token", first, 0, self.turn_start)
+        check_count("the end", end, 0, self.turn_start)
+        other, attended = self.fork(), self.attended
+        if attended is None:
+            return other
+        if read_again and first < end:
+            other._recompute(first, end, np.where(attended < first, attended, EMPTY))
+            other.turn_start = self.turn_start
+        other._set_attended(_with_tokens(attended, range(first, end)))
+        return other
+
+    def before_turn(self, turn: int, also: Sequence[int] = ()) -> TextCache:
+        """Return what a turn began with, attending `also` to these earlier tokens.
+
+        It can be read with, evicts no more, and stores keys and values only. Raises a ValueError if
+        there was no such turn.
+        """
+        check_count("the turn", turn, 0, len(self.ends))
+        other = TextCache(self.decoder, ())
+        other.turn_start = count = self.ends[turn - 1] if turn else 0
+        other.ids = self.ids[:count]
+        other._vectors = {name: self._vectors[name][:, :, :count] for name in other._vectors}
+        if turn and (attended := self.attended_by_turn[turn - 1]) is not None:
+            other.attended = _with_tokens(attended, also)
+        return other
+
+    def _recompute(self, first: int, end: int, attended: Ints) -> None:
+        """Compute the entries of tokens again, from attended tokens before them."""
+        self._copy(self._vectors["keys"].shape[2])  # other caches may hold them as they were
+        ids = self.ids
+        self.ids, self.turn_start = ids[:first], first
+        self._set_attended(attended)
+        self.decoder.read(np.array([ids[first:end]]), [self], last=0)
+        self.ids = ids
+
+    def attention(self, position: int, *, whole_text: bool = False) -> Floats:
+        """Return the attention weights of the token at a position (L, H, N).
+
+        They determined which token was written after it. With `whole_text` they are over all tokens
+        so far, as they were computed, instead of those attended to.
+        """
+        check_count("the position", position, 0, self.count - 1)
+        shape, turn = self.decoder.shape, int(np.searchsorted(self.ends, position, side="right"))
+        start = self.ends[turn - 1] if turn else 0
+        attended = None
+        if turn and not whole_text:
+            current = turn == len(self.ends)
+            attended = self.attended if current else self.attended_by_turn[turn - 1]
+        sees = np.zeros((shape.layers, shape.kv_heads, self.count + 1), np.bool_)
+        if attended is not None:
+            np.put_along_axis(sees, attended, True, axis=2)  # −1 is the column beyond
+            sees[:, :, start:] = False
+        sees[:, :, 0 if attended is None else start : position + 1] = True
+        queries = self.vectors("queries")[:, :, position - self.count]
+        grouped = queries.reshape(-1, shape.kv_heads, shape.group, 1, shape.head_width)
+        masked = ~sees[:, :, None, None, :-1]
+        by_layer = map(attention, grouped, self.vectors("keys"), masked)
+        return np.stack([*by_layer]).reshape(shape.layers, shape.heads, self.count)
+
+
+class EvictingCache(TextCache):
+    """A cache whose policy evicts in every layer and KV head after every turn.
+
+    `budget` and `decides` are those of `fdkvc.models.numpy.head_eviction.HeadEviction`, and so are
+    the errors.
+    """
+
+    def __init__(
+        self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
+    ) -> None:
+        super().__init__(decoder)
+        self._features: dict[str, NDArray[Any]] = {}  # of the turns that have ended
+        self._eviction = HeadEviction(policy, budget, decoder.shape, decides)
+
+    def _evict(self) -> None:
+        before = self._eviction
+        new = self.ids[self.turn_start :]
+        if self.decoder.features is not None:
+            features = self.decoder.features(new, before.policy.looks_at, self.turn_kind)
+            self._features = with_new(self._features, features)
+        vectors = [functools.partial(self._of_layer, *slots) for slots in enumerate(before.slots)]
+        self._eviction, step = before.after(len(new), vectors, self._features)
+        self._evicted_in, self._evicted_by = self.evicted_in, self.evicted_by
+        self._evicted_in[step.evicted] = len(self.ends)
+        self._evicted_by[step.evicted] = step.rule
+        held = self._eviction.held
+        if self._eviction.slots.size > held.size:  # what came back from there is no longer evicted
+            layer, head, slot = np.nonzero(held >= 0)
+            back = layer, head, held[layer, head, slot]
+            self._evicted_in[back] = -1
+            self._evicted_by[back] = Rule.none
+        self._set_attended(held)
+
+    def _of_layer(self, layer: int, slots: Ints, name: str, where: str) -> Floats:
+        """Return vectors of the slots before this turn, or of it; see `head_tokens.Vectors`."""
+        vectors = self.vectors(name)
+        if where == "turn":
+            return vectors[layer, :, self.turn_start - self.count :]
+        token = np.repeat(slots, max(vectors.shape[1] // len(slots), 1), axis=0)
+        head = np.minimum(np.arange(len(token)), vectors.shape[1] - 1)
+        return np.asarray(vectors[layer, head[:, None], token])
+
+
+class OneHead(EvictingCache):
+    """A cache whose policy decides for every KV head, but evicts from one head (layer, head) only.
+
+    All other heads keep the whole text. `eviction` is what `EvictingCache` takes.
+    """
+
+    def __init__(self, alone: tuple[int, int], *eviction: Any) -> None:
+        super().__init__(*eviction)
+        self._alone = alone
+
+    def _set_attended(self, attended: Ints | None) -> None:
+        if attended is not None:
+            kept = attended[self._alone]
+            attended = np.tile(np.arange(self.count), (*attended.shape[:2], 1))
+            attended[self._alone] = EMPTY
+            attended[(*self._alone, slice(len(kept)))] = kept
+        super()._set_attended(attended)
+
+
+class RetrievalCache(TextCache):
+    """A cache that stores everything; each token reads the entries nearest to its queries.
+
+    Of earlier turns, each token reads in each KV head as many entries as the budget allows: the
+    pages that `Retrieval` finds nearest to any of the head's queries. Of its own turn it reads all,
+    as under every policy. Nothing is evicted.
+    """
+
+    def __init__(self, decoder: Decoder, policy: Retrieval, budget: int) -> None:
+        super().__init__(decoder)
+        check_count("budget", budget)
+        self.policy, self.budget = policy, budget
+
+    def _evict(self) -> None:
+        self.whole = self.count <= self.budget
+
+    def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
+        m, start = len(queries), self.turn_start
+        if start <= self.budget:
+            return super()._mask(layer, queries, end)
+        keys = self._vectors["keys"][layer, :, :start]
+        size = min(self.policy.size, self.budget)
+        low, high = (
+            extreme.reduceat(keys, np.arange(0, start, size), axis=1).swapaxes(1, 2)[:, None]
+            for extreme in (np.minimum, np.maximum)
+        )
+        queries = queries.transpose(1, 0, 2, 3)
+        # What no key of a page (K, m, pages) exceeds with any query of a token.
+        bounds = np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low
+        nearness, pages = bounds.max(axis=2), self.budget // size
+        last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
+        # Among pages as near as the last, the older are read.
+        above, tied = nearness > last, nearness == last
+        remaining = pages - above.sum(axis=2, keepdims=True)
+        read = above | (tied & (np.cumsum(tied, axis=2) <= remaining))
+        mask = np.zeros((len(keys), 1, m, end), np.bool_)
+        mask[:, 0, :, :start] = ~np.repeat(read, size, axis=2)[:, :, :start]
+        mask[..., -m:] |= later_tokens(m)
+        return mask
+
+
+def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:
+    """Read the next tokens of texts, and return the logits after each; see `Decoder.read`.
+
+    The caches are of one decoder; `ids` (n,) are the same for all texts, or (C, n) those of each.
+    Raises a ValueError if a text would exceed the model's length, or a token is unknown.
+    """
+    decoder = caches[0].decoder
+    new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
+    counts = [cache.count for cache in caches]
+    check_length(decoder, max(counts) + new.shape[1])
+    if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
+        raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
+    logits = decoder.read(new, caches, last=last)
+    for cache, count, tokens in zip(caches, counts, new.tolist(), strict=True):
+        cache.ids[count:] = tokens  # some note them as they read
+    return logits
+
+
+def check_length(decoder: Reader, tokens: int) -> None:
+    """Raise a ValueError if a text has more tokens than a model holds."""
+    most = decoder.shape.positions
+    if tokens > most:
+        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
+
+
+def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
+    """Return a copy that has a value for so many tokens (L, K, N)."""
+    more = count - column.shape[2]
+    return np.pad(column, [(0, 0), (0, 0), (0, more)], constant_values=value)
+
+
+def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
+    """Return what each head attends to (L, K, S), and tokens that it does not."""
+    also = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
+    there = (attended[..., None] == also[..., None, :]).any(axis=2)
+    return np.concatenate([attended, np.where(there, EMPTY, also)], axis=2)
+
+
+@functools.cache
+def later_tokens(m: int) -> Bools:
+    """Mark which of m tokens come after each of them (m, m)."""
+    return np.arange(m) > np.arange(m)[:, None]

@@ -1,0 +1,238 @@
+"""The sidebar of the Answers page: the conversation, the policies and the budget."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from fdkvc.conversations.page import file_choice as dialogs
+from fdkvc.conversations.page.files import SHIPPED
+from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
+from fdkvc.core.parameters import Field
+from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.metrics import metrics_of
+from fdkvc.models.numpy.head_eviction import DECIDES
+from fdkvc.models.numpy.language_model import LanguageModel
+from fdkvc.models.page.conversation import FULL, Conversation, steps_of
+from fdkvc.models.page.loading import MODEL
+from fdkvc.policies import POLICIES as EVERY
+from fdkvc.policies import Policy
+from fdkvc.policies.base import Available
+from fdkvc.ui import fields
+from fdkvc.ui.fields import held, hold, problems
+from fdkvc.ui.lanes import POLICIES as LANES
+from fdkvc.ui.lanes import read_lane
+from fdkvc.ui.sidebar import BUDGET_HERE
+from fdkvc.ui.variants import choose_policies, warn_no_effect
+
+NOTHING = "nothing"
+EVERYTHING = "full"
+"""The policy that evicts nothing."""
+
+
+BEGINNING = replace(
+    dialogs.FILE,
+    label="Begin with",
+    help="The dialog that the model reads before it answers. The bundled model was trained on "
+    "services like those of the evening in San Jose. It has never seen those of the other "
+    "examples, and makes none of their calls.",
+    default="evening",
+    choices={
+        NOTHING: "Nothing: start a new chat",
+        dialogs.OWN: "A file of my own …",
+        "evening": SHIPPED["evening"],
+        **{key: label for key, label in SHIPPED.items() if key != "rental"},  # it is too long
+    },
+)
+ANSWERED = Field(
+    "The model answers in",
+    "The model reads all turns before this one, as they are in the dialog.",
+    name="turn",
+    low=0,
+    high=MAX_TURNS,
+)
+BUDGET = replace(
+    BUDGET_HERE,
+    help="How many entries each KV head may hold after a turn.",
+    default=96,
+    follows=False,
+)
+POLICIES = replace(
+    LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False
+)
+MESSAGES = Field("Your messages", "One line each.", name="said", default="")
+STOPS = Field(
+    "Lengths",
+    name="stops",
+    default="",
+    pattern=r"(\d{1,4}:[1-9]\d{0,4}(,(?!$)|$))*",
+    form="answers and their tokens, such as 0:30,2:256",
+)
+WHOSE = Field(
+    "Cache", name="look", default="", read=lambda text: text if text == FULL else read_lane(text)
+)
+WORD = Field("Word", name="word", low=0, high=10_000, chosen=False)
+LAYER = Field("Layer", name="layer", default=-1, low=-1, high=1000, chosen=False)
+HEAD = Field("Head", name="head", default=-1, low=-1, high=1000, chosen=False)
+SECTION = Field(
+    "Section",
+    name="section",
+    default="why",
+    choices={
+        "why": "Why this answer",
+        "back": "Restore evicted words",
+        "damage": "Damage",
+        "measured": "Over many dialogs",
+    },
+)
+MEASURE = Field(
+    "Damage to",
+    name="measure",
+    default="values_right",
+    choices={key: metric.label for key, metric in metrics_of("answers").items()},
+)
+BY = Field("Entries per head", name="at", default=48, low=1, high=8192, chosen=False)
+
+FIELDS = (
+    *(MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED),
+    *(MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, LAYER, HEAD),
+    *(SECTION, MEASURE, BY),
+)
+"""Every field of the page."""
+
+PRETRAINED = {
+    BEGINNING.name: NOTHING,
+    POLICIES.name: ("h2o", "fd-kvc", "fifo", "sinks(weighted-recency)"),
+    BUDGET.name: 64,
+}
+"""The defaults of some fields with other models than the bundled one."""
+
+
+def fields_of(page: str, link: Mapping[str, str]) -> tuple[Field, ...]:
+    """Return every field with its default for the model of a link, or else of the page."""
+    model = link.get(MODEL.name, MODEL.default) if link else held(page, MODEL)
+    if model == MODEL.default or model not in MODEL.choices:
+        return FIELDS
+    return tuple(
+        replace(field, default=PRETRAINED.get(field.name, field.default)) for field in FIELDS
+    )
+
+
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Apply a link to the page; return a sentence for each part that is not allowed."""
+    wrong = fields.adopt_link(page, fields_of(page, link), link)
+    if len(held(page, MESSAGES)) > MAX_TYPED_CHARACTERS:
+        wrong.append(
+            f"The messages in this link have over {MAX_TYPED_CHARACTERS:,} characters: they are "
+            "ignored."
+        )
+        hold(page, MESSAGES, "")
+    return wrong
+
+
+def choose_model(page: str) -> str:
+    """Choose the model; another one begins with its own defaults."""
+
+    def use_defaults() -> None:
+        fields.reset(page, (field for field in fields_of(page, {}) if field.name in PRETRAINED))
+
+    return str(fields.choice(page, MODEL, on_change=use_defaults))
+
+
+def choose_conversation(
+    page: str, model: LanguageModel, link: Mapping[str, str]
+) -> Conversation | None:
+    """Show the controls; return the conversation, or None if there is no file yet."""
+    here = {field.name: field for field in fields_of(page, {})}
+    policies = _choose_policies(page, here[POLICIES.name], model)
+    file, transcript, turn = None, None, 0
+    if fields.choice(page, here[BEGINNING.name]) != NOTHING:
+        file = dialogs.chosen_file(page, (dialogs.DIALOG,))
+        if file is None:
+            return None
+        file = dialogs.choose_tools(page, file)
+        dialogs.warn_skipped(file)
+        transcript = file.transcripts[dialogs.choose_transcript(page, file)]
+        turn = _choose_turn(page, transcript, link)
+    budget = fields.number(page, here[BUDGET.name])
+    decides = fields.choice(page, DECIDES)
+    messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
+    begun = held(page, MODEL), file and file.key, transcript and transcript.name, turn
+    if fields.is_new(f"{page}/begun", begun) and not link:
+        hold(page, STOPS, "")  # the lengths of another conversation's answers
+    return Conversation(
+        model=held(page, MODEL),
+        file="" if file is None else file.key,
+        dialog="" if transcript is None else transcript.name,
+        turn=turn,
+        policies=policies,
+        budget=budget,
+        decides=decides,
+        messages=messages,
+        stops=_stops(page, len(messages)),
+        transcript=transcript,
+    )
+
+
+def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> int:
+    """Choose the turn to answer; by default, the call whose arguments are oldest."""
+    first = transcript.turns[0].speaker.casefold()
+    calls = {call.turn: call for call in transcript.calls}
+    labels = {
+        at: f"turn {at}{f': {calls[at].method}' if at in calls else ''}"
+        for at, turn in enumerate(transcript.turns)
+        if at and (at in calls or turn.speaker.casefold() != first)
+    }
+    if not labels:  # nobody answers in it
+        labels = {len(transcript.turns): "after the last turn"}
+
+    def oldest(turn: int) -> tuple[int, int]:
+        arguments = calls[turn].arguments
+        mentions = [argument.mention.turn for argument in arguments if argument.mention]
+        return min(len(arguments), 2), turn - min(mentions, default=turn)
+
+    start = max(filter(calls.__contains__, labels), key=oldest, default=[*labels][-1])
+    turn = held(page, ANSWERED)
+    if turn not in labels:
+        if link.get(ANSWERED.name) == str(turn):
+            error = f"no answer begins in turn {turn} of this dialog"
+            problems(fields.link_error(ANSWERED, error, start))
+        hold(page, ANSWERED, start)
+    return int(fields.choice(page, replace(ANSWERED, default=start, choices=labels)))
+
+
+def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Policy, ...]:
+    policies = []
+    for policy in choose_policies(page, field, MAX_ANSWERING_POLICIES):
+        if "future" in policy.looks_at:
+            problems(
+                f"{policy.title} is left out: it needs the future of the dialog, which the model "
+                "has not written yet."
+            )
+        elif policy.name != EVERYTHING:  # the full cache is always shown
+            policies.append(policy)
+    shape = model.decoder.shape
+    warn_no_effect(policies, Available(SPEAKERS, True, heads=shape.heads, layers=shape.layers))
+    return tuple(policies)
+
+
+def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
+    """Return the lengths of answers, up to that of so many messages."""
+    pairs = (pair.split(":") for pair in held(page, STOPS).split(",") if pair)
+    return tuple((int(at), int(steps)) for at, steps in pairs if int(at) <= messages)
+
+
+def _written(stops: Iterable[tuple[int, int]]) -> str:
+    return ",".join(f"{at}:{steps}" for at, steps in sorted(dict(stops).items()))
+
+
+def limit_answer(page: str, conversation: Conversation, more: int = 0) -> None:
+    """End the last answer of a conversation where it is now, or after so many more tokens."""
+    last = len(conversation.messages), max(steps_of(conversation), 1) + more
+    hold(page, STOPS, _written((*conversation.stops, last)))
+
+
+def keep_messages(page: str, messages: Sequence[str], new: str = "") -> None:
+    """Keep the first messages of the chat, and send a new one, if any."""
+    written = [*messages, *([" ".join(new.split())] if new else [])]
+    stops = _written(_stops(page, len(messages)))
+    fields.hold_and_rerun(page, [(MESSAGES, "\n".join(written)), (STOPS, stops)])

@@ -1,0 +1,324 @@
+"""Conversations with a language model under the full cache and under policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice, zip_longest
+from threading import Lock
+
+from fdkvc.core.limits import (
+    MAX_ANSWERS_MEGABYTES,
+    MAX_CHAT_MEGABYTES,
+    MAX_CHATS_MEGABYTES,
+    MAX_WRITTEN_TOKENS,
+)
+from fdkvc.core.transcripts import Transcript
+from fdkvc.models import answer_causes as causes
+from fdkvc.models.numpy.chat import Chat, ChatText, is_looping
+from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
+from fdkvc.models.numpy.model_text import Passage, Writer, model_text
+from fdkvc.models.numpy.text_cache import TextCache
+from fdkvc.models.page.loading import MODELS
+from fdkvc.policies import Policy
+from fdkvc.ui.lru import ByteLRU, cached
+
+FULL = "all"
+"""The name of the cache that evicts nothing; the others have their policy's name."""
+
+RESERVED = 256
+"""Tokens of a chat whose vectors are stored in one piece, or a multiple."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The messages to a model of `fdkvc.models.page.loading`, and the policies of its caches.
+
+    It begins with the first `turn` turns of a dialog of a file (by digest; empty for a new chat),
+    then has the user's messages, one per answer. `stops` has the index of an answer that was
+    stopped, or went on, and how many tokens the model writes for it.
+    """
+
+    model: str
+    file: str
+    dialog: str
+    turn: int
+    policies: tuple[Policy, ...]
+    budget: int
+    decides: str
+    messages: tuple[str, ...]
+    stops: tuple[tuple[int, int], ...]
+    transcript: Transcript | None = field(compare=False, repr=False)
+
+    @property
+    def language_model(self) -> LanguageModel:
+        """The model."""
+        return shared_language_model(MODELS[self.model])
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """The label of each cache."""
+        return {FULL: "Full cache", **{policy.name: policy.title for policy in self.policies}}
+
+    @property
+    def parts(self) -> list[Conversation]:
+        """What has an answer each: the dialog, then each message with all before it."""
+        first = 0 if self.transcript is not None else 1
+        return [
+            replace(self, messages=self.messages[:at], stops=self._stops_up_to(at))
+            for at in range(first, len(self.messages) + 1)
+        ]
+
+    @property
+    def key(self) -> Conversation:
+        """The conversation, however much of its last answer is written."""
+        return replace(self, stops=self._stops_up_to(len(self.messages) - 1))
+
+    def _stops_up_to(self, answer: int) -> tuple[tuple[int, int], ...]:
+        return tuple((at, steps) for at, steps in self.stops if at <= answer)
+
+    @property
+    def steps(self) -> int | None:
+        """Tokens that the last answer has at most; None if it was neither stopped nor went on."""
+        return dict(self.stops).get(len(self.messages))
+
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """All passages of the dialog that it begins with."""
+        if self.transcript is None:
+            return ()
+        return model_text(self.transcript, as_json=self.language_model.tokens.calls_as_json)
+
+    @property
+    def expected_calls(self) -> tuple[str, ...]:
+        """The dialog's own calls in the answered turn."""
+        if self.messages:
+            return ()
+        tokens = self.language_model.tokens
+        return tuple(
+            tokens.passage_text(tokens.encode_passage(passage).ids)
+            for passage in self.passages
+            if passage.turn == self.turn and passage.call is not None
+        )
+
+    def caches(self) -> dict[str, TextCache]:
+        """Return a new cache for each policy."""
+        new = partial(self.language_model.evicting, budget=self.budget, decides=self.decides)
+        return {
+            policy.name: new(policy)
+            if "similarity" in policy.looks_at
+            else new(policy).without_hidden()
+            for policy in self.policies
+        }
+
+
+def begin(
+    conversation: Conversation, before: Answered | None, on_progress: Callable[[float], object]
+) -> Answered:
+    """Return a conversation whose last answer may be unfinished, after the part `before`.
+
+    Raises a ValueError if it is longer than the model or the memory can hold.
+    """
+    if answer := answer_of(conversation) or _read_again(conversation, before, on_progress):
+        if answer.complete and answer.conversation == conversation:
+            return answer
+        more = conversation.steps is None or answer.chat.steps <= conversation.steps
+        context, chat = answer.context, answer.chat if more else answer.context
+    else:
+        context = chat = before.chat.fork() if before else _read_dialog(conversation, on_progress)
+        if conversation.messages:
+            _add(context, Passage("user", conversation.messages[-1], 0))
+    answered = Answered(conversation, context, chat.fork())
+    ANSWERS.put(conversation.key, answered)
+    return answered
+
+
+def answer_of(conversation: Conversation) -> Answered | None:
+    """Return what is written of the last answer, once no run of the page writes it any more.
+
+    A click starts the next run while the one before still writes its last token.
+    """
+    if stored := ANSWERS.get(conversation.key):
+        with stored.writing:
+            return ANSWERS.get(conversation.key) or stored
+    return None
+
+
+def steps_of(conversation: Conversation) -> int:
+    """Return how many tokens the model has written of the last answer; see `answer_of`."""
+    answer_of(conversation)
+    written = TEXTS.get(conversation.key)
+    return written.chat.steps if written else 0
+
+
+def _read_again(
+    conversation: Conversation, before: Answered | None, on_progress: Callable[[float], object]
+) -> Answered | None:
+    """Return what is written of the last answer, whose caches had to make room for others."""
+    if (written := TEXTS.get(conversation.key)) is None:
+        return None
+    context = before.chat.fork() if before else _new_chat(conversation)
+    _reserve(context, max(map(len, written.chat.ids.values())))
+    every = sum(map(len, written.chat.ids.values()))
+    for read in context.read_on(written.context):
+        on_progress(read / every)
+    chat = context.fork()
+    for read in chat.read_on(written.chat):
+        on_progress(read / every)
+    answered = Answered(written.conversation, context, chat, written.complete)
+    ANSWERS.put(conversation.key, answered)
+    return answered
+
+
+def _new_chat(conversation: Conversation) -> Chat:
+    model = conversation.language_model
+    return Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
+
+
+def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object]) -> Chat:
+    chat = _new_chat(conversation)
+    passages = [earlier for earlier in conversation.passages if earlier.turn < conversation.turn]
+    for at, passage in enumerate(passages):
+        on_progress(at / len(passages))
+        _add(chat, passage)
+    return chat
+
+
+def _add(chat: Chat, passage: Passage) -> None:
+    """Let all caches read a passage, if memory can hold it."""
+    tokens = chat.longest + len(chat.model.tokens.encode(passage.text)[0])
+    most = most_tokens(chat) - MAX_WRITTEN_TOKENS
+    if tokens > most:
+        raise ValueError(
+            f"the text has {tokens:,} tokens, but with {len(chat.caches)} caches at most {most:,} "
+            "fit into memory: choose fewer policies, or a shorter chat"
+        )
+    _reserve(chat, tokens)
+    chat.add_message(passage.text, passage.writer, passage.kind)
+
+
+def _reserve(chat: Chat, tokens: int) -> None:
+    """Reserve so many tokens and an answer, in steps, so that forks share what they have read."""
+    for cache in chat.caches.values():
+        cache.reserve(-(-(tokens + MAX_WRITTEN_TOKENS) // RESERVED) * RESERVED)
+
+
+def most_tokens(chat: Chat) -> int:
+    """Return how many tokens of a chat fit into memory under all its caches."""
+    sizes = [{**cache.token_bytes} for cache in chat.caches.values()]
+    latest = MAX_WRITTEN_TOKENS * sum(size.pop("queries") for size in sizes)
+    stored = sum(sum(size.values()) for size in sizes)
+    return (MAX_CHAT_MEGABYTES * 1_000_000 - latest) // stored
+
+
+def write(answered: Answered) -> Generator[Answered]:
+    """Let the model write the last answer, token by token; yields the answer so far."""
+    chat, steps, writing = answered.chat, answered.conversation.steps, answered.writing
+    writing.acquire()
+    try:
+        most, room = max(steps or 0, MAX_WRITTEN_TOKENS), most_tokens(chat) - chat.longest
+        left = room if steps is None else min(max(steps - chat.steps, 0), room)
+        for _ in islice(chat.answer(most), left):
+            yield answered
+        answered = replace(answered, complete=True)
+        yield answered
+    finally:  # also where a click interrupts it
+        written, texts = answered.conversation, (answered.context.written, chat.written)
+        ANSWERS.put(written.key, answered)
+        TEXTS.put(written.key, Written(written, *texts, answered.complete))
+        writing.release()
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A conversation with its last answer: the chat before and after it; fork them to go on."""
+
+    conversation: Conversation
+    context: Chat
+    chat: Chat
+    complete: bool = False
+    """Whether nothing of the answer remains to be written."""
+    writing: Lock = field(default_factory=Lock, repr=False)
+    """Held while it is written."""
+
+    def began(self, name: str) -> int:
+        """Return the index of the first passage of a cache's answer."""
+        return len(self.context.passages[name])
+
+    def past(self, name: str) -> list[tuple[Writer, str]]:
+        """Return the passages since the dialog's end, before the last message."""
+        conversation = self.conversation
+        given = sum(passage.turn < conversation.turn for passage in conversation.passages)
+        return self._texts(name, given, self.began(name) - bool(conversation.messages))
+
+    def passages(self, name: str) -> list[tuple[Writer, str]]:
+        """Return the calls and words of a cache's answer so far."""
+        return self._texts(name, self.began(name))
+
+    def _texts(self, name: str, first: int, end: int | None = None) -> list[tuple[Writer, str]]:
+        writers = [*enumerate(self.chat.passages[name])][first:end]
+        return [(writer, self.chat.text(name, passage=at)) for at, (writer, *_) in writers]
+
+    def calls(self, name: str) -> list[str]:
+        """Return the calls of a cache's answer."""
+        return [text for writer, text in self.passages(name) if writer == "call"]
+
+    @property
+    def expected_calls(self) -> tuple[str, ...]:
+        """The dialog's own calls, or else those of the full cache."""
+        return self.conversation.expected_calls or tuple(self.calls(FULL))
+
+    def graded_calls(self, name: str) -> list[causes.GradedCall]:
+        """Return each call graded against the expected one; a missing call is empty."""
+        pairs = zip_longest(self.calls(name), self.expected_calls, fillvalue="")
+        return [causes.grade_call(written, expected) for written, expected in pairs]
+
+    def looped(self, name: str) -> bool:
+        """Whether an answer was stopped because it repeated itself."""
+        ids, closing = self.chat.caches[name].ids, self.chat.model.tokens.closing
+        return any(
+            is_looping([token for token in ids[first:last] if token not in closing])
+            for _, first, last in self.chat.passages[name][self.began(name) :]
+        )
+
+    @property
+    def reference_failed(self) -> bool:
+        """Whether the full cache fails, too: nothing can be held against it then."""
+        return self.looped(FULL) or bool(self.conversation.expected_calls and not self.right(FULL))
+
+    def right(self, name: str) -> bool:
+        """Whether a cache made the expected calls."""
+        return all(call.right for call in self.graded_calls(name))
+
+
+@dataclass(frozen=True)
+class Written:
+    """The texts of an `Answered`, and whether it is complete."""
+
+    conversation: Conversation
+    context: ChatText
+    chat: ChatText
+    complete: bool
+
+
+ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_CHATS_MEGABYTES * 1_000_000)
+"""The answer of each conversation, by its `key`, with its caches."""
+
+TEXTS: ByteLRU[Written] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
+"""What was written of each: caches that make room for those of others are read again from it."""
+
+
+@cached
+def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
+    """Return the words of a cache's answer."""
+    chat, began = answered.chat, answered.began(name)
+    words = causes.words_of(chat.model.tokens, chat.caches[name].ids, chat.passages[name])
+    return tuple(word for word in words if word.passage >= began)
+
+
+@cached
+def restored(answered: Answered, name: str) -> causes.Restoration:
+    """Return the answers after restoring what a policy evicted."""
+    chat = answered.context
+    return causes.restore_spans(chat.model, chat.caches[name], chat.passages[name])

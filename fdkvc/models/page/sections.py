@@ -1,0 +1,75 @@
+"""Below the chat: why, restored words, damage, results over many dialogs, and downloads."""
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.conversations.page.file_choice import FILE, OWN
+from fdkvc.engine.metrics import metrics_of
+from fdkvc.models.numpy.language_model import LanguageModel
+from fdkvc.models.page.choices import SECTION
+from fdkvc.models.page.conversation import Answered
+from fdkvc.models.page.damage import show_damage
+from fdkvc.models.page.loading import MODEL
+from fdkvc.models.page.measured import show_measured
+from fdkvc.models.page.restore import show_restored
+from fdkvc.models.page.scene import answers_table
+from fdkvc.models.page.why import show_why
+from fdkvc.runs.export import csv_text
+from fdkvc.ui.downloads import download_files, show_address
+from fdkvc.ui.fields import held
+from fdkvc.ui.frame import open_section_of
+from fdkvc.ui.glossary import show_entries
+from fdkvc.ui.markdown import plain
+
+HELP = (
+    (
+        "Right and wrong",
+        "In a dialog from a file, a call is right when its method and every argument equal those "
+        "of the dialog's own call. Your own chat has no such call, so the full cache's counts as "
+        "right. Marked words differ from the full cache.",
+    ),
+    (
+        "Entries per head",
+        "Each KV head of each layer has its own cache. After every message and every tool call the "
+        "policy evicts down to the budget, and all later tokens are computed from what is left.",
+    ),
+    (
+        "Nats",
+        "The negative log probability of the text, per token: 0.7 more halves the probability.",
+    ),
+    *((metric.label, metric.help) for metric in metrics_of("answers").values()),
+)
+
+
+def show_model_note(name: str, model: LanguageModel) -> None:
+    """Show what the model is, and what it cannot do."""
+    size = f"{model.decoder.shape.parameters / 1e6:.1f} million parameters"
+    note = (
+        f"{model.name} has {size}. What it writes may be wrong with the full cache, too. "
+        "Policies evict after every message and every answer."
+    )
+    if name == MODEL.default:
+        note = (
+            f"The model has {size} and was trained only on English service dialogs. It can ask, "
+            "make calls and answer in their style, but it knows nothing about the world, invents "
+            "names, times and prices, and does not show what a large model would lose."
+        )
+    st.caption(plain(f"{note} {model.tokens.note}".strip()))
+
+
+def open_section(page: str, answered: Answered) -> None:
+    """Show the open section and its downloads."""
+    sections: dict[str, Callable[[], Mapping[str, pd.DataFrame]]] = {
+        "why": lambda: show_why(page, answered),
+        "back": lambda: show_restored(page, answered),
+        "damage": lambda: show_damage(page, answered),
+        "measured": lambda: show_measured(page),
+    }
+    tables = {"answers.csv": answers_table(answered)}
+    tables |= open_section_of(page, SECTION, sections)
+    with st.container(horizontal=True), st.popover("Download", icon=":material/download:"):
+        show_address(held(page, FILE) == OWN)
+        download_files(page, lambda: {name: csv_text(tables[name]) for name in tables}, [*tables])
+    show_entries(HELP)

@@ -1,0 +1,194 @@
+"""Why this answer: what a word attended to, and which of that was evicted."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.core.words import percent
+from fdkvc.models import answer_causes as causes
+from fdkvc.models.numpy.model_text import WRITERS
+from fdkvc.models.page import choices
+from fdkvc.models.page.conversation import FULL, Answered, answer_words
+from fdkvc.ui import fields
+from fdkvc.ui.fields import held
+from fdkvc.ui.frame import show_grid
+from fdkvc.ui.lru import cached
+from fdkvc.ui.markdown import Markdown, plain
+
+GONE_WORDS = 8
+"""Rows in the table of evicted words."""
+
+
+def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> str:
+    """Choose a cache; by default, the first whose answer is wrong."""
+    titles = dict(answered.conversation.titles)
+    if evicting:
+        del titles[FULL]
+    start = _first_wrong(answered, titles)
+    if fields.is_new(f"{page}/look of", answered.conversation):
+        fields.hold(page, choices.WHOSE, start)
+    whose = replace(choices.WHOSE, default=start, choices=titles)
+    return str(fields.choice(page, whose, width="content"))
+
+
+def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
+    """Keep the selection within the results; return a sentence for each part of a link outside."""
+    titles, shape = answered.conversation.titles, answered.chat.model.decoder.shape
+    whose = replace(choices.WHOSE, choices=titles)
+    wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
+    name = held(page, whose)
+    last = len(answer_words(answered, name)) - 1
+    word = replace(choices.WORD, high=max(last, 0))
+    wrong += fields.keep_to(page, word, link, _first_changed(answered, name), " in this answer")
+    for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
+        wrong += fields.keep_to(page, replace(field, high=count - 1), link, field.default)
+    return wrong
+
+
+def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
+    wrong = [name for name in titles if name != FULL and not answered.right(name)]
+    return wrong[0] if wrong else list(titles)[-1]
+
+
+def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
+    """Show what a word attended to; return its table."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = choose_answer(page, answered)
+        words = answer_words(answered, name)
+        if not words:
+            st.info("This answer is empty.")
+            return {}
+        word = words[_choose_word(page, answered, name, words)]
+        selection = _choose_heads(page, answered)
+    table = _why(answered.chat, name, word, selection)
+    st.markdown(plain(_attention_sentence(answered, name, word, table)))
+    st.html(_transcript(answered, name, word, table))
+    gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
+    if len(gone):
+        show_grid(_gone(gone), "Evicted words that would have received attention")
+    return {"why.csv": table}
+
+
+_why = cached(causes.why_table)
+
+
+def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.Word, ...]) -> int:
+    """Choose a word of the answer; by default, the first that differs from the full cache."""
+    labels = {at: f"{at + 1} · {word.text}" for at, word in enumerate(words)}
+    start = _first_changed(answered, name)
+    if fields.is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
+        fields.hold(page, choices.WORD, start)
+    word = replace(choices.WORD, default=start, choices=labels)
+    return int(fields.choice(page, word, width="content"))
+
+
+def _first_changed(answered: Answered, name: str) -> int:
+    """Return the first word that differs from the full cache, or else the middle one."""
+    words, full = ([word.text for word in answer_words(answered, cache)] for cache in (name, FULL))
+    changed = causes.changed_words(words, full)
+    return changed.index(True) if True in changed else len(words) // 2
+
+
+def _choose_heads(page: str, answered: Answered) -> causes.HeadSelection:
+    shape = answered.chat.model.decoder.shape
+    places = []
+    for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
+        noun = field.label.lower()
+        labels = {-1: f"mean over {noun}s"} | {at: f"{noun} {at}" for at in range(count)}
+        place = fields.choice(page, replace(field, choices=labels), width="content")
+        places.append(None if place < 0 else place)
+    return causes.HeadSelection(*places)
+
+
+def _attention_sentence(
+    answered: Answered, name: str, word: causes.Word, table: pd.DataFrame
+) -> Markdown:
+    earlier = table[table.passage < word.passage]
+    lost = earlier[earlier.evicted > 0]
+    written = Markdown("*{}*").format(word.text)
+    title = answered.conversation.titles[name]
+    if name == FULL or lost.empty:
+        return Markdown("Nothing was evicted before {} wrote {}.").format(title, written)
+    most = lost.nlargest(1, "all_there").iloc[0]
+    when = causes.turns_in_words(most.first_evicted_in, most.last_evicted_in)
+    return Markdown(
+        "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
+        "head has evicted; they received {}. The most important was *{}* from turn {}: {} of {} KV "
+        "heads evicted it in {}, by the {}."
+    ).format(
+        title,
+        written,
+        percent(float(lost.all_there.sum())),
+        percent(float(lost.attended.sum())),
+        most.word,
+        most.turn,
+        most.evicted,
+        most.heads,
+        when,
+        most["rule"],
+    )
+
+
+def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
+    return {
+        "word": gone.word.tolist(),
+        "from turn": [*map(str, gone.turn)],
+        "of": [WRITERS[writer] for writer in gone.writer],
+        "attention if cached": [percent(share, 1) for share in gone.all_there],
+        "actual attention": [percent(share, 1) for share in gone.attended],
+        "evicted in": [*map(causes.turns_in_words, gone.first_evicted_in, gone.last_evicted_in)],
+        "rule": gone["rule"].tolist(),
+        "KV heads": [*map("{} of {}".format, gone.evicted, gone.heads)],
+    }
+
+
+def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.DataFrame) -> str:
+    """Return the text up to a word, each word tinted by its attention."""
+    passages = answered.chat.passages[name]
+    turns = causes.turns_of(passages)
+    top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
+    cells: dict[int, list[str]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault(row["passage"], []).append(_word_html(row, top))
+    for later in answer_words(answered, name):
+        if later.first >= word.first:
+            tag, look = ("b", "chosen") if later == word else ("span", "after")
+            html = f'<{tag} class="{look}">{escape(later.text)}</{tag}>'
+            cells.setdefault(later.passage, []).append(html)
+    rows = "".join(
+        f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
+        f"{WRITERS[passages[at][0]]}</th><td>{' '.join(words)}</td></tr>"
+        for at, words in cells.items()
+    )
+    return (
+        '<div class="passages-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
+        "attention received</span>"
+        '<span class="looked passages"><s style="--share:.7">struck out</s> evicted before; the '
+        "tint is the attention it would have received</span>"
+        '<span class="looked passages"><s class="partly" style="--share:0">dotted</s> evicted from '
+        "some heads</span></div>"
+        '<div class="passages looked" tabindex="0" role="region" '
+        f'aria-label="Attention behind the word"><table><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
+    attended, all_there = row["attended"], row["all_there"]
+    text, gone = escape(row["word"]), row["evicted"]
+    share = (max(attended, all_there) if gone else attended) / top
+    if share < 0.01 and not gone:
+        return text
+    title = f"{percent(attended, 1)} of the attention"
+    if gone:
+        title += (
+            f", {percent(all_there, 1)} if it were cached; evicted in "
+            f"{causes.turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
+            f"{gone} of {row['heads']} KV heads, by the {row['rule']}"
+        )
+    tag = "s" if gone else "mark"
+    partly = ' class="partly"' if 0 < gone < row["heads"] else ""
+    return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'

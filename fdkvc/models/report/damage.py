@@ -1,0 +1,135 @@
+"""Damage on the words of a text as HTML: a tint for each, and why the most hurt ones are hurt.
+
+A word that opens is a ``details`` element, so that it needs no script, on pages and in files.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from fdkvc.core.words import count, decimal, percent
+from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord
+from fdkvc.models.recorded_damage import RecordedDamage
+from fdkvc.policies import read_policy
+from fdkvc.runs.grid import Grid
+from fdkvc.runs.page import css, page
+
+STRONGEST = 4.0
+"""KL in nats from which on a word has the strongest tint, for every policy and text."""
+
+LEGEND = (
+    '<div class="hurt-key">KL of a word, in nats: '
+    + " ".join(
+        f'<mark style="--share:{kl / STRONGEST:.2f}">{kl:g}{"+" if kl == STRONGEST else ""}</mark>'
+        for kl in (0.5, 1, 2, STRONGEST)
+    )
+    + ' <span class="opens">outlined words</span> say why: click them, or Tab and Enter</div>'
+)
+
+
+def damage_sentences(damage: Damage, title: str) -> list[str]:
+    """Say how large the damage is, where it is, and whether restored entries heal it."""
+    words, kl = damage.text.words, damage.of_words
+    mean, lost = float(damage.kl[1:].mean()), float((damage.nats - damage.full_nats)[1:].mean())
+    said = [
+        f"With {title}, the KL from the full cache's predictions is {decimal(mean)} nats per "
+        f"token, and the text itself loses {decimal(lost)} nats per token."
+    ]
+    if healed := damage.restored:
+        half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1
+        before = float(sum(kl[at] for at in healed))
+        said.append(
+            f"Half of this KL is in {half:,} of {count(len(words), 'word')}. Restoring the "
+            f"evicted words that the {count(len(healed), 'most damaged word')} attend to changes "
+            f"their KL from {decimal(before, 1)} to {decimal(sum(healed.values()), 1)} nats."
+        )
+    return said
+
+
+def damage_html(damage: Damage, title: str) -> str:
+    """Return the text, each word tinted by its KL under a policy of this title."""
+    explained = {hurt.word: hurt for hurt in damage.hurt}
+    rows: dict[int, list[str]] = {}
+    for at, word in enumerate(damage.text.words):
+        html = _word_html(damage, at, explained.get(at))
+        if html != SPACE:
+            rows.setdefault(word.passage, []).append(html)
+    passages = "".join(
+        f"<div><b><i>{part.turn}</i> {escape(part.speaker)}</b> {' '.join(rows.get(at, []))}</div>"
+        for at, part in enumerate(damage.text.parts)
+    )
+    return (
+        f'{LEGEND}<div class="hurt" tabindex="0" role="region" '
+        f'aria-label="Damage to each word with {escape(title)}">{passages}</div>'
+    )
+
+
+def _word_html(damage: Damage, at: int, hurt: HurtWord | None) -> str:
+    text, kl = escape(damage.text.words[at].text), float(damage.of_words[at])
+    word = damage.text.words[at]
+    if word.text == LINE_BREAK or (word.end - word.first == 1 and word.text[0] == "<"):  # a mark
+        text = f"<small>{text}</small>"
+    if kl < LEAST:
+        return text
+    share = f'style="--share:{min(kl / STRONGEST, 1):.2f}"'
+    if hurt is None:
+        return f'<mark {share} title="KL {decimal(kl, 2)} nats">{text}</mark>'
+    return (
+        f'<details name="hurt"><summary {share}>{text}</summary>'
+        f"<div>{_why_html(damage, hurt)}</div></details>"
+    )
+
+
+def _why_html(damage: Damage, hurt: HurtWord) -> str:
+    """Say what the full cache attends to there that is evicted, and what restoring it does."""
+    kl = f"KL <b>{decimal(damage.of_words[hurt.word], 2)} nats</b>"
+    if not hurt.causes:
+        return f"{kl}. The full cache attends to nothing there that this policy has evicted."
+    words, parts = damage.text.words, damage.text.parts
+    rows = "".join(
+        f'<tr><th scope="row">{escape(words[cause.word].text)}</th>'
+        f"<td>{parts[words[cause.word].passage].turn}</td><td>{percent(cause.share, 1)}</td>"
+        f"<td>{percent(cause.largest)} in layer {cause.layer}, head {cause.head}</td></tr>"
+        for cause in hurt.causes
+    )
+    if hurt.restored is not None:
+        kl += f"; <b>{decimal(hurt.restored, 2)}</b> if the turn is read again with these restored"
+    return (
+        f"{kl}. Evicted words to which the full cache attends most there:"
+        '<table><thead><tr><th scope="col">evicted word</th><th scope="col">turn</th>'
+        '<th scope="col">attention</th><th scope="col">at most</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+MOST_ATTENDED = 8
+"""Entries that get most attention, which are named."""
+
+
+def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
+    """Return the entries that get most attention as columns; not those of the last tenth."""
+    mean, parts = recorded.received.mean(axis=0), recorded.text.parts
+    early = mean[: len(mean) * 9 // 10]  # each has many later tokens
+    tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
+    word_of = [word for word in recorded.text.words for _ in range(*word.span)]
+    largest = [recorded.received[:, token] for token in tokens]
+    return {
+        "token": [f"{token:,}" for token in tokens],
+        "of the word": [word_of[token].text for token in tokens],
+        "turn": [f"{parts[word_of[token].passage].turn}" for token in tokens],
+        "attention": [percent(float(mean[token]), 1) for token in tokens],
+        "at most": [f"{percent(layers.max())} in layer {layers.argmax()}" for layers in largest],
+    }
+
+
+def recorded_page(recorded: RecordedDamage, title: str, words: str, names: Sequence[str]) -> str:
+    """Return a page on what some policies cost a recorded dialog."""
+    sections = ""
+    for name in names:
+        damage, policy = recorded.damages[name], read_policy(name).title
+        told = escape(" ".join(damage_sentences(damage, policy)))
+        sections += f"<h2>{escape(policy)}</h2><p>{told}</p>{damage_html(damage, policy)}"
+    table = Grid.of(attended_columns(recorded)).html("Entries that get most attention")
+    body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{sections}{table}</main>"
+    return page(title, body, css("answer") + css("gallery"))

@@ -1,0 +1,63 @@
+"""Shipped results on SmolLM2: how far each policy moves its predictions, and what it forgets."""
+
+from html import escape
+
+import pandas as pd
+
+from fdkvc.charts.results import dots_chart
+from fdkvc.charts.theme import LIGHT, Spec, Theme
+from fdkvc.models.judged import FIRST, first_rows, judged_table, part_title, verdict
+from fdkvc.player.report import drawing, report_html
+from fdkvc.policies import read_policy
+from fdkvc.runs.grid import Grid, figures, pivot
+
+TITLE = "What eviction costs SmolLM2"
+MEASURED_ON = "26 November 2026"
+TITLES = {
+    "kl": "KL from the full cache on all data and budgets, nats per token",
+    "values_right_of_full": "Values still right, of those right with the full cache, %",
+}
+
+ABOUT = (
+    "KL is how far the model's predictions are from those with the full cache, in nats per token; "
+    "values right are argument values of calls that the model still predicts, of those that it "
+    "predicts with the full cache. SmolLM2-135M-Instruct reads the true text; 95 % intervals by "
+    "cluster; headings give dialogs and clusters. Each KV head decides by itself unless the "
+    "heading says otherwise. Measured by benchmarks/research/judged.py."
+)
+
+
+def judged_chart(theme: Theme) -> Spec:
+    """Return the KL of each policy on the first data, with its interval."""
+    rows = first_rows()
+    dots = rows.assign(policy=[read_policy(name).title for name in rows.policy])
+    dots = dots[["policy", "mean", "ci_low", "ci_high"]]
+    subtitle = f"nats per token, {FIRST}, {rows.budget.iloc[0]} entries; less is better"
+    return dots_chart(dots, TITLE, subtitle, theme)
+
+
+def judged_grids() -> dict[str, Grid]:
+    """Return both metrics by policy, data and budget, by title."""
+    return {
+        title: _grid(judged_table().query("metric == @metric")) for metric, title in TITLES.items()
+    }
+
+
+def _grid(rows: pd.DataFrame) -> Grid:
+    sizes = rows.groupby(["data", "budget"])[["n", "services"]].transform("max")
+    part = [
+        f"{part_title(data, budget)} ({n} in {clusters} clusters)"
+        for data, budget, n, clusters in zip(
+            rows.data, rows.budget, sizes.n, sizes.services, strict=True
+        )
+    ]
+    rows = rows.assign(part=part, policy=[read_policy(name).title for name in rows.policy])
+    return pivot(rows, figures(rows), ["policy"], column="part", missing="–")
+
+
+def judged_report() -> str:
+    """Return the shipped results as a report."""
+    drawn = drawing(judged_chart(LIGHT), "judged")
+    tables = "".join(grid.html(title) for title, grid in judged_grids().items())
+    parts = {TITLE: f"{drawn}{tables}<p>{escape(ABOUT)}</p>"}
+    return report_html("Cache policies on a pretrained model", [verdict()], parts, MEASURED_ON)

@@ -1,0 +1,179 @@
+"""Answers: what a language model loses where a policy evicts from its cache; also ``live``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from time import perf_counter
+from typing import Any, ClassVar, Unpack
+
+import pandas as pd
+
+from fdkvc.conversations.sources import OTHER_FILE, Sources, skipped_text
+from fdkvc.core.statistics import over_clusters
+from fdkvc.core.transcripts import Transcript
+from fdkvc.core.words import count
+from fdkvc.engine.metrics import METRICS, metrics_of
+from fdkvc.engine.summary import first_places, mean_table, paired_differences
+from fdkvc.explain.notes import unread_kinds
+from fdkvc.models.answers import FULL, Answers, readable, run_answers
+from fdkvc.models.numpy import BUNDLED
+from fdkvc.models.numpy.language_model import AnyModel, load_language_model
+from fdkvc.runs.base import Run
+from fdkvc.runs.grid import Grid, marked, marks_sentence, pivot
+from fdkvc.runs.jobs import Execution
+from fdkvc.runs.record import Record, digest, run_json
+
+
+@dataclass(frozen=True, eq=False)
+class AnswersRun(Run):
+    """What a model's answers lose."""
+
+    kind = "answers"
+    settings_type = Answers
+    depends: ClassVar = {
+        **{"model": dict[str, Any], "file": str, "dialogs": int, "baseline": str},
+        "unread": dict[str, int] | None,
+    }
+
+    settings: Answers
+    model: AnyModel
+    scores: pd.DataFrame
+    """As `run_answers` returns them."""
+    seconds: float
+    digest: str
+    """The SHA-256 of the file of dialogs."""
+    baseline: str = FULL
+    more: Mapping[str, object] = field(default_factory=dict)
+    """What else the numbers depend on, as values of JSON."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """What is not read of the dialogs, by kind."""
+    note: str = ""
+    """What the cache of the model leaves out, in words."""
+    cost: pd.DataFrame | None = None
+    """What the caches cost; see `fdkvc.models.transformers.cost`."""
+
+    @classmethod
+    def measure(
+        cls,
+        settings: Answers,
+        model: AnyModel,
+        transcripts: Sequence[Transcript],
+        about: dict[str, Any],
+        **how: Unpack[Execution],
+    ) -> AnswersRun:
+        """Let a model answer dialogs; `about` has the other fields by name."""
+        began = perf_counter()
+        scores = run_answers(settings, model, transcripts, **how)
+        about = {**about, "unread": unread_kinds(transcripts)}
+        return cls(settings, model, scores, perf_counter() - began, **about)
+
+    @classmethod
+    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+        model = small_model(sources.model)
+        if model.digest != record.about["model"].get("digest"):
+            raise ValueError("the run used another model: name its folder with --model")
+        dialogs, digest = readable_dialogs(model, sources)
+        if digest != record.about["file"]:
+            raise ValueError(OTHER_FILE["dialogs"])
+        about = {"digest": digest, "baseline": record.baseline}
+        return cls.measure(record.settings, model, dialogs, about, **how)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        model = {"name": self.model.name, "digest": self.model.digest, **self.more}
+        if note := self.model.tokens.note:
+            model["reads"] = note
+        return {
+            "model": model,
+            "file": self.digest,
+            "dialogs": int(self.scores.dialog.nunique()),
+            "baseline": self.baseline,
+            "unread": self.unread or None,
+        }
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """The `mean_table` of the scores."""
+        return mean_table(self.scores)
+
+    @cached_property
+    def paired(self) -> pd.DataFrame:
+        """The `paired_differences` from the baseline."""
+        return paired_differences(self.scores, self.baseline)
+
+    @cached_property
+    def places(self) -> Mapping[tuple[Any, ...], str]:
+        """The `first_places`, the full cache left out."""
+        return first_places(self.scores[self.scores.policy != FULL])
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        return {
+            "answers.csv": self.scores,
+            "answers_summary.csv": self.summary,
+            "answers_paired.csv": self.paired,
+        }
+
+    @property
+    def timed(self) -> dict[str, pd.DataFrame | str]:
+        return {} if self.cost is None else {"live_cost.csv": self.cost}
+
+    @property
+    def text(self) -> str:
+        summary = self.summary
+        table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
+        words = marked(table, self.paired, self.places)
+        table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
+        parts = [
+            "\n".join(filter(None, [self.model.name, self.note])),
+            f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % "
+            f"interval, which is {over_clusters(int(summary.services.max()))};\n"
+            f"{marks_sentence(self.baseline, self.places)}",
+            pivot(table, words, ["metric", "policy"]).text(grouped=True),
+        ]
+        if self.cost is not None:
+            parts += [
+                "\nCost of the caches in one dialog: peak bytes, and tokens per second with "
+                "evictions; ratios\nare to the cache without eviction",
+                cost_grid(self.cost).text(),
+            ]
+        return "\n\n".join(parts)
+
+
+def answers_key(
+    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], about: Mapping[str, Any]
+) -> str:
+    """Return a digest of all that scores depend on, to the last bit."""
+    what = {"model": model.digest, "file": about["digest"], "more": about.get("more")}
+    names = [transcript.name for transcript in transcripts]
+    return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
+
+
+def small_model(folder: str | None) -> AnyModel:
+    """Return a small language model, by default the bundled one."""
+    return load_language_model(BUNDLED if folder is None else folder)
+
+
+def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript], str]:
+    """Return the dialogs of a file that a model can read, and its SHA-256."""
+    transcripts, file = sources.read_transcripts()
+    dialogs, skipped = readable(model, transcripts)
+    if skipped:
+        sources.warn(skipped_text(skipped))
+    return dialogs, file
+
+
+COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
+    ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
+    "{:.2f}".format,
+)
+"""Columns of ``live_cost.csv``, and how they are written."""
+
+
+def cost_grid(cost: pd.DataFrame, title: Callable[[str], str] = str) -> Grid:
+    """Return the cost of a model's caches."""
+    columns = {"policy": [*map(title, cost.policy)], "per head": [*map(str, cost.budget)]}
+    columns |= {name.replace("_", " "): [*map(write, cost[name])] for name, write in COST.items()}
+    return Grid.of(columns)

@@ -1,0 +1,270 @@
+"""Attention hooks: a model's queries and hidden states, passed to the cache that it uses.
+
+A *transformers* cache sees keys and values, but no queries. These are captured through the
+library's attention interface: the model keeps its *eager* or *sdpa* attention, registered under a
+prefixed name. The keys identify the cache, so other caches can use the same model.
+
+Which modules attend, and to what, is seen as the model reads single tokens when the hooks are
+attached. A single token attends to itself alone, so only its keys can depend on its position.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+import transformers
+from transformers.cache_utils import DynamicCache
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+
+from fdkvc.models.numpy.model_folder import as_value_error, cache_name
+
+PREFIX = "fdkvc_"
+MASKS = {"eager": eager_mask, "sdpa": sdpa_mask}
+"""Supported attention implementations, with their mask functions."""
+
+FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
+"""Supported too, where all heads of a layer decide together; it takes no mask by head."""
+
+HOOKED = "fdkvc_hooked"
+"""The attribute of a model that has the hooks, with its `Attention`."""
+
+NO_INTERFACE = "this model's attention does not go through the interface of the library"
+OTHER_KEYS = "this model's attention takes other keys or values than its cache holds"
+
+EXPAND = "expand_kv"
+"""The method of a module of latent attention that returns keys and values of cached latents."""
+
+Before = Callable[..., Any]
+"""Takes query and mask, `scaling=` and `hidden=`, and returns the mask to use."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+NOT_COMPILED = (
+    "a PolicyCache and its hooks are not compiled: compile the model without fullgraph=True"
+)
+
+
+def eager(function: Method) -> Method:
+    """Leave a function out of what `torch.compile` compiles around it."""
+    left_out: Method = torch.compiler.disable(function, reason=NOT_COMPILED)
+    return left_out
+
+
+class _Pass(threading.local):
+    """The forward pass of this thread."""
+
+    ids: Any = None
+    """Its tokens (B, n), or those of one text of it; None if it began with embeddings."""
+    hidden: Any = None
+    """The hidden states (B, n, d) that enter a layer, until its attention has taken them."""
+    module: Any = None
+    """The attention module that is running."""
+    positions: Any = None
+    """Those that rotary angles were last computed of (…, B, n), where they are captured."""
+    expected: tuple[Before, Callable[[], None], Any, Any] | None = None
+    """What to call around the next attention, and the keys and values that it is over."""
+    probe: Callable[..., None] | None = None
+    """Called with the module, query, key and value of each attention, while a model is probed."""
+
+
+this_pass = _Pass()
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """How a model attends."""
+
+    implementation: str
+    modules: Mapping[int, Any]
+    """The module of each layer."""
+    heads: int
+    """Of queries, in each layer."""
+    kv_heads: int
+    """That a cache holds, in each layer."""
+    head_width: int
+    """Numbers of a key that queries are multiplied with."""
+    latent: bool
+    """Whether a cache holds latents, of which keys and values are computed with `EXPAND`."""
+
+
+def attach(model: Any, layers: tuple[int, ...]) -> Attention:
+    """Wrap a model's attention, so that the callbacks that `this_pass` expects receive its inputs.
+
+    Returns how these layers attend. Raises a ValueError if it has another implementation, or one
+    of the layers does not use the library's interface with what its cache gave.
+    """
+    config = model.config.get_text_config(decoder=True)
+    name = str(config._attn_implementation).removeprefix(PREFIX)
+    if name in FLASH:  # the library reads its version from the name, so the wrapper has the same
+        attention = transformers.AttentionInterface()[name]
+        if getattr(attention, "func", None) is not _attend:
+            transformers.AttentionInterface.register(name, partial(_attend, attention))
+    elif name not in MASKS:
+        raise ValueError(
+            f"the model's attention is {name!r}, but must be one of {', '.join((*MASKS, *FLASH))}: "
+            "load it with attn_implementation="
+        )
+    elif config._attn_implementation == name:
+        attention = sdpa_attention_forward if name == "sdpa" else None
+        transformers.AttentionInterface.register(PREFIX + name, partial(_attend, attention))
+        AttentionMaskInterface.register(PREFIX + name, MASKS[name])
+        model.set_attn_implementation(PREFIX + name)
+        if config._attn_implementation != PREFIX + name:
+            raise ValueError(NO_INTERFACE)
+    known: Attention | None = vars(model).get(HOOKED)
+    if known is None or known.implementation != name:
+        attention = _probed(model, name, layers)
+        if known is None:
+            _register(model, attention)
+        vars(model)[HOOKED] = known = attention
+    return known
+
+
+def check_attached(config: Any) -> None:
+    """Raise a ValueError if a model's attention implementation has been changed since."""
+    name = str(config.get_text_config(decoder=True)._attn_implementation)
+    if not name.startswith(PREFIX) and name not in FLASH:
+        raise ValueError(
+            f"the model's attention was set to {name!r} after this PolicyCache was made, which "
+            "can no longer see its queries: make a new PolicyCache"
+        )
+
+
+class Probe(DynamicCache):  # type: ignore[misc]
+    """The cache of a text of single tokens that pretends to follow as many others as `start`.
+
+    It notes the keys and values that each layer brings, and which module attends to what.
+    """
+
+    def __init__(self, model: Any, start: int = 0) -> None:
+        super().__init__(config=model.config)
+        self.start = start
+        self.brought: dict[int, tuple[Any, Any]] = {}
+        self.modules: dict[int, Any] = {}
+        self.sizes: dict[int, tuple[int, int, int, bool]] = {}
+        self.called: set[int] = set()
+        self._last: tuple[int, Any, Any] | None = None
+        with torch.no_grad(), torch.random.fork_rng(_cuda(model)):  # a model may be in training
+            this_pass.probe = self._attended
+            try:
+                vocabulary = model.config.get_text_config(decoder=True).vocab_size
+                ids = torch.arange(min(4, vocabulary), device=model.device)[:, None]
+                with as_value_error("the model cannot read a token with a cache of the library"):
+                    model(input_ids=ids, use_cache=True, **{cache_name(model): self})
+            finally:
+                this_pass.probe = None
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return the next position."""
+        return self.start
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """Return the number of keys, and the position of the first."""
+        return query_length, self.start
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: Any, **__: Any) -> Any:
+        """Note keys and values, and return copies of them."""
+        self.brought[layer_idx] = key_states, value_states
+        given = key_states.clone(), value_states.clone()
+        self._last = layer_idx, *given
+        return given
+
+    def _attended(self, module: Any, query: Any, key: Any, value: Any) -> None:
+        """Note the attention of a layer, if it is to what the layer was given."""
+        last, self._last = self._last, None
+        if last is None:
+            return
+        layer, keys, values = last
+        self.called.add(layer)
+        latent = hasattr(module, EXPAND) and keys is not key
+        if latent:
+            expanded = getattr(module, EXPAND)(keys, values)
+            if not all(map(torch.equal, expanded, (key, value))):
+                return
+        elif keys is not key or values is not value:
+            return
+        self.modules[layer] = module
+        self.sizes[layer] = query.shape[1], keys.shape[1], key.shape[3], latent
+
+
+def _cuda(model: Any) -> list[Any]:
+    return [model.device] if model.device.type == "cuda" else []
+
+
+def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attention:
+    probe = Probe(model)
+    for layer in layers:
+        if layer not in probe.modules:
+            raise ValueError(OTHER_KEYS if layer in probe.called else NO_INTERFACE)
+    sizes, *others = {probe.sizes[layer] for layer in layers}
+    if others:
+        raise ValueError("the layers of this model differ in their heads of keys")
+    return Attention(implementation, {layer: probe.modules[layer] for layer in layers}, *sizes)
+
+
+def _register(model: Any, attention: Attention) -> None:
+    """Register the hooks of a model."""
+    names = {module: name for name, module in model.named_modules()}
+    model.register_forward_pre_hook(_forget_ids)
+    model.get_input_embeddings().register_forward_pre_hook(_enter_embeddings)
+    for module in {*attention.modules.values()}:
+        layer = model.get_submodule(names[module].rpartition(".")[0])
+        layer.register_forward_pre_hook(_enter_layer, with_kwargs=True)
+        module.register_forward_pre_hook(_enter_attention)
+        module.register_forward_hook(_leave_attention, always_call=True)
+
+
+@eager
+def _forget_ids(*_: Any) -> None:
+    this_pass.ids = None
+
+
+@eager
+def _enter_embeddings(_: Any, given: tuple[Any, ...]) -> None:
+    this_pass.ids = given[0] if given else None
+
+
+@eager
+def _enter_layer(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    this_pass.hidden = given[0] if given else named["hidden_states"]
+
+
+@eager
+def _enter_attention(module: Any, _: Any) -> None:
+    this_pass.module = module
+
+
+@eager
+def _leave_attention(*_: Any) -> None:
+    this_pass.module = None
+
+
+@eager
+def _attend(
+    attention: Callable[..., tuple[Any, Any]] | None,
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    **settings: Any,
+) -> tuple[Any, Any]:
+    """Attend by an implementation, by default the module's eager one, between the two calls."""
+    call, this_pass.expected = this_pass.expected, None
+    hidden, this_pass.hidden = this_pass.hidden, None
+    attention = attention or sys.modules[type(module).__module__].eager_attention_forward
+    if this_pass.probe is not None:
+        this_pass.probe(module, query, key, value)
+    if call is None or not ((key is call[2] and value is call[3]) or hasattr(module, EXPAND)):
+        return attention(module, query, key, value, attention_mask, **settings)
+    before, after, _, _ = call
+    mask = before(query, attention_mask, scaling=settings.get("scaling"), hidden=hidden)
+    result = attention(module, query, key, value, mask, **settings)
+    after()
+    return result

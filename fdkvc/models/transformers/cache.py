@@ -1,0 +1,564 @@
+"""A policy's cache for the ``generate`` of any causal *transformers* model.
+
+Every layer holds the entries that the policy kept and those of the current turn. Heads that keep
+fewer entries than others of their layer have empty slots, which are masked.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.generation import BaseStreamer
+
+from fdkvc.core.attention import Floats, Ints
+from fdkvc.core.cache import padded
+from fdkvc.core.parameters import check_count
+from fdkvc.engine.sinks import FirstTokensWarning, sinks_notes
+from fdkvc.models.numpy.head_eviction import (
+    DECIDES,
+    POSITIONS,
+    HeadEviction,
+    Heads,
+    check_eviction,
+    deciding,
+    equal_budgets,
+    with_new,
+)
+from fdkvc.models.numpy.model_text import Kind
+from fdkvc.models.numpy.tokens import TOKEN_FEATURES, Tokens, library_tokens
+from fdkvc.models.transformers.attention_hooks import (
+    EXPAND,
+    FLASH,
+    NO_INTERFACE,
+    attach,
+    check_attached,
+    eager,
+    this_pass,
+)
+from fdkvc.models.transformers.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
+from fdkvc.models.transformers.rotary import Rotation, rotations
+from fdkvc.policies import Policy
+from fdkvc.policies.base import Available
+
+ROWS_AT_ONCE = 2**9
+"""Query heads of a model up to which all its layers decide at once, if each head decides."""
+
+ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
+"""Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""
+
+TURN_VECTORS = {"attention": "queries", **ENTRY_VECTORS}
+"""Those that it needs of the turn's tokens."""
+
+
+def _refused(sentence: str) -> Callable[..., None]:
+    """Return a method that refuses what a cache of the library may be asked for."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ValueError(f"a PolicyCache {sentence}")
+
+    return refuse
+
+
+class PolicyCache(DynamicCache):  # type: ignore[misc]
+    """A cache that a policy evicts from between turns.
+
+    A prompt's turn ends with its forward pass; that of the model's own tokens with the next prompt,
+    or at once with `end_turn` or `streamer`. A pass of several tokens, or the first, is a prompt;
+    `begin_turn` announces one of a single token.
+
+    Parameters
+    ----------
+    policy : Policy
+        Any that evicts and does not look at the future.
+    budget : int
+        Entries that each KV head may hold at the end of a turn.
+    model : the library's
+        A causal model, whose attention is *eager*, *sdpa* or a flash attention.
+    tokenizer : the library's or Tokens, optional
+        For policies that look at words or how rare they are.
+    every : int, optional
+        Also end a turn every so many tokens while the model writes.
+    decides : {"head", "layer", "model"}
+        Whether each KV head decides for itself, or all heads of a layer or of the model together.
+        Flash attention, which takes no mask, needs one of the latter two.
+    positions : {"kept", "slots"}
+        Whether entries keep their rotary positions or close the gaps, as in StreamingLLM: rotated
+        once, from keys stored without positions.
+    by_itself : bool
+        Whether turns end automatically; otherwise only `end_turn` ends one.
+    record : bool or sequence of int
+        Whether to store all vectors of a text for `fdkvc.models.transformers.recorded`, or of which
+        layers.
+
+    Attributes
+    ----------
+    decided : tuple of int
+        Layers that the policy evicts from; the others are left to the model.
+    turn_kind : {"system", "result"}, optional
+        What this turn is, if a turn is one message whose mark does not tell it.
+    ends : list of int
+        The tokens seen at the end of each turn, padding included.
+    held_by_turn : list of array (L, K, S)
+        What `held` was after each turn, if recorded.
+    recorded_layers : tuple of int
+    attention : fdkvc.models.transformers.attention_hooks.Attention
+        How the model attends.
+    rotations : dict of int to fdkvc.models.transformers.rotary.Rotation
+        How layers rotate their keys, with ``positions="slots"``; one that does not is not in it.
+    flash : bool
+        Whether that is a flash attention.
+
+    Raises
+    ------
+    ValueError
+        For an unsupported policy, option or model; in use, for another number of texts, for beams,
+        or for a text that ends in padding.
+
+    Warns
+    -----
+    FirstTokensWarning
+        If the policy can evict the first tokens of a text, which pretrained models attend to.
+    UserWarning
+        If a setting of the policy changes nothing here.
+
+    Examples
+    --------
+    ``model.generate(**turn, cache=PolicyCache(policy, budget=256, model=model))``
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: int,
+        model: Any,
+        *,
+        tokenizer: Any = None,
+        every: int | None = None,
+        decides: str = DECIDES.default,
+        positions: str = POSITIONS.default,
+        by_itself: bool = True,
+        record: bool | Sequence[int] = False,
+    ) -> None:
+        check_eviction(policy, budget, decides)
+        check_within_a_cache(policy, with_text=tokenizer is not None)
+        for sentence in sinks_notes([policy], [budget]):
+            warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
+        POSITIONS.check(positions, "positions")
+        if every is not None:
+            check_count("every", every)
+        super().__init__(config=model.config)
+        self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
+        self.decided = full_layers(self.layers, model.config)
+        model = getattr(model, "_orig_mod", model)  # of a compiled one
+        self.attention = attach(model, self.decided)
+        self.flash = self.attention.implementation in FLASH
+        if self.flash and decides == "head":
+            raise ValueError(
+                "flash attention takes no mask, so the heads of a layer must keep the same tokens: "
+                'choose decides="layer", or load the model with attn_implementation="sdpa"'
+            )
+        self._decides = decides
+        self.recorded_layers = self.decided if record is True else tuple(record or ())
+        self._config = model.config
+        self.rotations: Mapping[int, Rotation] = {}
+        if positions == "slots":
+            self.rotations = rotations(model, self.attention)
+        self._needed = {TURN_VECTORS[look] for look in policy.looks_at if look in TURN_VECTORS}
+        self._captured = {"queries", "hidden"} if self.recorded_layers else self._needed
+        carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
+        for number in self.decided:
+            expand = getattr(self.attention.modules[number], EXPAND, None)
+            unturned = ["unturned"] * (number in self.rotations)
+            self.layers[number] = PolicyLayer(
+                [*carried, *unturned], expand if self.attention.latent else None
+            )
+        self._tokens: Tokens | None = None
+        if TOKEN_FEATURES & {*policy.looks_at}:
+            ready = isinstance(tokenizer, Tokens)
+            self._tokens = tokenizer if ready else library_tokens(tokenizer)
+        available = Available(
+            speakers=() if self._tokens is None else self._tokens.speakers,
+            words=self._tokens is not None,
+            **deciding(decides, self.attention.kv_heads, len(self.decided)),
+        )
+        for note in policy.without_effect(available):
+            warnings.warn(f"{policy.title}: {note}", stacklevel=2)
+        self.turn_kind: Kind | None = None
+        self.ends: list[int] = []
+        self.held_by_turn: list[Ints] = []
+        self._states: list[list[HeadEviction]] = []  # of each text and group of layers
+        self._features: list[dict[str, NDArray[Any]]] = []  # of each text's tokens
+        self._passes: list[tuple[int, Any, Any]] = []  # of this turn: tokens, `_real`, `_ids`
+        self._recorded: dict[tuple[str, int], list[Floats]] = {}
+        self._padded = False
+        self._prompt_end = 0  # the tokens before are no written ones
+        self._prompt = False  # whether this forward pass reads a prompt
+
+    # --------------------------------------------------------------------------- library interface
+
+    @eager
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """Return the mask's sizes; a prompt first ends the turn of the tokens written before."""
+        if self.by_itself and self._is_prompt(query_length):
+            self.end_turn()
+        sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
+        return sizes
+
+    def _is_prompt(self, tokens: int) -> bool:
+        """Whether a pass over so many next tokens reads a prompt."""
+        return tokens > 1 or self.seen == 0 or self.seen + tokens <= self._prompt_end
+
+    @eager
+    def update(
+        self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
+    ) -> Any:
+        """Add the keys and values of new tokens; return all of the layer."""
+        texts = len(self._states)
+        if texts and len(key_states) != texts:
+            raise ValueError(
+                f"a PolicyCache that began with {texts} texts cannot go on with {len(key_states)}: "
+                "make a new one"
+            )
+        if layer_idx in self.decided and this_pass.module is not self.attention.modules[layer_idx]:
+            check_attached(self._config)
+            raise ValueError(
+                "this PolicyCache was made for another model than the one that reads with it: make "
+                "a new one"
+            )
+        if layer_idx == self.decided[0]:
+            check_attached(self._config)
+            self._check_heard()
+            self._prompt = self._is_prompt(key_states.shape[2])
+        keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
+        if layer_idx in self.decided:
+            around = (self.before_attention, self.after_attention)
+            this_pass.expected = *(partial(call, layer_idx) for call in around), keys, values
+        return keys, values
+
+    crop = _refused("cannot go back: make a fork of it before")
+    reset = _refused("cannot begin again: make a new one for other texts")
+    reorder_cache = _refused("cannot serve several beams: generate with num_beams=1")
+    batch_repeat_interleave = _refused("cannot repeat a text: make a fork for each continuation")
+    batch_select_indices = _refused("cannot select among its texts: make one for each")
+    __getstate__ = _refused("is of a model in memory, so it cannot be pickled: make a new one")
+
+    def __repr__(self) -> str:
+        left = f"; {self.left}" if self.left else ""
+        return f"PolicyCache({self.policy.name}, budget {self.budget}{left})"
+
+    # --------------------------------------------------------------------------- attention hooks
+
+    def before_attention(
+        self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
+    ) -> Any:
+        """Take the queries (B, H, n, h) of a layer and return the mask to use.
+
+        `mask` is the library's, (B, 1, n, S) or, of flash attention, (B, S); `scaling` is that of
+        the logits, by default 1/√h; `hidden` are the states (B, n, d) that enter the layer.
+        """
+        held, (*_, n, h) = self.layers[layer], query.shape
+        if layer == self.decided[0]:
+            self._passes = [*self._passes, (n, self._real(mask, n), self._ids())]
+            self._check_positions(n)
+        captured = {}
+        if "queries" in self._captured:
+            scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
+            captured["queries"] = query.detach() * scale
+        if "hidden" in self._captured:
+            captured["hidden"] = hidden.detach()[:, None]
+        held.bring(**{name: captured[name] for name in self._needed})
+        if layer in self.recorded_layers:
+            if len(query) > 1 or self._padded:
+                raise ValueError("record=True is for one text without padding")
+            new = {name: held.vectors(name, "turn")[None, :, -n:] for name in KEYS_VALUES}
+            for name, vectors in (captured | new).items():
+                of_text = vectors[0].detach().float().cpu().numpy()
+                self._recorded.setdefault((name, layer), []).append(of_text)
+        heads = self.attention.heads if self._decides == "head" else 1
+        return held.mask(query, mask, heads=heads, flash=self.flash, padded=self._padded)
+
+    def _real(self, mask: Any, n: int) -> Any:
+        """Return which of the pass's tokens are not padding (B, n); None for all."""
+        if mask is None or n == 1:
+            return None
+        last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
+        real = last >= 0 if last.is_floating_point() else last.bool()
+        if real.all():
+            return None
+        if not real[:, -1].all():
+            raise ValueError("a text of the batch ends in padding: pad on the left")
+        if self.rotations:
+            raise ValueError('positions="slots" is for texts without padding')
+        self._padded = True
+        return real
+
+    def _check_positions(self, n: int) -> None:
+        """Raise a ValueError if a pass of so many tokens has other positions than the next."""
+        if not self.rotations or this_pass.positions is None:
+            return
+        counted = torch.arange(self.seen - n, self.seen, device=this_pass.positions.device)
+        if (this_pass.positions != counted).any():
+            raise ValueError(
+                'positions="slots" counts the tokens of a text, but this model reads them at other '
+                'positions, as with position_ids or an image: choose positions="kept"'
+            )
+
+    def _check_heard(self) -> None:
+        """Raise a ValueError if the attention to tokens of this turn was not heard."""
+        if sum(n for n, _, _ in self._passes) != self._new:
+            raise ValueError(f"{NO_INTERFACE}, so this PolicyCache has evicted nothing")
+
+    def _ids(self) -> Any:
+        """Return the pass's token ids (B, n), if the policy needs them."""
+        if self._tokens is None:
+            return None
+        if this_pass.ids is None:
+            raise ValueError(
+                f"{self.policy.label} needs to know the tokens: give the model input_ids instead "
+                "of inputs_embeds"
+            )
+        return this_pass.ids.detach()
+
+    def after_attention(self, layer: int) -> None:
+        """End the turn, if it ends with the attention of this layer."""
+        if not self.by_itself or layer != self.decided[-1]:
+            return
+        if self._prompt or (self.every is not None and self._new >= self.every):
+            self.end_turn()
+
+    # --------------------------------------------------------------------------- eviction
+
+    @property
+    def seen(self) -> int:
+        """Tokens so far, padding included."""
+        return int(self.layers[self.decided[0]].seen)
+
+    @property
+    def _new(self) -> int:
+        """Tokens since the last turn ended."""
+        return self.seen - (self.ends[-1] if self.ends else 0)
+
+    @property
+    def held(self) -> Ints:
+        """The tokens that each head holds (L, K, S) in the decided layers, −1 for none.
+
+        Of several texts (B, L, K, S); each counts its own tokens, without padding.
+        """
+        first = self.layers[self.decided[0]]
+        if not first.is_initialized:
+            return np.empty((len(self.decided), 0, 0), np.intp)
+        (texts, kv_heads), held = first.keys.shape[:2], []
+        for states in self._states or [[]] * texts:
+            new = np.arange(self._new) + (states[0].count if states else 0)
+            turn = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
+            before = padded([state.held for state in states] or [turn[:, :, :0]])
+            held.append(np.concatenate([np.concatenate(before), turn], axis=2))
+        return held[0] if texts == 1 else np.stack(padded(held))
+
+    @property
+    def left(self) -> str:
+        """A note on the layers that are left to the model; empty without any."""
+        kinds: dict[str, list[str]] = {}
+        for number, layer in enumerate(self.layers):
+            if number not in self.decided:
+                kinds.setdefault(kind_of(layer), []).append(str(number))
+        if not kinds:
+            return ""
+        parts = (f"layers {', '.join(numbers)} ({kind})" for kind, numbers in kinds.items())
+        return f"left to the model: {'; '.join(parts)}"
+
+    def begin_turn(self, tokens: int | None = None) -> None:
+        """End the turn of the written tokens; what the model reads next is a prompt.
+
+        At its end the text has so many tokens, by default one more than now.
+        """
+        self.end_turn()
+        self._prompt_end = self.seen + 1 if tokens is None else tokens
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def end_turn(self) -> None:
+        """End the turn: the policy evicts. Without new tokens nothing happens."""
+        layers, new = [self.layers[number] for number in self.decided], self._new
+        if not new:
+            return
+        self._check_heard()
+        if not self._states:
+            self._begin(layers)
+        real = self._end_passes(layers)
+        for number, rotation in self.rotations.items():
+            layer = self.layers[number]
+            keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
+            began = torch.arange(self.seen - new, self.seen, device=keys.device)
+            where = began.expand(keys.shape[1], -1)
+            turned = [rotation(text, where, back=True) for text in keys]
+            layer.bring(unturned=torch.stack(turned))
+        counts = [new] * len(self._states) if real is None else real.sum(dim=1).tolist()
+        texts = [self._evict(layers, text, count) for text, count in enumerate(counts)]
+        for layer, *places in zip(layers, *texts, strict=True):
+            layer.keep(places)
+        self._close_gaps()
+        self.ends = [*self.ends, self.seen]
+        if self.recorded_layers:
+            self.held_by_turn = [*self.held_by_turn, self.held]
+
+    def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[tuple[Any, int]]:
+        """Let the policy decide for a text; return what `PolicyLayer.keep` takes, of each layer."""
+        vectors = [partial(_vectors, layer, text) for layer in layers]
+        states, features = self._states[text], self._features[text]
+        groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
+        pairs = zip(states, groups, strict=True)
+        after = [state.after(new, group, features) for state, group in pairs]
+        self._states[text] = [state for state, _ in after]
+        return [
+            (torch.from_numpy(places).to(layers[0].keys.device), state.size)
+            for state, step in after
+            for places in step.sources
+        ]
+
+    def _begin(self, layers: Sequence[PolicyLayer]) -> None:
+        attention = self.attention
+        # Layers that decide one after the other take less memory, and need not have as many slots
+        # as the one that holds most.
+        few = len(layers) * attention.heads <= ROWS_AT_ONCE
+        few = few and equal_budgets(self.policy, self.budget)
+        at_once = self._decides == "model" or (self._decides == "head" and few)
+        groups = 1 if at_once else len(layers)
+        sizes = attention.heads, attention.kv_heads, attention.head_width
+        heads = Heads(len(layers) // groups, *sizes)
+        new = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
+        begun = [new(first_layer=number) for number in range(groups)]
+        texts = len(layers[0].keys)
+        self._states = [[*begun] for _ in range(texts)]
+        self._features = [{} for _ in range(texts)]
+
+    def _end_passes(self, layers: Sequence[PolicyLayer]) -> Any:
+        """Return which of the turn's tokens are not padding, and note what their text says."""
+        passes, self._passes, real = self._passes, [], None
+        if any(marks is not None for _, marks, _ in passes):
+            ones = torch.ones(len(self._states), 1, dtype=torch.bool, device=layers[0].keys.device)
+            real = torch.cat([ones.expand(-1, n) if r is None else r for n, r, _ in passes], dim=1)
+        for layer in layers:
+            layer.real = real
+        if self._tokens is None:
+            return real
+        for text, ids in enumerate(torch.cat([ids for _, _, ids in passes], dim=1)):
+            ids = ids if real is None else ids[real[text]]
+            new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
+            self._features[text] = with_new(self._features[text], new)
+        return real
+
+    def _close_gaps(self) -> None:
+        """Rotate the kept keys, if at all, to the positions before the next token's."""
+        for text, states in enumerate(self._states):
+            by_layer = (tokens for state in states for tokens in state.held)
+            for number, tokens in zip(self.decided, by_layer, strict=True):
+                if number not in self.rotations:
+                    continue
+                layer, held = self.layers[number], torch.from_numpy(tokens)
+                behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
+                keys = layer.slots("unturned", text)[:, : held.shape[1]]
+                where = (self.seen - behind).to(keys.device)
+                layer.keys[text, :, : held.shape[1]] = self.rotations[number](keys, where)
+
+    def streamer(self, more: Any = None) -> Any:
+        """Return a streamer for ``generate``: its prompt is one, and its end ends the turn.
+
+        It forwards to `more`, another streamer, if given.
+
+        Examples
+        --------
+        ``model.generate(**turn, cache=cache, streamer=cache.streamer())``
+        """
+        return _TurnEnd(self, more)
+
+    def fork(self) -> PolicyCache:
+        """Return an independent copy; both share the tensors that they hold now."""
+        other = object.__new__(type(self))
+        other.__dict__ |= vars(self)
+        other.layers = [  # tensors of keys and values are never modified, states of others are
+            copy.copy(layer) if isinstance(layer, DynamicLayer) else copy.deepcopy(layer)
+            for layer in self.layers
+        ]
+        other._states = [[*states] for states in self._states]
+        other._features = [*self._features]
+        other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
+        return other
+
+    def __copy__(self) -> PolicyCache:
+        return self.fork()
+
+    def __deepcopy__(self, _: Any) -> PolicyCache:
+        return self.fork()
+
+    def recorded(self, name: str) -> Floats:
+        """Return the queries, keys, values or hidden states of all tokens (L, heads, N, ·).
+
+        Raises a LookupError if they were not recorded.
+        """
+        if not self.recorded_layers:
+            raise LookupError("this cache records nothing: make one with record=True")
+        parts = [self._recorded[name, layer] for layer in self.recorded_layers]
+        return np.stack([np.concatenate(part, axis=1) for part in parts])
+
+
+class _TurnEnd(BaseStreamer):  # type: ignore[misc]
+    """Begins a turn with the prompt that ``generate`` reads, and ends one with its end."""
+
+    def __init__(self, cache: PolicyCache, more: Any) -> None:
+        self._cache, self._more, self._began = cache, more, False
+
+    def put(self, value: Any) -> None:
+        if not self._began:
+            self._cache.begin_turn(value.shape[-1])
+        self._began = True
+        if self._more is not None:
+            self._more.put(value)
+
+    def end(self) -> None:
+        self._cache.end_turn()
+        self._began = False
+        if self._more is not None:
+            self._more.end()
+
+
+def _vectors(layer: PolicyLayer, text: int, name: str, where: str) -> Floats:
+    """Return vectors of a text in a layer; `fdkvc.models.numpy.head_tokens.Vectors`."""
+    return np.asarray(layer.vectors(name, where, text).float().cpu())
+
+
+def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
+    """Raise a ValueError for a policy that needs what a *transformers* cache cannot provide.
+
+    `with_text` says whether a tokenizer gives the text of tokens.
+    """
+    if policy.reads_afresh:
+        raise ValueError(
+            f"{policy.label} stores everything and chooses afresh what each turn reads, but a "
+            "PolicyCache evicts"
+        )
+    if TOKEN_FEATURES & {*policy.looks_at} and not with_text:
+        raise ValueError(
+            f"{policy.label} looks at the text of tokens, for which a PolicyCache needs the "
+            "model's tokenizer: add tokenizer="
+        )
+
+
+def bytes_of(cache: Any) -> int:
+    """Return the bytes of all tensors of a *transformers* cache."""
+    names = (*KEYS_VALUES, "conv_states", "recurrent_states")
+    tensors = (
+        tensor
+        for layer in cache.layers
+        for tensor in (*map(vars(layer).get, names), *getattr(layer, "beside", ()))
+        if tensor is not None
+    )
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

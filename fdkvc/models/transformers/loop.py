@@ -1,0 +1,187 @@
+"""A *transformers* model from a folder that reads and writes texts under policies.
+
+It has the interface of the bundled model's class, so `fdkvc.models.answers` measures both.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+import transformers
+from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+
+from fdkvc.core.attention import Floats, Ints
+from fdkvc.models.numpy.decoder import ModelSizes
+from fdkvc.models.numpy.gguf_file import as_folder, find_model
+from fdkvc.models.numpy.head_eviction import DECIDES, POSITIONS
+from fdkvc.models.numpy.language_model import AnyModel, model_digest, model_name
+from fdkvc.models.numpy.model_folder import (
+    as_value_error,
+    cache_name,
+    check_loaded,
+    check_memory,
+    check_model_folder,
+)
+from fdkvc.models.numpy.text_cache import ModelCache
+from fdkvc.models.numpy.tokens import Tokens, load_tokens
+from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.side_by_side import SideBySide, can_join
+from fdkvc.policies import Policy, policy_named
+
+TOKENS_AT_ONCE = 2**14
+"""Tokens of several texts that are attended to at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class LiveModel(AnyModel):
+    """A *transformers* model, which is its own `fdkvc.models.numpy.text_cache.Reader`."""
+
+    name: str
+    """That of its folder."""
+    model: Any
+    tokens: Tokens
+    digest: str
+    positions: str = POSITIONS.default
+    """As for `fdkvc.PolicyCache`."""
+
+    @property
+    def decoder(self) -> LiveModel:  # type: ignore[override]
+        """The model itself."""
+        return self
+
+    @cached_property
+    def shape(self) -> ModelSizes:
+        """Sizes of the layers that policies decide for."""
+        config = self.model.config.get_text_config(decoder=True)
+        attention = self.full().cache.attention
+        return ModelSizes(
+            layers=len(attention.modules),
+            heads=attention.heads,
+            kv_heads=attention.kv_heads,
+            head_width=attention.head_width,
+            vocabulary=config.vocab_size,
+            positions=getattr(config, "max_position_embeddings", None) or 2**31,
+        )
+
+    def read(
+        self, ids: Ints, caches: Sequence[LiveTextCache], *, last: int | None = None
+    ) -> Floats:
+        """Read the next tokens of texts; see `fdkvc.models.numpy.decoder.Decoder.read`."""
+        texts, logits = torch.tensor(ids, device=self.model.device), []
+        wanted = slice(None if last is None else ids.shape[1] - last, None)
+        with torch.inference_mode():
+            for some in _neighbours(caches, ids.shape[1]):
+                alone, *others = [text.cache for text in caches[some]]
+                cache = SideBySide([alone, *others]) if others else alone
+                given = {cache_name(self.model): cache, "use_cache": True}
+                read = self.model(input_ids=texts[some], **given)
+                logits.append(read.logits[:, wanted].float().cpu().numpy())
+        return np.concatenate(logits)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the numbers of a run depend on beside the model's files."""
+        return {
+            "positions": self.positions,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
+
+    def full(self, record: bool | Sequence[int] = False) -> LiveTextCache:
+        """Return the cache of a new text that evicts nothing; `record` as for `PolicyCache`."""
+        cache = self._cache(policy_named("full"), 1, record=record)
+        return LiveTextCache(self, cache, evicts=False)
+
+    def evicting(
+        self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
+    ) -> LiveTextCache:
+        """Return the cache of a new text under a policy; `record` as for `PolicyCache`."""
+        cache = self._cache(policy, budget, decides=decides, record=record)
+        return LiveTextCache(self, cache)
+
+    def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
+        how |= {"positions": self.positions, "tokenizer": self.tokens}
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # commands say them
+            return PolicyCache(policy, budget, self.model, by_itself=False, **how)
+
+
+def _neighbours(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
+    """Yield which texts read new tokens at once: of one length, and as many as memory allows."""
+    first = 0
+    for count, same in groupby(caches, key=lambda text: text.count):
+        end = first + len([*same])
+        joined = TOKENS_AT_ONCE // (count + new) if can_join(caches[first].cache) else 1
+        while first < end:
+            yield slice(first, first := min(end, first + max(joined, 1)))
+
+
+class LiveTextCache(ModelCache):
+    """The cache of a text under a policy.
+
+    It wraps a new `PolicyCache` with ``by_itself=False``, and ends its turns if it evicts.
+    """
+
+    def __init__(self, decoder: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
+        self.decoder: LiveModel = decoder
+        self.cache, self.evicts = cache, evicts
+        self.ids: list[int] = []
+        self._began = 0, cache.fork()
+
+    def end_turn(self) -> None:
+        """End the turn: the policy evicts, if there is one."""
+        if self.evicts:
+            self.cache.turn_kind = self.turn_kind
+            self.cache.end_turn()
+        self._began = self.count, self.cache.fork()
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return an independent copy, as of now or of the start of this turn."""
+        began, cache = self._began
+        if count not in (None, self.count, began):
+            raise ValueError(f"a fork goes on from {began} or {self.count}, but not from {count}")
+        other = copy.copy(self)
+        other.cache = (cache if count == began else self.cache).fork()
+        other.ids = self.ids[:count]
+        return other
+
+
+def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> LiveModel:
+    """Load a causal model with its tokens; `positions` is as for `PolicyCache`.
+
+    `folder` may also be a GGUF file, or a name of `fdkvc.models.numpy.gguf_file.NAMED_MODELS`.
+    Raises a ValueError, in one sentence that names it and what is wrong.
+    """
+    POSITIONS.check(positions, "positions")
+    disable_progress_bar()
+    set_verbosity_error()  # relevant warnings are errors below
+    gpu = torch.cuda.is_available()
+    failed = f"the model {str(folder)!r} cannot be loaded"
+    with as_value_error(failed), as_folder(file := find_model(str(folder))) as path:
+        check_model_folder(path)
+        with torch.device("meta"):  # where numbers take no memory
+            config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
+            sizes = transformers.AutoModelForCausalLM.from_config(config).parameters()
+        check_memory((2 if gpu else 4) * sum(numbers.numel() for numbers in sizes))
+        model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype="auto" if gpu else torch.float32,
+            use_safetensors=True,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,  # they are named below
+            output_loading_info=True,
+        )
+        check_loaded(loaded)
+        model = model.to("cuda" if gpu else "cpu").eval()
+        tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
+        live = LiveModel(model_name(file), model, tokens, model_digest(file), positions)
+        live.full()  # which says what a policy cannot do with it
+    return live

@@ -1,0 +1,96 @@
+"""The text that a policy's cache read, as recordings that the pages open.
+
+There is one per recorded layer, with a row per query head; vectors are those that the model
+computed from the entries kept, and turns are the cache's.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fdkvc.core.parameters import check_count
+from fdkvc.core.recordings import Recording, Token
+from fdkvc.core.transcripts import Demand, Transcript, Turn, clean_name
+from fdkvc.models.numpy.head_recordings import encode_dialog
+from fdkvc.models.numpy.text_cache import read
+from fdkvc.models.numpy.tokens import EncodedPassage
+from fdkvc.models.transformers.loop import LiveModel, LiveTextCache
+
+
+def record_layer(
+    model: LiveModel, transcript: Transcript, layer: int, heads: Sequence[int] | None = None
+) -> Recording:
+    """Record heads of a layer, by default all, of a model that reads a dialog without eviction.
+
+    Raises a ValueError if the model lacks a head, or a layer that attends to the whole text, or
+    holds fewer tokens.
+    """
+    memory = model.full(record=[layer])
+    if layer not in memory.cache.decided:
+        able = ", ".join(map(str, memory.cache.decided))
+        raise ValueError(f"layer {layer} does not attend to the whole text: choose from {able}")
+    (recording,) = record_dialog(memory, transcript)
+    chosen = recording.heads if heads is None else tuple(heads)
+    for head in chosen:
+        check_count("head", head, 0, len(recording.heads) - 1)
+    names = ("queries", "keys", "values")
+    vectors: dict[str, Any] = {name: getattr(recording, name)[[*chosen]] for name in names}
+    source = clean_name(f"{model.name}, layer {layer}{transcript.source_note}")
+    return replace(recording, heads=chosen, source=source, **vectors)
+
+
+def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recording]:
+    """Record a model that reads a dialog with a new cache that records, each passage a turn."""
+    model, cache, passages = memory.decoder, memory.cache, encode_dialog(memory.decoder, transcript)
+    if model.tokens.first:
+        read([memory], model.tokens.first, last=0)
+    for passage in passages:
+        memory.turn_kind = passage.passage.kind
+        read([memory], passage.ids, last=0)
+        memory.end_turn()
+    turns, tokens = [], []
+    for passage in passages:
+        text, turn = passage.passage.text, transcript.turns[passage.passage.turn]
+        kind, called = (None, len(text)) if passage.passage.call else (turn.kind, 0)
+        turns.append(Turn(passage.passage.writer, text, turn.topic, kind, called))
+        tokens.append(tuple(Token(text[low:high], low, high) for low, high in passage.spans))
+    tokens[0] = (Token("", 0, 0),) * len(model.tokens.first) + tokens[0]
+    demands = tuple(_demands(transcript.demands, passages))
+    by_passage = Transcript(
+        transcript.name, tuple(turns), demands, transcript.missing, cluster=transcript.cluster
+    )
+    hidden, queries, keys, values = map(cache.recorded, ("hidden", "queries", "keys", "values"))
+    heads = queries.shape[1]
+    keys, values = (np.repeat(x, heads // x.shape[1], axis=1) for x in (keys, values))
+    return [
+        Recording(
+            replace(by_passage, name=f"{transcript.name}, layer {number}"),
+            tuple(tokens),
+            hidden[at, 0],
+            queries[at],
+            keys[at],
+            values[at],
+            tuple(range(heads)),
+            clean_name(f"{model.name} under {cache.policy.name}, budget {cache.budget}"),
+            np.array(model.tokens.surprisal(memory.ids), np.float32),
+        )
+        for at, number in enumerate(cache.recorded_layers)
+    ]
+
+
+def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
+    """Yield the demands of a dialog with passages as turns."""
+    said = [passage.passage for passage in passages]
+    words = {passage.turn: at for at, passage in enumerate(said) if passage.call is None}
+    needed = [passage.turn for passage in said]
+    for demand in demands:
+        mentions = tuple(
+            mention._replace(turn=words[mention.turn])
+            for mention in demand.mentions
+            if mention.turn in words
+        )
+        if mentions:
+            yield replace(demand, turn=bisect_left(needed, demand.turn), mentions=mentions)

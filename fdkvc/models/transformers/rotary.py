@@ -1,0 +1,140 @@
+"""Rotary positions of keys: removed and applied again.
+
+Su et al. 2021, *RoFormer*; positions that close the gaps: Xiao et al. 2023, *Efficient Streaming
+Language Models with Attention Sinks*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+
+from fdkvc.models.transformers.attention_hooks import Attention, Probe, eager, this_pass
+
+MOVING = ("dynamic", "longrope")
+"""Types of rotary positions whose angles depend on the length of the text."""
+
+APART = 3
+"""The position at which keys are compared with those at position 0."""
+
+TURNED = "fdkvc_turned"
+"""The attribute of a model with how its layers rotate keys."""
+
+NOT_ROTARY = 'this model has no rotary positions that can be changed: choose positions="kept"'
+
+ONCE = (slice(None), slice(0, None, 2), None)
+"""Where each angle stands once among cosines: everywhere, at every second, or in the first half."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """How a layer rotates the first numbers of its keys; the rest stays as it is."""
+
+    angles: Any
+    """The module that computes cosines and sines."""
+    given: tuple[Any, ...]
+    """What it is called with: positions, and numbers of the type of the results."""
+    named: Mapping[str, Any]
+    sines_first: bool
+    """Whether it returns sines before cosines."""
+    once: slice | None
+    """One of `ONCE`."""
+    interleaved: bool
+    """Whether neighbours make a pair, or numbers that are half of the rotated ones apart."""
+
+    def __call__(self, keys: Any, positions: Any, *, back: bool = False) -> Any:
+        """Rotate keys (K, n, h) to positions (K, n), or back from there to position 0."""
+
+        def now(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            if value.is_floating_point():
+                return keys
+            return positions.expand(*value.shape[:-2], -1, -1)
+
+        named = {name: now(value) for name, value in self.named.items()}
+        cos, sin = self.angles(*map(now, self.given), **named)
+        cos, sin = (sin, cos) if self.sines_first else (cos, sin)
+        # Of positions of several axes, which are alike in a text.
+        cos, sin = (part.reshape(-1, *part.shape[-3:])[0].float() for part in (cos, sin))
+        once = slice(cos.shape[-1] // 2) if self.once is None else self.once
+        turn = torch.complex(cos, -sin if back else sin)[..., once]
+        turn = turn / turn.abs()  # without the factor of some models, which all keys have already
+        width = 2 * turn.shape[-1]
+        pairs = keys[..., :width].float()
+        pairs = pairs.unflatten(-1, (-1, 2) if self.interleaved else (2, -1))
+        pairs = pairs if self.interleaved else pairs.mT
+        turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turn)
+        turned = turned if self.interleaved else turned.mT
+        return torch.cat([turned.flatten(-2).to(keys.dtype), keys[..., width:]], dim=-1)
+
+
+def rotations(model: Any, attention: Attention) -> Mapping[int, Rotation]:
+    """Return how the layers of a model rotate their keys; one that does not is not in it.
+
+    From then on `this_pass` has the positions of each forward pass. Raises a ValueError if a layer
+    knows positions otherwise, or a rotation cannot be undone for a single key.
+    """
+    known: dict[int, Rotation] | None = vars(model).get(TURNED)
+    if known is None:
+        known = dict(_found(model, [*attention.modules]))
+        for angles in {rotation.angles for rotation in known.values()}:
+            angles.register_forward_pre_hook(_note_positions, with_kwargs=True)
+        vars(model)[TURNED] = known
+    return known
+
+
+def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
+    """Yield the rotating layers, by the keys of a single token at two positions."""
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+    rotary = [part for part in model.modules() if "rotary" in type(part).__name__.lower()]
+    hooks = [
+        part.register_forward_pre_hook(lambda *call: calls.append(call), with_kwargs=True)
+        for part in rotary
+    ]
+    try:
+        first, later = (Probe(model, start).brought for start in (0, APART))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    ways = [
+        Rotation(*call, *way)
+        for call in calls[: len(calls) // 2]
+        for way in product((False, True), ONCE, (False, True))
+        if not any(kind in str(getattr(call[0], "rope_type", "")) for kind in MOVING)
+    ]
+    for layer in layers:
+        (keys, values), (turned, same) = first[layer], later[layer]
+        most = 4 * torch.finfo(keys.dtype).eps + 1e-4
+        if not torch.allclose(values, same, rtol=most, atol=most * float(values.abs().max())):
+            raise ValueError(NOT_ROTARY)
+        if torch.equal(keys, turned):
+            continue
+        errors = [_error(way, keys, turned) for way in ways]
+        error, at = min(zip(errors, range(len(ways)), strict=True), default=(1.0, 0))
+        if not error <= most:
+            raise ValueError(NOT_ROTARY)
+        yield layer, ways[at]
+
+
+def _error(rotation: Rotation, keys: Any, turned: Any) -> float:
+    """Return how far rotated keys (B, K, 1, h) are from those of a model, of the largest number."""
+    with suppress(RuntimeError, TypeError, ValueError), torch.no_grad():
+        flat = keys.flatten(0, 1)
+        there = torch.full(flat.shape[:2], APART, device=keys.device)
+        both = rotation(flat, there), rotation(turned.flatten(0, 1), there, back=True)
+        wrong = (both[0] - turned.flatten(0, 1)).abs().max(), (both[1] - flat).abs().max()
+        return float(max(wrong) / keys.abs().max())
+    return 1.0
+
+
+@eager
+def _note_positions(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    for value in (*given, *named.values()):
+        if isinstance(value, torch.Tensor) and not value.is_floating_point():
+            this_pass.positions = value

@@ -1,0 +1,349 @@
+"""Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from time import perf_counter
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.cache import concatenated
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
+from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, number, option
+from fdkvc.engine.metrics import (
+    PROJECTED_ALIGNMENTS,
+    adaptation,
+    default_metrics,
+    first_late_turn,
+    metric_named,
+    retention,
+)
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Rule
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.runs.jobs import (
+    Execution,
+    Progress,
+    check_different,
+    one_blas_thread,
+    run_jobs,
+    worker_count,
+)
+from fdkvc.runs.options import HELD, RUN_METRICS, RUN_POLICIES
+from fdkvc.runs.workers import shared_workers
+from fdkvc.synthetic.draw import build, draw, generate
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
+
+CHUNK = 100
+"""Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
+
+MIN_CHUNK = 25
+"""So few dialogs are not split among workers."""
+
+COMPOSITE = "composite"
+ADAPTATION = "adaptation"
+TIMED = "mixed"
+"""The scenario on which turns are timed."""
+
+LATENCY_REPEATS = 15
+"""Rounds of timing that count."""
+
+LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
+"""Dialogs that `measure_latency` runs, batches among them."""
+
+Values = NDArray[np.float32]
+
+PAPERS_METRICS = f"{RUN_METRICS}; default: the paper's three"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What to run; refuses in one sentence what cannot be run."""
+
+    scenarios: tuple[Scenario, ...] = option(
+        "scenarios to run; default: the paper's, and adaptation",
+        default=tuple(SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)),
+    )
+    """The adaptation run is measured in turns to adapt, the others by late metrics."""
+    policies: tuple[Policy, ...] = option(
+        RUN_POLICIES, default=tuple(policy_named(key) for key in PAPER_POLICIES)
+    )
+    dialogs: int = number(DIALOGS, "dialogs per scenario")
+    seed: int = number(SEED, "random seed")
+    budget: int = number(BUDGET, HELD)
+    world: World = field(default_factory=World)
+    metrics: tuple[str, ...] = option(PAPERS_METRICS, default_factory=default_metrics)
+    series: bool = False
+    """Whether to keep the values of every turn as well."""
+
+    def __post_init__(self) -> None:
+        for setting in (DIALOGS, SEED, BUDGET):
+            setting.check(getattr(self, setting.name), setting.name)
+        if not self.scenarios or not self.policies:
+            raise ValueError("a benchmark needs at least one scenario and one policy")
+        check_different("scenario", [scenario.key for scenario in self.scenarios])
+        check_different("policy", [policy.name for policy in self.policies])
+        check_different("metric", self.metrics)
+        for key in self.metrics:
+            metric_named(key)
+        if self.numbers_of_a_dialog > MAX_CHUNK_NUMBERS:
+            raise ValueError(
+                f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
+                f"{MAX_CHUNK_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
+            )
+        late = len(self.scenarios) * len(self.metrics)
+        turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
+        kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
+        if kept > MAX_RESULT_NUMBERS:
+            raise ValueError(
+                f"the run has {kept:,} results, but at most {MAX_RESULT_NUMBERS:,} are kept: "
+                "ask for fewer dialogs, policies, scenarios or metrics"
+            )
+
+    @property
+    def numbers_of_a_dialog(self) -> int:
+        """Numbers in memory while a dialog of the longest scenario runs under one policy.
+
+        Random numbers, vectors, products and entries.
+        """
+        turns = max(len(scenario.schedule) for scenario in self.scenarios)
+        d, h = self.world.dimension, self.world.head_dimension
+        tokens = turns * self.world.tokens_per_turn
+        return 3 * d * h + 2 * tokens * (d + h + turns) + 3 * turns * self.budget
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyScores:
+    """One policy's values on one scenario, one per dialog."""
+
+    values: Mapping[str, Values]
+    """Arrays of shape (n,) by name. ``late_…`` metrics, or for the adaptation run ``adaptation``
+    (turns) and ``never`` (0, 1)."""
+    series: Mapping[str, Values]
+    """Arrays of shape (n, T) by name. If requested, for every turn: metrics other than
+    `PROJECTED_ALIGNMENTS`, row states, and entries evicted by each rule (``evicted_…``)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The results of a benchmark."""
+
+    benchmark: Benchmark
+    measured: Mapping[str, Mapping[str, PolicyScores]]
+    """By scenario key and policy name. Of finished dialogs, in order of their numbers."""
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every dialog of every scenario was run."""
+        return all(
+            self.dialogs(scenario.key) == self.benchmark.dialogs
+            for scenario in self.benchmark.scenarios
+        )
+
+    def dialogs(self, scenario: str) -> int:
+        """Count the finished dialogs of a scenario."""
+        scores = self.measured.get(scenario, {}).values()
+        return next((len(values) for policy in scores for values in policy.values.values()), 0)
+
+    def values(self, scenario: str, policy: str, metric: str) -> Values | None:
+        """Return one value per dialog (n,), or None where there is none.
+
+        The scenario ``composite`` is the mean over the five benchmark scenarios of the dialogs of
+        equal number, once all are complete.
+        """
+        return self._values.get((scenario, policy, metric))
+
+    def pair(
+        self, scenario: str, metric: str, policy: str, baseline: str
+    ) -> tuple[Values, Values] | None:
+        """Return the `values` of two policies, or None where one has none."""
+        one, other = (self.values(scenario, name, metric) for name in (policy, baseline))
+        return None if one is None or other is None else (one, other)
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, str, str], Values]:
+        """All that `values` can return."""
+        arrays = {
+            (scenario, policy, metric): values
+            for scenario, by_policy in self.measured.items()
+            for policy, measured in by_policy.items()
+            for metric, values in measured.values.items()
+            # A metric may be undefined in a scenario, as recall is where no topic returns.
+            if not np.isnan(values).any()
+        }
+        for policy, metric in {place[1:]: None for place in arrays}:
+            rows = [arrays.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
+            if all(len(row) == self.benchmark.dialogs for row in rows):
+                mean = np.mean(rows, axis=0, dtype=np.float64)
+                arrays[COMPOSITE, policy, metric] = np.asarray(mean, np.float32)
+        return arrays
+
+    @cached_property
+    def reported(self) -> tuple[str, ...]:
+        """Keys of the scenarios with late metrics, and ``composite`` where available."""
+        scenarios = tuple(key for key in self.measured if key != ADAPTATION)
+        first = self.benchmark.policies[0].name
+        late = late_metrics(self.benchmark)
+        whole = any(self.values(COMPOSITE, first, name) is not None for name in late)
+        return (*scenarios, COMPOSITE) if whole else scenarios
+
+
+Chunk = dict[str, dict[str, PolicyScores]]
+"""The scores of some dialogs: scenario key to policy name to PolicyScores."""
+
+
+def run_job(benchmark: Benchmark, chunk: range) -> Chunk:
+    """Run every policy on some dialogs of every scenario.
+
+    A dialog's random numbers are the same in every scenario, so they are drawn once. Its results
+    depend neither on its chunk nor on the number of cores.
+    """
+    one_blas_thread()  # here too, since this may be another process
+    draws = draw(benchmark.scenarios, chunk, benchmark.seed, benchmark.world)
+    return {
+        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, benchmark.world))
+        for scenario in benchmark.scenarios
+    }
+
+
+def _run_scenario(
+    benchmark: Benchmark, scenario: Scenario, dialogs: DialogBatch
+) -> dict[str, PolicyScores]:
+    measured = {}
+    metrics = {key: metric_named(key) for key in benchmark.metrics}
+    outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
+    for policy in benchmark.policies:
+        trace = simulate(
+            policy, dialogs, benchmark.budget, entries=False, outputs_from=outputs_from
+        )
+        if scenario.key == ADAPTATION:
+            speed = adaptation(retention(trace, dialogs), dialogs)
+            values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
+        else:
+            values = {metric.name: metric.late(trace, dialogs) for metric in metrics.values()}
+        series: dict[str, Values] = {}
+        if benchmark.series:
+            shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
+            series = {key: metrics[key].measure(trace, dialogs) for key in shown}
+            series |= trace.state
+            series |= {f"evicted_{rule}": n.astype(np.float32) for rule, n in trace.evicted.items()}
+        measured[policy.name] = PolicyScores(values, series)
+    return measured
+
+
+def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
+    """Start the workers of `run_benchmark` ahead of time, if it will need any."""
+    workers = worker_count({"workers": workers})
+    if workers > 1 and len(jobs_of(benchmark, workers)) > 1:
+        submit = shared_workers(workers)
+        for _ in range(workers):
+            submit(one_blas_thread)  # for which each imports this module
+
+
+def jobs_of(benchmark: Benchmark, workers: int, chunk: int | None = None) -> list[range]:
+    """Return the numbers of the dialogs of each job, at most `chunk` if it is given."""
+    if chunk is None:
+        # Small runs are split so that every worker has work.
+        chunk = min(CHUNK, max(MIN_CHUNK, -(-benchmark.dialogs // workers)))
+    check_count("chunk", chunk)
+    chunk = min(chunk, max(1, MAX_CHUNK_NUMBERS // benchmark.numbers_of_a_dialog))
+    return [
+        range(first, min(first + chunk, benchmark.dialogs))
+        for first in range(0, benchmark.dialogs, chunk)
+    ]
+
+
+def run_benchmark(
+    benchmark: Benchmark, *, chunk: int | None = None, **how: Unpack[Execution]
+) -> Results:
+    """Run a benchmark; the results depend only on its settings.
+
+    A chunk has at most `chunk` dialogs, fewer where they are large or slow. Raises a ValueError if
+    `workers` or `chunk` is below 1.
+    """
+    jobs = jobs_of(benchmark, worker_count(how), chunk)
+    began = perf_counter()
+    chunks = run_jobs(partial(run_job, benchmark), jobs, **how)
+    measured = {
+        # Chunks release what is joined, so that little is in memory twice.
+        scenario.key: _join([part.pop(scenario.key) for part in chunks])
+        for scenario in benchmark.scenarios
+    }
+    return Results(benchmark, measured, perf_counter() - began)
+
+
+def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores]:
+    if not parts:
+        return {}
+    return {
+        policy: PolicyScores(
+            concatenated([part[policy].values for part in parts]),
+            concatenated([part[policy].series for part in parts]),
+        )
+        for policy in parts[0]
+    }
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The time of a policy's turn."""
+
+    policy: str
+    milliseconds: float
+    """Median over turns of one dialog."""
+    batched: float
+    """Median over turns of a batch, per dialog; NaN if not measured."""
+
+
+def measure_latency(
+    policies: Sequence[Policy],
+    budget: int = 56,
+    seed: int = 0,
+    repeats: int = LATENCY_REPEATS,
+    *,
+    batched: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> list[Latency]:
+    """Time one turn of each policy: scores, eviction, output.
+
+    Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
+    Policies alternate, so that a busy machine slows all alike; the first round is a warm-up. Timing
+    batches too takes four times as long.
+    """
+    sizes = (1, CHUNK) if batched else (1,)
+    batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
+    times: dict[tuple[str, int], list[float]] = {}
+    began = perf_counter()
+    for round_ in range(repeats + 1):
+        for policy in policies:
+            for dialogs in batches:
+                seconds = simulate(policy, dialogs, budget, entries=False).seconds
+                if round_:
+                    times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
+        if on_progress is not None:
+            done, total = round_ + 1, repeats + 1
+            on_progress(Progress(done, total, f"{done} of {total} rounds", perf_counter() - began))
+    milliseconds = {which: 1e3 * float(np.median(turns)) for which, turns in times.items()}
+    return [
+        Latency(
+            policy.name,
+            milliseconds[policy.name, 1],
+            milliseconds.get((policy.name, CHUNK), math.nan) / CHUNK,
+        )
+        for policy in policies
+    ]
+
+
+def matches_paper(benchmark: Benchmark) -> bool:
+    """Return whether budget and world are the paper's."""
+    return benchmark.budget == Benchmark.budget and benchmark.world == World()
+
+
+def late_metrics(benchmark: Benchmark) -> list[str]:
+    """Return the names of a benchmark's late metrics, such as late_retention."""
+    return [metric_named(key).name for key in benchmark.metrics]

@@ -1,0 +1,297 @@
+"""A sweep: what is swept, on which dialogs; curves of one hyperparameter, tables of two."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fdkvc.charts.results import curve_chart
+from fdkvc.charts.theme import Spec
+from fdkvc.core.limits import MAX_SWEEP_VALUES
+from fdkvc.core.parameters import DIALOGS, SEED, Field
+from fdkvc.core.words import command_line, count
+from fdkvc.engine.metrics import late_metric
+from fdkvc.paper.claims import claim
+from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS
+from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.report.claims import STYLE, claims_html
+from fdkvc.paper.shipped import papers_run
+from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
+from fdkvc.paper.sweep_results import SweepRun
+from fdkvc.policies import read_policy, synthetic_policies
+from fdkvc.runs.grid import figures, pivot
+from fdkvc.runs.options import options_of
+from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.ui import fields
+from fdkvc.ui.downloads import show_chart, show_files
+from fdkvc.ui.fields import held
+from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
+from fdkvc.ui.glossary import show_glossary
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.past import Kind, open_run
+from fdkvc.ui.run_panel import show_command
+from fdkvc.ui.sidebar import (
+    BUDGET_HERE,
+    MEASURED,
+    POLICY,
+    SCENARIO,
+    around_of,
+    choose_around,
+    held_policy,
+)
+
+NONE = "–"
+CHUNK = 20
+"""Dialogs that go through all settings together: a step of the progress."""
+
+
+def read_swept(text: str) -> str:
+    """Read the name of a policy with a hyperparameter to sweep, possibly wrapped."""
+    name = read_policy(text).name
+    if not sweepable(name):
+        raise ValueError(f"{name} has no hyperparameter to sweep: choose from {', '.join(ABLE)}")
+    return name
+
+
+ABLE = {key: policy for key, policy in synthetic_policies().items() if sweepable(key)}
+SWEPT_POLICY = replace(POLICY, default=ABLATED_POLICY, choices=ABLE, read=read_swept)
+SWEPT_SCENARIO = replace(
+    SCENARIO,
+    follows=False,
+    default=ABLATED_SCENARIO,
+    choices={key: label for key, label in SCENARIOS.items() if key != "adaptation"},
+)
+DIALOGS_HERE = replace(DIALOGS, default=200, high=600)
+"""The dialogs of a sweep on the page."""
+
+NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
+
+
+def _swept(name: str) -> Field:
+    """Return the choice of the policy, with one given as text among them."""
+    return replace(SWEPT_POLICY, choices={**ABLE, name: read_policy(name).title})
+
+
+def first_of(policy: str) -> Field:
+    """Return the choice of a policy's hyperparameter."""
+    settings = read_policy(policy).settings
+    labels = {name: settings[name].title for name in sweepable(policy)}
+    start = "gamma" if "gamma" in labels else next(iter(labels))
+    return Field("Hyperparameter", name="first", default=start, choices=labels, of=policy)
+
+
+def second_of(policy: str, first: str) -> Field:
+    """Return the choice of a second hyperparameter."""
+    labels = first_of(policy).labels
+    others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
+    label, help = "Second hyperparameter", "The results of two are tables."
+    of = f"{policy}/{first}"
+    return Field(label, help, name="second", default=NONE, choices=others, of=of)
+
+
+def values_of(policy: str, name: str, which: str = "values") -> Field:
+    """Return the field of a hyperparameter's values; `which` is its name in a link."""
+    setting = read_policy(policy).settings[name]
+    return Field(
+        f"Values of {setting.title.lower()}",
+        f"Each {setting.allowed(setting.kind)}.",
+        name=which,
+        default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
+        of=f"{policy}/{name}",
+    )
+
+
+def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
+    """Return the fields of the address, for a link or else the session's values."""
+
+    def requested(field: Field) -> Any:
+        value = link.get(field.name, field.default) if link else held(page, field)
+        return value if value in field.choices else field.default
+
+    inside, whole = held_policy(page, link)
+    if not sweepable(inside.name):
+        inside = whole = read_policy(SWEPT_POLICY.default)
+    policy = whole.name
+    first = first_of(policy)
+    second = second_of(policy, requested(first))
+    values = values_of(policy, requested(first))
+    shown = [_swept(inside.name), around_of(inside), first, values, second]
+    if requested(second) != NONE:
+        shown.append(values_of(policy, requested(second), "second_values"))
+    return [*shown, SWEPT_SCENARIO, MEASURED, *NUMBERS]
+
+
+def choose_sweep(page: str) -> Sweep:
+    """Show the controls and return the sweep."""
+    inside = fields.choice(page, _swept(held(page, SWEPT_POLICY)))
+    policy = choose_around(page, read_policy(inside)).name
+    first = fields.choice(page, first_of(policy))
+    axes = [(first, _values(page, policy, first))]
+    further = second_of(policy, first)
+    second = fields.choice(page, further, len(further.choices) > 1)
+    if second != NONE:
+        axes.append((second, _values(page, policy, second, "second_values")))
+    sweep = Sweep(
+        policy=policy,
+        axes=tuple(axes),
+        scenario=SCENARIOS[fields.choice(page, SWEPT_SCENARIO)],
+        **fields.numbers(page, NUMBERS),
+        metrics=fields.several(page, MEASURED),
+    )
+    most = f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs"
+    show_command(most, sweep_command(sweep))
+    return sweep
+
+
+def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[Number, ...]:
+    """Show the values of a hyperparameter; return the last valid ones."""
+    return fields.text(
+        page,
+        values_of(policy, name, which),
+        lambda typed: read_values(typed, policy, name, MAX_SWEEP_VALUES),
+    )
+
+
+def sweep_command(sweep: Sweep) -> str:
+    """Return the command that runs this sweep with 2,000 dialogs."""
+    options = {"policy": sweep.policy, **_axes(sweep, "parameter")}
+    return command_line("sweep", options | options_of(replace(sweep, dialogs=2000)))
+
+
+def _axes(sweep: Sweep, first: str) -> dict[str, Any]:
+    """Return the swept hyperparameters and their values by name; `first` is that of the first."""
+    options: dict[str, Any] = {}
+    axes = zip((first, "second"), ("values", "second_values"), sweep.axes, strict=False)
+    for parameter, values, (name, tried) in axes:
+        options |= {parameter: name, values: [f"{value:g}" for value in tried]}
+    return options
+
+
+def _link(sweep: Sweep) -> Mapping[str, str]:
+    axes = {"second": NONE, **_axes(sweep, "first")}
+    return {
+        SWEPT_POLICY.name: sweep.policy,
+        SWEPT_SCENARIO.name: sweep.scenario.key,
+        **{name: text if isinstance(text, str) else " ".join(text) for name, text in axes.items()},
+        **{field.name: field.written(getattr(sweep, field.name)) for field in (MEASURED, *NUMBERS)},
+    }
+
+
+def _described(sweep: Sweep) -> str:
+    return (
+        f"{' and '.join(_parameter_label(sweep, name).lower() for name in sweep.parameters)} of "
+        f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
+        f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
+    )
+
+
+@cache
+def kind_of(page: str) -> Kind:
+    """Return what the page runs."""
+    return Kind(
+        page,
+        Sweep,
+        partial(SweepRun.measure, chunk=CHUNK),
+        choose_sweep,
+        _link,
+        link_fields,
+        _described,
+        shipped=[SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()],
+        made=papers_run().made,
+        version=papers_run().version,
+    )
+
+
+# ------------------------------------------------------------------------------- results
+
+
+def show(page: str, place: DeltaGenerator) -> None:
+    """Show a sweep; one of the paper's with its claims, and with the other one.
+
+    The runs and their files are at a place.
+    """
+    kind, answer = kind_of(page), st.container(key="page-answer")
+    shown = open_run(kind, place)
+    if shown is None:
+        return
+    run = shown.result
+    sweep = run.settings
+    papers = [run] if shown.job else [run, *(other for other in kind.shipped if other is not run)]
+    answer.markdown(plain(effects_sentence(papers)))
+    st.header("Each metric over the sweep", anchor=False)
+    what = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
+    st.markdown(plain(f"{what}: mean and 95 % interval over the dialogs."))
+    _panels(page, "sweep", run)
+    for other in papers[1:]:
+        (name,) = other.settings.parameters
+        label = _parameter_label(other.settings, name)
+        st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
+        _panels(page, f"other-{name}", other)
+    if shown.job is None:
+        peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
+        judged = judged_claims(papers_run().study, peaks)
+        st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
+    show_glossary(sweep.metrics)
+    with place, st.popover("Download", icon=":material/download:"):
+        show_files(page, run, ["run.json", *run.tables], "fdkvc-sweep.zip")
+
+
+def effects_sentence(runs: Sequence[SweepRun]) -> str:
+    """Say which swept setting matters most, and how far each moves a metric."""
+    effects = []
+    for run in runs:
+        sweep, rows = run.settings, run.table[run.table.swept]
+        for name in sweep.parameters:
+            means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
+            moved = str((means.max() - means.min()).idxmax())
+            ends, metric = (means[moved].min(), means[moved].max()), late_metric(moved)
+            between = " and ".join(map(metric.with_unit, ends))
+            reach = f"moves {metric.title.lower()} between {between}"
+            effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
+    (_, most, first), *others = sorted(effects, reverse=True)
+    head = f"{most} matters most: it" if others else most
+    more = [f" {label} {reach}." for _, label, reach in others]
+    return f"{head} {first}.{''.join(more)}"
+
+
+def _panels(page: str, kind: str, run: SweepRun) -> None:
+    sweep, swept = run.settings, run.table[run.table.swept]
+    with side_by_side(kind) if len(sweep.axes) == 1 else st.container():
+        for metric, rows in swept.groupby("metric", sort=False):
+            with panel(f"{kind}-{metric}"):
+                if len(sweep.axes) == 1:
+                    show_chart(page, f"{kind}/{metric}", _curve(sweep, swept, str(metric)))
+                else:
+                    _show_both(sweep, rows)
+
+
+def _show_both(sweep: Sweep, rows: pd.DataFrame) -> None:
+    """Show one metric over two hyperparameters as a table."""
+    first, second = (_parameter_label(sweep, name) for name in sweep.parameters)
+    named = rows.rename(columns=dict(zip(sweep.parameters, (first, second), strict=True)))
+    heading = late_metric(rows.metric.iloc[0]).heading()
+    title = f"{heading}: a row for each {first.lower()}, a column for each {second.lower()}"
+    st.markdown(plain(title))
+    show_grid(pivot(named, figures(rows), [first], second), title)
+
+
+def _curve(sweep: Sweep, swept: pd.DataFrame, metric: str) -> Spec:
+    ((name, _),) = sweep.axes
+    policy = read_policy(sweep.policy)
+    return curve_chart(
+        swept.assign(value=swept[name].astype(float)),
+        metric,
+        late_metric(metric).title,
+        _parameter_label(sweep, name),
+        float(policy.settings[name].default),
+        page_theme(),
+        policy.title,
+    )
+
+
+def _parameter_label(sweep: Sweep, name: str) -> str:
+    return read_policy(sweep.policy).settings[name].title

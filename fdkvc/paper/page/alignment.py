@@ -1,0 +1,113 @@
+"""Alignment under three projections, the paired differences, and the conclusion."""
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.core.statistics import holm
+from fdkvc.core.words import decimal, listed
+from fdkvc.paper.benchmark import matches_paper
+from fdkvc.paper.published import ABLATED_POLICY
+from fdkvc.paper.replication.cells import scenario_label
+from fdkvc.paper.replication.projections import PUBLISHED, alignments_table, differences_table
+from fdkvc.paper.study import Study
+from fdkvc.policies import BASELINE, read_policy
+from fdkvc.runs.grid import figures, pivot
+from fdkvc.ui.fields import pick
+from fdkvc.ui.frame import show_grid
+from fdkvc.ui.markdown import Markdown, plain
+
+_NAMES = {
+    "value": "projected by the value matrix",
+    "key": "by the key matrix",
+    "query": "by the query matrix",
+    PUBLISHED: "published (Table 1)",
+}
+
+
+@st.fragment
+def show_alignment(page: str, study: Study) -> None:
+    """Show the alignments of a scenario, the paired differences and the conclusion."""
+    results = study.results
+    table = alignments_table(results)
+    if table.empty or not matches_paper(results.benchmark):
+        st.info(
+            "This section needs late metrics at the paper's budget of 56: choose a scenario "
+            "besides the adaptation run, and run again."
+        )
+        return
+    st.header("The question", anchor=False)
+    st.markdown(
+        "Alignment is the cosine of the attention output and the “projected” current topic. The "
+        "output is a weighted mean of **values**, so it lies in the value matrix's space. The "
+        "paper does not say which matrix projects the topic, and prints alignments near 0.02, "
+        "where aligned vectors would give 1. The table compares the same outputs with the same "
+        "topics, projected in three ways, and has the published alignments."
+    )
+    scenarios = {key: scenario_label(key) for key in results.reported}
+    scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")
+    titles = {policy.name: policy.title for policy in results.benchmark.policies}
+    rows = table[table.scenario == scenario].replace({"policy": titles})
+    rows = rows.assign(metric="late_alignment")
+    grid = pivot(rows, figures(rows), column="projection", label=_NAMES.__getitem__)
+    show_grid(grid, "Late alignment by projection")
+    _levels_in_words(table)
+
+    differences = differences_table(results)
+    if differences.empty:
+        return
+    ablated, baseline = read_policy(ABLATED_POLICY).title, read_policy(BASELINE).title
+    st.header(plain(f"{ablated} − {baseline}, paired by dialog"), anchor=False)
+    st.markdown(
+        "Both policies run on the same dialogs, so differences are paired, with 95 % intervals. "
+        "The published ones follow from the paper's t-tests on Shift, Mixed and Gradual "
+        "(Section 5.6: t = 1.31, 0.57 and 0.87), and elsewhere from the spread that these imply."
+    )
+    rows = differences.assign(metric="late_alignment", scenario=differences.scenario.map(scenarios))
+    apart = figures(rows, ("mean_diff", "ci_low", "ci_high"), signs=True)
+    words = [f"{word}, t = {decimal(t, 2)}" for word, t in zip(apart, rows.t, strict=True)]
+    grid = pivot(rows, words, ["scenario"], "projection", _NAMES.__getitem__)
+    show_grid(grid, "Differences in late alignment")
+
+    st.header("What follows", anchor=False)
+    st.markdown(plain(conclusion(differences)))
+
+
+def _levels_in_words(table: pd.DataFrame) -> None:
+    value = table[table.projection == "value"]
+    other = table[table.projection.isin(["key", "query"])]
+    inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
+    st.markdown(
+        Markdown(
+            "With the value matrix, alignments are {} to {}. With the others, output and topic "
+            "are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, {:.0%} of "
+            "the intervals contain zero, and the standard deviation over dialogs is about {:.2f} "
+            "(1/√16 = 0.25). The published alignments are of that size."
+        ).format(
+            *(decimal(value["mean"].min()), decimal(value["mean"].max())),
+            other["mean"].abs().max(),
+            *(inside, other.sd.median()),
+        )
+    )
+
+
+def conclusion(differences: pd.DataFrame) -> Markdown:
+    """Return the conclusion, with the numbers of this run."""
+    measured = differences[differences.projection == "value"].set_index("scenario")
+    published = differences[differences.projection == PUBLISHED]
+    sure = measured[holm(measured.p) < 0.05]
+    lines = []
+    if len(published):
+        words = Markdown(
+            "- **The published differences are indistinguishable from zero**: the largest |t| "
+            "is {:.2f}, below 1.96."
+        )
+        lines.append(words.format(published.t.abs().max()))
+    words = Markdown(
+        "- **With the topic in the space of the output, |t| is between {:.0f} and {:.0f}.**"
+    )
+    lines.append(words.format(measured.t.abs().min(), measured.t.abs().max()))
+    for place, side in (("above", sure.mean_diff > 0), ("below", sure.mean_diff < 0)):
+        if side.any():
+            names = listed([scenario_label(str(scenario)) for scenario in sure.index[side]])
+            lines.append(Markdown("- **FD-KVC is {} H2O** on {}.").format(place, names))
+    return Markdown("\n").join(lines)

@@ -1,0 +1,73 @@
+"""What the benchmark runs: scenarios, policies and dialogs of the sidebar."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+from fdkvc.core.parameters import DIALOGS, SEED, Field
+from fdkvc.core.words import command_line, count
+from fdkvc.paper.benchmark import Benchmark
+from fdkvc.paper.results import StudyRun
+from fdkvc.paper.shipped import papers_run
+from fdkvc.runs.options import options_of
+from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.ui import fields
+from fdkvc.ui.past import Kind
+from fdkvc.ui.run_panel import show_command
+from fdkvc.ui.sidebar import BUDGET_HERE, MEASURED
+from fdkvc.ui.variants import CHOSEN, choose_policies, warn_no_effect
+
+ALL_SCENARIOS = Field("Scenarios", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS)
+DIALOGS_HERE = replace(DIALOGS, high=2000)
+"""Dialogs per scenario of a run on the page."""
+
+NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
+
+FIELDS = [ALL_SCENARIOS, CHOSEN, MEASURED, *NUMBERS]
+"""Every field of the address."""
+
+
+def choose_benchmark(page: str) -> Benchmark:
+    """Show the controls and return the benchmark."""
+    policies = choose_policies(page)
+    warn_no_effect(policies)
+    scenarios = fields.several(page, ALL_SCENARIOS)
+    numbers = fields.numbers(page, NUMBERS)
+    metrics = fields.several(page, MEASURED)
+    chosen = Benchmark(
+        tuple(SCENARIOS[key] for key in scenarios), policies, metrics=metrics, **numbers
+    )
+    more = command_line("benchmark --all", options_of(replace(chosen, dialogs=6000)))
+    show_command(f"At most {DIALOGS_HERE.high:,} dialogs per scenario", more)
+    return chosen
+
+
+def _link(benchmark: Benchmark) -> Mapping[str, str]:
+    given = options_of(benchmark)
+    return {field.name: field.written(given.get(field.name, field.default)) for field in FIELDS}
+
+
+def _described(benchmark: Benchmark) -> str:
+    """Return the settings of a run in words."""
+    return (
+        f"{count(benchmark.dialogs, 'dialog')} per scenario, seed {benchmark.seed}, "
+        f"budget {benchmark.budget}, {count(len(benchmark.policies), 'policy', 'policies')}, "
+        f"{count(len(benchmark.scenarios), 'scenario')}"
+    )
+
+
+@cache
+def kind_of(page: str) -> Kind:
+    """Return what the page runs."""
+    return Kind(
+        page,
+        Benchmark,
+        StudyRun.measure,
+        choose_benchmark,
+        _link,
+        lambda *_: FIELDS,
+        _described,
+        shipped=[StudyRun(papers_run().study)],
+        made=papers_run().made,
+        version=papers_run().version,
+    )

@@ -1,0 +1,56 @@
+"""What a run says of the paper, and the paper's claims with their reasons and evidence."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from fdkvc.paper.benchmark import matches_paper
+from fdkvc.paper.replication.cells import measured_tables, verdicts_of
+from fdkvc.paper.replication.claims import ClaimResult, judged_claims
+from fdkvc.paper.replication.rules import FEWEST_DIALOGS
+from fdkvc.paper.report.claims import MARKS, STYLE, answer_sentence, claims_html, counted, name_of
+from fdkvc.paper.study import Study
+from fdkvc.ui.fields import segments
+from fdkvc.ui.lru import cached
+from fdkvc.ui.markdown import plain
+
+EVERY = "all"
+
+
+@cached
+def claims_of(study: Study) -> list[ClaimResult]:
+    """Return the verdicts on the claims of a study, made once."""
+    return judged_claims(study)
+
+
+def show_answer(study: Study) -> None:
+    """Say how much of the paper is reproduced, and what fails most clearly."""
+    if not matches_paper(study.results.benchmark):
+        return
+    figures = verdicts_of(measured_tables(study))
+    if any(figures.values()):
+        st.markdown(plain(answer_sentence(claims_of(study), figures)))
+    else:
+        words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
+        st.info(plain(words), icon=":material/balance:")
+
+
+def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
+    """Show the filter of a section with its counts: `EVERY`, or one verdict."""
+    names = {EVERY: f"{EVERY} {sum(counts.values())}"} | {
+        str(verdict): f"{name_of(verdict)} {number}" for verdict, number in counts.items() if number
+    }
+    return segments(f"{page}/{section}/shown", "Show", names)
+
+
+@st.fragment
+def show_claims(page: str, study: Study) -> None:
+    """Show the claims, all or those with one verdict."""
+    results = claims_of(study)
+    counts = counted(results)
+    wanted = choose_verdict(page, "Claims", counts)
+    legend = " · ".join(" ".join(MARKS[key]) for key, number in counts.items() if number)
+    st.caption(plain(f"{legend} · click a claim for its numbers"))
+    chosen = [result for result in results if wanted in (EVERY, str(result.verdict))]
+    st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")

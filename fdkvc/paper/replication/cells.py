@@ -1,0 +1,240 @@
+"""The paper's tables cell by cell: measured figures and verdicts in the printed layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+import pandas as pd
+
+from fdkvc.core.parameters import parameters_of
+from fdkvc.core.words import count, decimal
+from fdkvc.engine.metrics import late_metric, metric_named
+from fdkvc.paper.benchmark import ADAPTATION, COMPOSITE
+from fdkvc.paper.published import ABLATED_POLICY, ABLATIONS, HYPERPARAMETERS
+from fdkvc.paper.replication.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
+from fdkvc.paper.replication.rules import REPRODUCED, SIGNS
+from fdkvc.paper.study import Study
+from fdkvc.policies import BASELINE, POLICIES, read_policy
+from fdkvc.synthetic.scenarios import SCENARIOS
+
+NUMBERS: Mapping[str, int] = {
+    **{"late_alignment": 1, ADAPTATION: 2, "late_diversity": 3, "late_retention": 4, TIME: 4},
+    **{"w_c": 5, "gamma": 6, DEFAULT: 7},
+}
+"""The paper's tables by metric or source; tables of other metrics have the metric's key."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The format of a figure: times `scale`, with `digits` decimals."""
+
+    name: str = ""
+    scale: float = 1.0
+    digits: int = 4
+
+    def write(self, value: float) -> str:
+        """Format a figure; empty for NaN."""
+        return "" if math.isnan(value) else decimal(self.scale * value, self.digits)
+
+
+_UNITS = {
+    **{row.key: Unit(digits=2) for row in HYPERPARAMETERS},
+    **dict.fromkeys(("mean", ADAPTATION), Unit("turns", digits=2)),
+    **dict.fromkeys(("median", "p90"), Unit("turns", digits=1)),
+    TIME: Unit("ms", digits=3),
+    "seconds": Unit("s", digits=1),
+    "score_bytes": Unit("bytes", digits=0),
+    "parameters": Unit(digits=0),
+    "threshold_evictions": Unit("entries", digits=0),
+    "highest_score": Unit(digits=2),
+    "ownership_loss": Unit(digits=3),
+    "learning_rate": Unit(),
+    "same_entries": Unit("%", 100.0, 1),
+}
+"""The units of what is not a metric."""
+
+
+def unit_named(metric: str) -> Unit:
+    """Return the unit of a metric, or of another quantity in a table or a claim."""
+    return _UNITS.get(metric) or (Unit("%", 100.0, 1) if late_metric(metric).percent else Unit())
+
+
+def figure_words(fact: Fact) -> str:
+    """Format the measured figure with its interval.
+
+    Examples
+    --------
+    >>> figure_words(Fact("", "", "", "late_retention", 600, 0.5, low=0.49, high=0.51))
+    '50.0 ± 1.0'
+    >>> figure_words(Fact("", "", "", "mean", 600, 4.0, low=4.0, high=5.0))
+    '4.00 (4.00 to 5.00)'
+    >>> figure_words(Fact("", "", "", "mean", 600, 16.0, low=16.0, high=16.0, never=True))
+    'never (> 16)'
+    """
+    if fact.never:
+        return f"never (> {fact.mean:.0f})"
+    unit = unit_named(fact.metric)
+    text, above, below = unit.write(fact.mean), fact.high - fact.mean, fact.mean - fact.low
+    if not math.isnan(fact.low) and fact.low != fact.high:
+        half = math.isclose(above, below, rel_tol=1e-6)
+        ends = f"({unit.write(fact.low)} to {unit.write(fact.high)})"
+        text += f" ± {unit.write(above)}" if half else f" {ends}"
+    return text
+
+
+def marked_words(fact: Fact) -> str:
+    """Format the measured figure with its interval and its place."""
+    return f"{figure_words(fact)} {fact.place}".rstrip()
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTable:
+    """A table of the paper with measured cells."""
+
+    number: int | str
+    """Its number in the paper, or the key of a metric that has no table there."""
+    title: str
+    corner: str
+    """The heading of its rows."""
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+    cells: dict[tuple[str, str], Fact] = field(default_factory=dict)
+    """The measured cells by (row, column)."""
+
+    @property
+    def heading(self) -> str:
+        """Its number in the paper and its title."""
+        return f"Table {self.number}: {self.title}" if isinstance(self.number, int) else self.title
+
+    def of_verdict(self, verdict: str) -> MeasuredTable:
+        """Return the table with only the cells of this verdict."""
+        return replace(
+            self, cells={at: fact for at, fact in self.cells.items() if fact.verdict == verdict}
+        )
+
+    def texts(self, row: str, write: Callable[[Fact], str]) -> list[str]:
+        """Write each cell of a row, nothing where there is none."""
+        cells = (self.cells.get((row, column)) for column in self.columns)
+        return ["" if cell is None else write(cell) for cell in cells]
+
+
+def measured_tables(study: Study) -> list[MeasuredTable]:
+    """Return the measured Tables 1 to 7 and one for each other metric, without empty tables."""
+    tables = {table.number: table for table in _empty_tables(study)}
+    names = [policy.name for policy in study.results.benchmark.policies]
+
+    def by_policy(fact: Fact) -> int:
+        return names.index(fact.policy) if fact.source == BENCHMARK else len(names)
+
+    for fact in sorted(facts(study), key=by_policy):
+        number, row, column = _place(fact)
+        if number in tables and row in tables[number].rows:
+            tables[number].cells[row, column] = fact
+    return [table for table in tables.values() if table.cells]
+
+
+def _place(fact: Fact) -> tuple[int | str, str, str]:
+    """Return the number of a fact's table, its row and its column."""
+    by_metric = NUMBERS.get(fact.metric, fact.metric.removeprefix("late_"))
+    number = NUMBERS.get(fact.source, by_metric)
+    if fact.source in ABLATIONS:
+        value = getattr(read_policy(fact.policy), fact.source)
+        return number, f"{value:g}", fact.metric
+    if fact.source == DEFAULT:
+        return number, fact.metric, DEFAULT
+    return number, fact.policy, fact.metric if fact.source in NUMBERS else fact.scenario
+
+
+def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
+    benchmark = study.results.benchmark
+    policies = {policy.name: policy.title for policy in benchmark.policies}
+    scenarios = {key: scenario_label(key) for key in study.results.reported}
+    both = [policies[name] for name in (ABLATED_POLICY, BASELINE) if name in policies]
+    rows = {**policies, DIFFERENCE: " − ".join(both)} if len(both) == 2 else policies
+    yield MeasuredTable(1, "Late-turn alignment", "policy", rows, scenarios)
+    statistics = {"mean": "mean", "median": "median", "p90": "90th percentile"}
+    title = "Turns from a change of topic to 80 % retention of the new one"
+    yield MeasuredTable(2, title, "policy", policies, statistics)
+    yield MeasuredTable(3, "Late-turn topic diversity, %", "policy", policies, scenarios)
+    columns = {**scenarios, TIME: "latency, ms a turn"}
+    yield MeasuredTable(4, "Late-turn retention, %, and latency", "policy", policies, columns)
+    for parameter, results in study.sweeps.items():
+        swept = results.benchmark
+        values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
+        field = parameters_of(POLICIES[ABLATED_POLICY])[parameter]
+        title = f"{field.label} on {swept.scenarios[0].label}"
+        columns = {
+            f"late_{key}": metric_named(key).heading(metric_named(key).label)
+            for key in swept.metrics
+        }
+        rows = dict(zip(values, values, strict=True))
+        yield MeasuredTable(NUMBERS[parameter], title, field.letters, rows, columns)
+    rows = {
+        row.key: f"{row.symbol}, {row.description.lower()}, "
+        f"the paper tried {row.low:.2f} to {row.high:.2f}"
+        for row in HYPERPARAMETERS
+    }
+    yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
+    for key in benchmark.metrics:
+        if f"late_{key}" not in NUMBERS:
+            title = metric_named(key).heading()
+            yield MeasuredTable(key, title, "policy", policies, scenarios)
+
+
+def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
+    """Return all cells as a tidy table, a row for each, fractions unscaled."""
+    rows = [
+        {
+            "table": table.number,
+            "row": row,
+            "column": column,
+            "n": fact.n or None,
+            "measured": fact.mean,
+            "ci_low": fact.low,
+            "ci_high": fact.high,
+            "published": fact.published_value,
+            "difference": fact.difference,
+            "verdict": fact.verdict,
+        }
+        for table in tables
+        for (row, column), fact in table.cells.items()
+    ]
+    return pd.DataFrame(rows).astype({"n": "Int64"})
+
+
+def sign_of(fact: Fact) -> str:
+    """Return the symbol of a fact's verdict; empty without one."""
+    return SIGNS.get(fact.verdict or "", "")
+
+
+def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
+    """Count the verdicts."""
+    verdicts = [fact.verdict for table in tables for fact in table.cells.values()]
+    return {verdict: verdicts.count(verdict) for verdict in SIGNS}
+
+
+def reproduced_by_spread(tables: list[MeasuredTable]) -> dict[Spread, int]:
+    """Count the reproduced figures by spread: varying, constant or percentile."""
+    facts = (fact for table in tables for fact in table.cells.values())
+    spreads = [fact.spread for fact in facts if fact.verdict == REPRODUCED]
+    return {spread: spreads.count(spread) for spread in get_args(Spread)}
+
+
+def reproduced_sentence(tables: list[MeasuredTable]) -> str:
+    """Count the reproduced figures by spread in a sentence; empty without any."""
+    counts = reproduced_by_spread(tables)
+    if not any(counts.values()):
+        return ""
+    return (
+        f"Reproduced: {count(counts['varying'], 'varying figure')}, "
+        f"{count(counts['constant'], 'constant')} (the same in every dialog) and "
+        f"{count(counts['percentile'], 'percentile')}."
+    )
+
+
+def scenario_label(key: str) -> str:
+    """Return the label of a scenario or of the composite."""
+    return "Composite" if key == COMPOSITE else SCENARIOS[key].label

@@ -1,0 +1,347 @@
+"""The paper's claims, judged by a study.
+
+`fdkvc.paper.claims` defines each claim and the quantity that decides it, which is computed here.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from fdkvc.core.parameters import parameters_of
+from fdkvc.core.statistics import (
+    Summary,
+    differences,
+    paired,
+    share_interval,
+    significant,
+    summarize,
+)
+from fdkvc.core.words import decimal, minus, p_value
+from fdkvc.paper.benchmark import COMPOSITE, Values, matches_paper
+from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
+from fdkvc.paper.replication.cells import unit_named
+from fdkvc.paper.replication.judge import may_be_chance
+from fdkvc.paper.replication.rules import FEWEST_DIALOGS, mean_case, verdict
+from fdkvc.paper.study import Study
+from fdkvc.policies import PAPER_POLICIES, POLICIES
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
+
+_NORMAL = NormalDist()
+
+SETTLED = 0.1
+"""Largest distance of a settled quantity from its last value, as a share of that value."""
+
+CLAIM_COLUMNS = (
+    *("claim", "source", "published", "recomputed_low", "recomputed", "recomputed_high"),
+    *("n", "measured", "ci_low", "ci_high", "verdict", "why"),
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A measured quantity."""
+
+    value: float
+    low: float
+    high: float
+    """With its 95 % interval; equal to the value without one."""
+    n: int = 0
+    """Number of dialogs; 0 if it does not depend on dialogs."""
+    spread: float = 0.0
+    """Standard deviation over dialogs; 0 if it is not a mean."""
+    candidates: tuple[float, ...] = ()
+    """For one of several discrete values: those not excluded."""
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """A claim with its measurement."""
+
+    claim: Claim
+    measured: Measurement | None
+    """None if the study does not measure it."""
+    verdict: ClaimVerdict | None
+    """Of `Claim.judge`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
+    for times, which depend on the machine."""
+
+    @property
+    def distance(self) -> float:
+        """Standard errors from what the paper says to what was measured; NaN without an interval.
+
+        The paper says its printed figure or, in words, a range. Of a p-value both are z.
+        """
+        measured, claim = self.measured, self.claim
+        said = claim.published.range if claim.published and not claim.bound else claim.holds_when
+        if measured is None or said is None or measured.candidates:
+            return math.nan
+        value, low, high = measured.value, said.low, said.high
+        error = (measured.high - measured.low) / (2 * _NORMAL.inv_cdf(0.975))
+        if claim.measure.kind == "p":
+            value, high, low = (-_NORMAL.inv_cdf(max(p, 1e-300) / 2) for p in (value, low, high))
+        error = 1.0 if claim.measure.kind in ("t", "p") else error
+        return max(low - value, value - high, 0.0) / error if error > 0 else math.nan
+
+
+def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
+    """Judge the paper's claims by a study."""
+    return [_judge(study, claim) for claim in claims]
+
+
+def _judge(study: Study, claim: Claim) -> ClaimResult:
+    measured = measure(claim.measure, study)
+    finished = map(study.results.dialogs, study.results.measured)
+    few = min(finished, default=0) < FEWEST_DIALOGS
+    if measured is None or few or claim.measure.metric in TIMES:
+        return ClaimResult(claim, measured, None)
+    if measured.candidates:
+        verdicts = {claim.judge(value, value) for value in measured.candidates}
+        return ClaimResult(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
+    size = _size(claim, measured, study)
+    return ClaimResult(claim, measured, claim.judge(measured.low, measured.high, size))
+
+
+def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
+    """Judge the printed figure by the rules of all figures, if it depends on dialogs."""
+    figure, wanted = claim.published, claim.measure
+    if figure is None or not measured.n:
+        return None
+    change = wanted.kind == "change"
+    chance = change and may_be_chance(study.results, wanted.scenario or COMPOSITE)
+    size = (measured.value, measured.spread, measured.n)
+    return verdict(mean_case(*size, figure, chance=chance))
+
+
+def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
+    """Return the claims as a tidy table with columns `CLAIM_COLUMNS`, numbers unscaled."""
+    rows = []
+    for result in judged:
+        claim, measured = result.claim, result.measured or Measurement(*3 * (math.nan,))
+        printed = math.nan if claim.published is None else claim.published.value
+        rows.append(
+            (
+                *(claim.claim, claim.source, printed),
+                *(claim.recomputed or 3 * (math.nan,)),
+                *(measured.n or None, measured.value, measured.low, measured.high),
+                *(result.verdict, claim.why),
+            )
+        )
+    return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"n": "Int64"})
+
+
+# ------------------------------------------------------------------------------- in words
+
+
+def figure_words(wanted: Measure, value: float) -> str:
+    """Format a figure of a measure; empty for NaN.
+
+    Examples
+    --------
+    >>> figure_words(Measure("change", "late_alignment"), 0.451)
+    '+45.1 %'
+    >>> figure_words(Measure("ratio", "adaptation"), 3.53)
+    '3.53×'
+    >>> figure_words(Measure("p", "late_alignment"), 1e-9)
+    '< 0.001'
+    """
+    if math.isnan(value):
+        return ""
+    match wanted.kind:
+        case "change" | "growth":
+            return minus(f"{100 * value:+.1f} %")
+        case "share" | "swing":
+            return f"{decimal(100 * value, 1)} %"
+        case "ratio":
+            return f"{value:.2f}×"
+        case "rank":
+            return f"place {value:.0f} of {len(PAPER_POLICIES)}"
+        case "settles":
+            return f"{value:.0f} turns"
+        case "p":
+            return p_value(value)
+        case "t" | "peak":
+            return minus(f"{value:.4g}")
+    sign = "+" if wanted.kind == "difference" and value > 0 else ""
+    unit = unit_named(wanted.metric)
+    return f"{sign}{unit.write(value)} {unit.name}".strip()
+
+
+def measured_words(judged: ClaimResult) -> str:
+    """Format the measurement of a claim with its interval."""
+    measured, wanted = judged.measured, judged.claim.measure
+    if measured is None:
+        return ""
+    if measured.candidates:
+        return " or ".join(figure_words(wanted, value) for value in measured.candidates)
+    return _range_words(wanted, measured.value, measured.low, measured.high)
+
+
+def recomputed_words(claim: Claim) -> str:
+    """Format the figure computed from the paper's own cells, with its rounding range."""
+    if claim.recomputed is None:
+        return ""
+    low, value, high = claim.recomputed
+    return _range_words(claim.measure, value, low, high)
+
+
+def _range_words(wanted: Measure, *figures: float) -> str:
+    text, low, high = (figure_words(wanted, figure) for figure in figures)
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+# ------------------------------------------------------------------------------- measuring
+
+
+def measure(wanted: Measure, study: Study) -> Measurement | None:
+    """Compute the quantity that decides a claim; None if the study or its settings do not fit."""
+    if not matches_paper(study.results.benchmark):
+        return None
+    if wanted.metric in ("latency", "seconds", "score_bytes", "parameters", "threshold_evictions"):
+        value = _of_a_run(wanted, study)
+        return None if value is None else Measurement(value, value, value)
+    match wanted.kind:
+        case "rank":
+            return _rank(wanted, study)
+        case "peak":
+            return _peak(wanted, study)
+        case "settles" | "growth" | "swing":
+            return _over_turns(wanted, study)
+    one = _values(wanted, study, wanted.policy)
+    if wanted.baseline is None:
+        return None if one is None else _of(summarize(one))
+    other = _values(wanted, study, wanted.baseline)
+    return None if one is None or other is None else _compare(wanted.kind, one, other)
+
+
+def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
+    """Return one number a dialog (n,)."""
+    if wanted.metric in ("highest_score", "same_entries"):
+        return getattr(study.probes, wanted.metric, None)
+    if wanted.turn is not None:
+        series = _series(wanted, study, policy)
+        return None if series is None else series[:, wanted.turn]
+    return study.results.values(wanted.scenario or COMPOSITE, policy, wanted.metric)
+
+
+def _series(wanted: Measure, study: Study, policy: str) -> Values | None:
+    """Return one number a dialog and turn (n, T)."""
+    measured = study.results.measured.get(wanted.scenario or "", {}).get(policy)
+    return None if measured is None else measured.series.get(wanted.metric)
+
+
+def _of(summary: Summary) -> Measurement:
+    return Measurement(summary.mean, summary.low, summary.high, summary.n, summary.sd)
+
+
+# Two policies -----------------------------------------------------------------------------------
+
+
+def _compare(kind: str, one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Compare two policies on the same dialogs."""
+    match kind:
+        case "ratio":
+            return _ratio(one, other)
+        case "change":
+            ratio = _ratio(one, other)
+            return replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
+        case "share":  # of dialogs in which `one` is higher
+            above = differences(one, other) > 0
+            low, high = share_interval(int(above.sum()), above.size)
+            return Measurement(float(above.mean()), low, high, above.size)
+    test = paired(one, other)
+    if kind == "difference":
+        return _of(test)
+    value = test.t if kind == "t" else test.p
+    return Measurement(value, value, value, test.n)
+
+
+def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
+    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    ratio = float(one.mean() / other.mean())
+    spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
+    margin = spread.high - spread.mean
+    return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
+
+
+def _rank(wanted: Measure, study: Study) -> Measurement | None:
+    """Rank a policy by its mean; the interval spans the ranks that adjusted paired tests allow."""
+    rows = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
+    values = rows.pop(wanted.policy)
+    others = [row for row in rows.values() if row is not None]
+    if values is None or len(others) < len(rows):
+        return None
+    tests = [paired(other, values) for other in others]
+    ahead = [test.mean > 0 for test in tests]
+    differs = significant(tests)
+    best = 1 + sum(map(all, zip(ahead, differs, strict=True)))
+    return Measurement(1 + sum(ahead), best, best + len(tests) - sum(differs), len(values))
+
+
+# Turns and sweeps -------------------------------------------------------------------------------
+
+
+def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
+    series = _series(wanted, study, wanted.policy)
+    if series is None:
+        return None
+    if wanted.kind == "growth":
+        return _compare("change", series[:, -1], series[:, 1])
+    means = series.mean(axis=0, dtype=np.float64)
+    if wanted.kind == "swing":
+        moves = means[1:]  # before turn 0 the cache is empty
+        value = float(np.ptp(moves) / moves.max())
+    else:  # the turn from which the mean stays near its last value
+        away = np.abs(means - means[-1]) > SETTLED * abs(means[-1])
+        value = float(np.flatnonzero(away)[-1] + 1) if away.any() else 0.0
+    return Measurement(value, value, value, len(series))
+
+
+def _peak(wanted: Measure, study: Study) -> Measurement | None:
+    """Find the value of a sweep with the highest mean, and all that adjusted tests tie with it."""
+    sweep = study.sweeps.get(wanted.parameter or "")
+    if sweep is None:
+        return None
+    rows = {}
+    for policy in sweep.benchmark.policies:
+        values = sweep.values(wanted.scenario or "", policy.name, wanted.metric)
+        if values is None:
+            return None
+        rows[float(getattr(policy, wanted.parameter or ""))] = values
+    highest = max(rows, key=lambda value: float(rows[value].mean()))
+    others = [value for value in rows if value != highest]
+    differs = significant([paired(rows[value], rows[highest]) for value in others])
+    below = {value for value, lower in zip(others, differs, strict=True) if lower}
+    tied = tuple(value for value in rows if value not in below)
+    return Measurement(highest, min(tied), max(tied), len(rows[highest]), candidates=tied)
+
+
+# Of a run ---------------------------------------------------------------------------------------
+
+
+def _of_a_run(wanted: Measure, study: Study) -> float | None:
+    """Return a number of the whole run, which does not vary between dialogs."""
+    memory = study.memories.get(wanted.policy)
+    match wanted.metric:
+        case "latency":
+            times = {latency.policy: latency.milliseconds for latency in study.latencies}
+            if not {wanted.policy, wanted.baseline or wanted.policy} <= times.keys():
+                return None
+            time, base = times[wanted.policy], times[wanted.baseline or wanted.policy]
+            return {"ratio": time / base, "difference": time - base}.get(wanted.kind, time)
+        case "seconds":
+            return None if study.probes is None else study.probes.seconds
+        case "score_bytes":
+            return None if memory is None else memory.scores / study.results.benchmark.budget
+        case "parameters":
+            parameters = parameters_of(POLICIES[wanted.policy]).values()
+            return sum(parameter.paper is not None for parameter in parameters)
+    scenarios = [study.results.measured.get(key, {}) for key in BENCHMARK_SCENARIOS]
+    if not all(wanted.policy in scores for scores in scenarios):
+        return None
+    series = (scores[wanted.policy].series.get("evicted_threshold") for scores in scenarios)
+    return float(sum(evicted.sum() for evicted in series if evicted is not None))

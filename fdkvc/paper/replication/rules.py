@@ -1,0 +1,202 @@
+"""The rules that judge a published figure; the first that applies decides."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from fdkvc.core.statistics import FUZZ
+from fdkvc.paper.benchmark import Values
+from fdkvc.paper.published import ABLATED_POLICY, LATE_ALIGNMENT, T_TESTS, Published
+from fdkvc.policies import BASELINE
+
+FEWEST_DIALOGS = 100
+"""With fewer dialogs a published figure is not judged."""
+
+TWO_SIDED, ONE_SIDED = 1.96, 1.645
+"""Normal quantiles of 95 % intervals, in standard errors."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measured and a published figure, with all that decides the verdict."""
+
+    distance: float
+    """Distance of the two beyond the rounding of the printed one; negative within it."""
+    spread: float
+    """Standard deviation over the measured dialogs, used for both (the paper prints none)."""
+    dialogs: int
+    published_dialogs: int
+    """Number of dialogs of the measured and of the published figure."""
+    chance: bool = False
+    """Whether it is a published difference of two alignments, indistinguishable from zero."""
+
+    @property
+    def margin(self) -> float:
+        """Margin of equivalence: half the published figure's own 95 % interval."""
+        return TWO_SIDED * self.spread / math.sqrt(self.published_dialogs)
+
+
+class Rule(NamedTuple):
+    """A rule, its verdict and how the verdict is shown."""
+
+    verdict: str
+    applies: Callable[[Case], bool]
+    sign: str
+    """Its symbol; `fdkvc.runs.grid` writes it in LaTeX."""
+    tone: Literal["neutral", "good", "bad", "open"]
+    """Its colour in `fdkvc.charts.theme.TINTS`."""
+    meaning: str
+    """Explanation in Markdown."""
+
+
+def by_equivalence(case: Case) -> bool:
+    """Whether the measured figure is equivalent to the published one within the margin.
+
+    Two one-sided tests at 5 %. A figure that is equal in all dialogs has no error, and rounding
+    alone is its margin.
+
+    References
+    ----------
+    D. J. Schuirmann, A Comparison of the Two One-Sided Tests Procedure and the Power Approach,
+    Journal of Pharmacokinetics and Biopharmaceutics 15, 1987.
+    """
+    error = case.spread / math.sqrt(case.dialogs)
+    return case.distance + ONE_SIDED * error <= case.margin
+
+
+def by_difference(case: Case) -> bool:
+    """Whether the two figures differ significantly at 5 %."""
+    error = case.spread * math.sqrt(1 / case.dialogs + 1 / case.published_dialogs)
+    return case.distance > TWO_SIDED * error
+
+
+REPRODUCED, OPEN = "reproduced", "open"
+
+POWER, POWER_OF_TEN = 18, 83
+"""Percent of varying figures that `by_equivalence` calls reproduced for two samples of 600 dialogs
+of one population, and with ten times as many measured; tests compute them."""
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "indistinguishable from zero",
+        lambda case: case.chance,
+        "○",
+        "neutral",
+        "the published difference of two alignments may be due to chance, which leaves nothing to "
+        "confirm. The paper's own t-tests decide (Section 5.6); where it prints none, the "
+        "spread of unrelated vectors in this run does: the same differences with the topic "
+        "projected by the key and query matrices.",
+    ),
+    Rule(
+        REPRODUCED,
+        by_equivalence,
+        "✓",
+        "good",
+        "statistically equivalent within a margin: the rounding of the printed figure + "
+        "1.96·s/√n_published, half of its own 95 % interval, where s is the standard deviation "
+        "over the measured dialogs. |measured − published| + 1.645·s/√n is within the margin (a "
+        "test of equivalence at 5 %). A constant, equal in all dialogs, has s = 0. A percentile is "
+        "judged by the share of measured dialogs on either side of it.",
+    ),
+    Rule(
+        "differs",
+        by_difference,
+        "≠",
+        "bad",
+        "|measured − published| exceeds the rounding of the printed figure + "
+        "1.96·s·√(1/n + 1/n_published): a significant difference at 5 %.",
+    ),
+    Rule(
+        OPEN,
+        lambda case: True,
+        "?",
+        "open",
+        "neither equivalence nor a difference is shown, which is no evidence against the figure. "
+        "To reproduce a varying figure takes at least about 420 dialogs if the paper has 600, and "
+        "140 if it has 200. For two samples of one population and of equal size, the rules call "
+        f"{POWER} % of such figures reproduced, 5 % different and the others "
+        f"open; with ten times the paper's dialogs, {POWER_OF_TEN} % are reproduced. "
+        "Rounding of the printed figure raises these shares.",
+    ),
+)
+
+LEGEND = (
+    *(f"**{rule.verdict.capitalize()}**: {rule.meaning}" for rule in RULES),
+    f"There is no verdict with fewer than {FEWEST_DIALOGS} dialogs, on times (they depend on the "
+    "machine), on the defaults of Table 7 (they are the paper's), and where the paper prints "
+    "nothing.",
+)
+"""Explanation of all verdicts; the first that applies decides."""
+
+SIGNS = {rule.verdict: rule.sign for rule in RULES}
+"""The symbol of each verdict."""
+
+
+def verdict(case: Case | None) -> str | None:
+    """Judge a case, if any, by the first rule that applies; None with fewer than `FEWEST_DIALOGS`.
+
+    Examples
+    --------
+    >>> figure = Published(0.701, 0.0005, "70.1%", "Table 4", 600)
+    >>> verdict(mean_case(0.7014, 0.02, 600, figure))
+    'reproduced'
+    >>> verdict(mean_case(0.704, 0.02, 600, figure))
+    'differs'
+    >>> verdict(mean_case(0.702, 0.02, 200, figure))
+    'open'
+    """
+    if case is None or case.dialogs < FEWEST_DIALOGS:
+        return None
+    return next(rule.verdict for rule in RULES if rule.applies(case))
+
+
+def mean_case(
+    mean: float, spread: float, dialogs: int, figure: Published, *, chance: bool = False
+) -> Case:
+    """Return the case of a mean, up to `FUZZ`, the rounding of metrics in float32."""
+    fuzz = FUZZ * max(abs(mean), abs(figure.value))
+    distance = abs(mean - figure.value) - figure.rounding - fuzz
+    return Case(distance, spread, dialogs, figure.dialogs, chance)
+
+
+def percentile_case(values: Values, share: float, figure: Published) -> Case:
+    """Return the case of a percentile.
+
+    The figure is a percentile of `values` (n,) if `share`, 0.5 for the median, lies between the
+    share of values below it and the share not above it; the standard error of a share is
+    √(share (1 − share) / n).
+    """
+    below = float((values < figure.range.low).mean())
+    not_above = float((values <= figure.range.high).mean())
+    spread = math.sqrt(share * (1 - share))
+    return Case(max(below - share, share - not_above), spread, len(values), figure.dialogs)
+
+
+def published_difference(scenario: str) -> Published | None:
+    """Return the published difference in alignment that the paper tests."""
+    if (BASELINE, scenario) not in LATE_ALIGNMENT:
+        return None
+    one, other = (LATE_ALIGNMENT[policy, scenario] for policy in (ABLATED_POLICY, BASELINE))
+    value = one.value - other.value
+    rounding = one.rounding + other.rounding
+    return Published(value, rounding, f"{value:+.4f}", "Table 1; Section 5.6", one.dialogs)
+
+
+def t_of_difference(scenario: str, spread: float) -> float:
+    """Return the published t of the alignments' difference.
+
+    If the paper prints none, it is computed from `spread`, the standard deviation over dialogs of
+    the same difference of unrelated vectors.
+
+    Examples
+    --------
+    >>> t_of_difference("shift", 0.2), round(t_of_difference("return", 0.174), 2)
+    (1.31, -1.77)
+    """
+    if (scenario, "t") in T_TESTS:
+        return T_TESTS[scenario, "t"].value
+    figure = published_difference(scenario)
+    if figure is None:
+        return math.nan
+    return figure.value / spread * math.sqrt(figure.dialogs)

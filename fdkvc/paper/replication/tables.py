@@ -1,0 +1,209 @@
+"""Results as tidy tables: one row a figure, numbers unrounded, NaN for undefined ones.
+
+Percentages are fractions, adaptation is in turns, latency in milliseconds. Published figures appear
+only beside runs with the paper's settings: default hyperparameters, budget and world.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.core.statistics import Paired, holm, paired, summarize
+from fdkvc.engine.metrics import CacheBytes
+from fdkvc.paper.benchmark import ADAPTATION, Results, late_metrics
+from fdkvc.paper.published import LATENCY_BASELINE, RETENTION_AND_LATENCY
+from fdkvc.paper.replication.judge import BENCHMARK, TIME, judge
+from fdkvc.paper.study import Study
+from fdkvc.paper.sweep import Sweep
+from fdkvc.policies import BASELINE, baseline_of
+
+SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
+ADAPTATIONS = (
+    *("policy", "n", "mean", "median", "p90"),
+    *("published_mean", "published_median", "published_p90"),
+)
+PAIRED = (
+    *("scenario", "metric", "policy", "baseline"),
+    *("n", "mean_diff", "ci_low", "ci_high", "t", "p"),
+)
+LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
+SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
+COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
+COST = (
+    *("policy", "ms_per_turn", "ratio_to_fifo", "published_ms", "published_ratio"),
+    *("ms_per_turn_batched", "batched_ratio_to_fifo"),
+    *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
+    "read_bytes",
+)
+ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
+
+
+def summary_table(results: Results) -> pd.DataFrame:
+    """Return the mean of each late metric with its 95 % interval, beside the published figure.
+
+    Columns `SUMMARY`; scenarios with finished dialogs by their keys, then ``composite`` if all five
+    are complete. The interval is NaN for one dialog.
+    """
+    return _columns(_of(judge(results), BENCHMARK), SUMMARY)
+
+
+def adaptation_table(results: Results) -> pd.DataFrame:
+    """Return the turns that each policy needs after a change of topic (Table 2).
+
+    Columns `ADAPTATIONS`; empty without the adaptation run. Dialogs that never adapt count with all
+    their turns.
+    """
+    rows = [
+        (policy, rows_of_policy.n.iloc[0], *rows_of_policy["mean"], *rows_of_policy.published)
+        for policy, rows_of_policy in _of(judge(results), ADAPTATION).groupby("policy", sort=False)
+    ]
+    return pd.DataFrame(rows, columns=list(ADAPTATIONS))
+
+
+def comparisons(
+    results: Results, baseline: str, policies: Sequence[str] = ()
+) -> Iterator[tuple[str, str, str, Paired]]:
+    """Compare policies, by default all others, with a baseline on the same dialogs.
+
+    Yields scenario, metric, policy and the differences, policy − baseline; a ValueError if the
+    baseline is not among the policies.
+    """
+    every = results.benchmark.policies
+    baseline = baseline_of(every, baseline)
+    names = policies or [policy.name for policy in every if policy.name != baseline]
+    for place in product(results.reported, late_metrics(results.benchmark), names):
+        if pair := results.pair(*place, baseline):
+            yield *place, paired(*pair)
+
+
+def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
+    """Return the paired differences of every policy from a baseline, with their t-tests.
+
+    Columns `PAIRED`. t and p are NaN for one dialog, and for equal differences in all dialogs.
+    """
+    return _paired_rows(comparisons(results, baseline), baseline)
+
+
+def latency_table(study: Study) -> pd.DataFrame:
+    """Return each policy's time for a turn of one dialog, and as a multiple of FIFO's.
+
+    Columns `LATENCY`; without FIFO among the latencies the ratio is NaN.
+    """
+    times = _of(judge(study), TIME)
+    milliseconds = times["mean"]
+    fifo = milliseconds[times.policy == LATENCY_BASELINE].max()
+    renamed = times.assign(ms_per_turn=milliseconds, published_ms=times.published)
+    return renamed.assign(ratio_to_fifo=milliseconds / fifo)[list(LATENCY)]
+
+
+def series_table(results: Results) -> pd.DataFrame:
+    """Return the mean of each recorded series at every turn with its 95 % interval.
+
+    Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the number
+    of entries that a rule evicted. Turns count from 0, without those where it is NaN. Empty unless
+    the benchmark has `series`.
+    """
+    rows = []
+    for scenario in results.benchmark.scenarios:
+        for policy, measured in results.measured.get(scenario.key, {}).items():
+            for quantity, series in measured.series.items():
+                for turn, values in enumerate(series.T):
+                    if not np.isnan(values).any():
+                        s, place = summarize(values), (scenario.key, policy, quantity, turn)
+                        topic = scenario.schedule[turn]
+                        rows.append((*place, topic, s.n, s.mean, s.low, s.high))
+    return pd.DataFrame(rows, columns=list(SERIES))
+
+
+def comparison_table(results: Results, policies: Sequence[str], baseline: str) -> pd.DataFrame:
+    """Compare policies with a baseline on every scenario and metric, policy − baseline.
+
+    Columns `COMPARISON`; `p_holm` is p adjusted for the number of tests in this table and decides
+    the wording.
+    """
+    compared = list(comparisons(results, baseline, policies))
+    compared.sort(key=lambda row: policies.index(row[2]))
+    tests = [test for *_, test in compared]
+    adjusted = holm(test.p for test in tests)
+    return _paired_rows(compared, baseline).assign(
+        p_holm=adjusted,
+        effect_size=[test.effect_size for test in tests],
+        words=[test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)],
+    )
+
+
+def _paired_rows(compared: Iterable[tuple[str, str, str, Paired]], baseline: str) -> pd.DataFrame:
+    rows = [(*place, baseline, c.n, c.mean, c.low, c.high, c.t, c.p) for *place, c in compared]
+    return pd.DataFrame(rows, columns=list(PAIRED))
+
+
+def cost_table(study: Study) -> pd.DataFrame:
+    """Return the time of a turn, single and batched, and the bytes of a cache.
+
+    Columns `COST`. Batched times are of one dialog of a batch.
+    """
+    single, budget = latency_table(study), study.results.benchmark.budget
+    batched = {latency.policy: latency.batched for latency in study.latencies}
+    fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
+    sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
+    return single.assign(
+        published_ratio=single.published_ms / fifo_printed,
+        ms_per_turn_batched=single.policy.map(batched),
+        batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
+        key_bytes=[size.keys for size in sizes],
+        value_bytes=[size.values for size in sizes],
+        score_bytes=[size.scores for size in sizes],
+        score_bytes_per_entry=[size.scores / budget for size in sizes],
+        full_cache_bytes=[size.full_cache for size in sizes],
+        read_bytes=[size.reads for size in sizes],
+    )[list(COST)]
+
+
+def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
+    """Return the late metrics of one policy's variants over a sweep of a hyperparameter.
+
+    Columns `ABLATION`, in the order of the policies with this parameter. Published figures appear
+    where only this parameter of FD-KVC differs from its default, on the paper's scenario.
+    """
+    values = {
+        policy.name: policy.settings[parameter].default
+        for policy in results.benchmark.policies
+        if parameter in policy.settings
+    }
+    table = judge(results, parameter)
+    table = table[table.policy.isin(values)]
+    return _columns(table.assign(parameter=parameter, value=table.policy.map(values)), ABLATION)
+
+
+def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
+    """Return the late metrics of every setting as a tidy table.
+
+    Columns setting (the policy's name), policy (its key), swept (false for policies outside of the
+    sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
+    """
+    names = sweep.parameters
+    variants = {policy.name: policy.settings for policy in sweep.variants}
+    keys = {policy.name: policy.key for policy in results.benchmark.policies}
+    table = judge(results, names[0]).rename(columns={"policy": "setting"})
+    swept = table.setting.isin(variants)
+    chosen: dict[str, Any] = {
+        name: table.setting.map({key: fields[name].default for key, fields in variants.items()})
+        for name in names
+    }
+    published = table.published.where(swept & (len(names) == 1))
+    table = table.assign(policy=table.setting.map(keys), swept=swept, published=published, **chosen)
+    return _columns(table, ("setting", "policy", "swept", *names, *ABLATION[2:]))
+
+
+def _of(judged: pd.DataFrame, source: str) -> pd.DataFrame:
+    return judged[judged.source == source].reset_index(drop=True)
+
+
+def _columns(judged: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of judged rows under their names in files."""
+    renamed = judged.rename(columns={"low": "ci_low", "high": "ci_high"})
+    return renamed.reset_index(drop=True)[list(names)]

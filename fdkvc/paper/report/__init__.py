@@ -1,0 +1,1 @@
+"""The report on the paper's tables, figures and claims."""

@@ -1,0 +1,153 @@
+"""The paper's claims as HTML: verdict, reason, and the evidence on a number line."""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from fdkvc.core.words import count, minus
+from fdkvc.paper.claims import TIMES
+from fdkvc.paper.replication.claims import (
+    ClaimResult,
+    figure_words,
+    measured_words,
+    recomputed_words,
+)
+from fdkvc.paper.replication.rules import REPRODUCED
+from fdkvc.runs.page import css
+
+MARKS: dict[str | None, tuple[str, str]] = {
+    "holds": ("✓", "confirmed"),
+    "direction only": ("◐", "direction confirmed, size not"),
+    "does not hold": ("✗", "excluded"),
+    "open": ("?", "undecided"),
+    None: ("–", "a time, too few dialogs or not measured"),
+}
+"""The sign of each verdict on a claim, and what it means."""
+
+STYLE = css("claims")
+
+
+def name_of(verdict: str | None) -> str:
+    """Return a verdict on a claim in words."""
+    return verdict or "not judged"
+
+
+def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
+    """Count the verdicts."""
+    return {verdict: sum(result.verdict == verdict for result in judged) for verdict in MARKS}
+
+
+def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
+    """Return claims as an HTML list, each with its evidence, open or collapsed.
+
+    The first is farthest from what the paper says, and those without a distance are last.
+    """
+    rows = "".join(_claim(result, opened) for result in ranked(judged))
+    return f'<ul class="claims">{rows}</ul>'
+
+
+def ranked(judged: Sequence[ClaimResult]) -> list[ClaimResult]:
+    """Return claims by their distance from what the paper says, the farthest first."""
+    return sorted(judged, key=lambda result: -result.distance if result.distance >= 0 else 1)
+
+
+def answer_sentence(judged: Sequence[ClaimResult], figures: Mapping[str, int]) -> str:
+    """Say how much of the paper is reproduced, and what fails most clearly.
+
+    `figures` counts the verdicts on published figures.
+    """
+    counts = counted(judged)
+    sentence = (
+        f"{figures[REPRODUCED]} of {sum(figures.values())} published figures are reproduced, and "
+        f"{counts['holds']} of {len(judged)} claims hold."
+    )
+    failed = [row for row in ranked(judged) if row.verdict == "does not hold"]
+    if not failed or not failed[0].distance > 0:
+        return sentence
+    said = failed[0].claim.claim
+    return (
+        f"{sentence} What fails most clearly: “{said}”; measured {measured_words(failed[0])}, "
+        f"{_away(failed[0])}."
+    )
+
+
+def _away(result: ClaimResult) -> str:
+    known = result.distance >= 0.5
+    return f"{count(round(result.distance), 'standard error')} away" if known else ""
+
+
+def _claim(judged: ClaimResult, opened: bool) -> str:
+    claim, verdict = judged.claim, judged.verdict
+    printed = "" if claim.published is None else minus(claim.published.printed)
+    measured = measured_words(judged)
+    if measured and judged.measured is not None and judged.measured.n:
+        measured += f", {judged.measured.n:,} dialogs"
+    facts = {
+        "published": printed,
+        "from its own tables": recomputed_words(claim),
+        "measured": measured,
+        "source": claim.source,
+    }
+    rows = "".join(
+        f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in facts.items() if words
+    )
+    summary, why = ", ".join(filter(None, [name_of(verdict), _away(judged)])), claim.why
+    if claim.measure.metric in TIMES:
+        why += " Times are not judged."
+    return (
+        f'<li id="claim-{escape(claim.key)}"><details{" open" if opened else ""}>'
+        f"<summary><b>{MARKS[verdict][0]}</b><span>{escape(claim.claim)}</span>"
+        f"<small>{escape(summary)}</small></summary>"
+        f'<div class="evidence"><p>{escape(why)}</p>{line_html(judged)}<dl>{rows}</dl></div>'
+        "</details></li>"
+    )
+
+
+# ------------------------------------------------------------------------------- the evidence
+
+
+def line_html(judged: ClaimResult) -> str:
+    """Draw a claim's numbers on a line; "" if there is only one.
+
+    A dot with its interval is the measured number, a diamond the published one, and a band the
+    range in which the claim would be true.
+    """
+    claim, measured = judged.claim, judged.measured
+    if measured is None:
+        return ""
+    ends = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
+    printed = [] if claim.published is None else [claim.published.value]
+    numbers = measured.value, measured.low, measured.high, *ends, *printed
+    finite = [number for number in numbers if math.isfinite(number)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
+        return ""
+    room = 0.08 * (high - low)
+    low, high = low - room, high + room
+
+    def place(value: float) -> float:
+        return 100 * (min(max(value, low), high) - low) / (high - low)
+
+    def mark(kind: str, first: float, last: float) -> str:
+        begin, width = place(first), place(last) - place(first)
+        return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
+
+    marks, label = [], f"measured {measured_words(judged)}"
+    if ends:
+        marks.append(mark("true", *ends))
+    if not measured.candidates:
+        marks.append(mark("interval", measured.low, measured.high))
+    marks += [mark("measured", value, value) for value in measured.candidates or (measured.value,)]
+    key = ["● measured, with its interval"]
+    if claim.published is not None:
+        marks.append(mark("printed", claim.published.value, claim.published.value))
+        key.append("◇ published")
+        label += f", published {minus(claim.published.printed)}"
+    if ends:
+        key.append("band: where the claim is true")
+    left, right = (escape(figure_words(claim.measure, end)) for end in (low, high))
+    return (
+        f'<div class="line" role="img" aria-label="{escape(label)}">{"".join(marks)}</div>'
+        f'<div class="ends"><span>{left}</span><span>{escape(" · ".join(key))}</span>'
+        f"<span>{right}</span></div>"
+    )

@@ -1,0 +1,147 @@
+"""The report on the paper: claims with verdict and evidence, tables, figures, examples."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from fdkvc.charts.theme import LIGHT
+from fdkvc.core.recordings import Recording
+from fdkvc.core.words import command_line, count
+from fdkvc.paper.benchmark import Benchmark, matches_paper
+from fdkvc.paper.replication.cells import measured_tables, reproduced_sentence, verdicts_of
+from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.replication.rules import LEGEND, SIGNS
+from fdkvc.paper.report import claims, tables
+from fdkvc.paper.report.figures import TEXTS, titled_charts
+from fdkvc.paper.results import StudyRun
+from fdkvc.paper.shipped import papers_run
+from fdkvc.paper.study import Study
+from fdkvc.player.moments import MOMENT_POLICY, failed_call, nearly_kept, rescued
+from fdkvc.player.report import (
+    drawing,
+    failed_scene,
+    framed_moment,
+    listing,
+    provenance,
+    ran_on,
+    report_html,
+)
+from fdkvc.player.run import DialogChoice, build_run
+from fdkvc.policies import policy_named
+from fdkvc.runs.grid import PLACES
+from fdkvc.runs.options import options_of
+from fdkvc.synthetic.scenarios import World, scenario_named
+
+MOMENT_SEED = 7
+"""The dialog of the first two examples, with which the page Step through opens."""
+
+
+def papers_report(recordings: Sequence[Recording]) -> str:
+    """Return the report of the shipped run with the paper's settings."""
+    run = papers_run()
+    seed = run.study.results.benchmark.seed
+    ran = ran_on(seed, {"fdkvc-lab": run.version}, run.processor)
+    return study_report(run.study, recordings, ran, f"{run.made} with version {run.version}")
+
+
+def study_report(
+    study: Study,
+    recordings: Sequence[Recording],
+    ran: Mapping[str, str] | None = None,
+    made: str = "",
+) -> str:
+    """Return the report of a study, with a failed call in these recordings of real dialogs.
+
+    `ran` has seed, versions and processor, by default the current ones; `made` as for
+    `report_html`.
+    """
+    benchmark = study.results.benchmark
+    finished = min(map(study.results.dialogs, study.results.measured), default=0)
+    scope = [
+        "The tables, figures and claims of Ganguly, Fractional Decay KV-Cache (FD-KVC), measured "
+        "again, compared with the published numbers, and judged.",
+        f"{count(finished, 'dialog')} of each of {count(len(benchmark.scenarios), 'scenario')}, "
+        f"{count(len(benchmark.policies), 'policy', 'policies')} on the same dialogs, a cache of "
+        f"{count(benchmark.budget, 'entry', 'entries')}, seed {benchmark.seed}.",
+    ]
+    if finished < benchmark.dialogs:
+        scope.append(f"The run was cancelled: {benchmark.dialogs:,} dialogs were requested.")
+    effort = "".join(
+        f"<h3>{kind['title']}</h3>{listing(kind['points'])}" for kind in TEXTS["effort"]
+    )
+    parts = {
+        "Claims": _claims(study),
+        "Tables": _tables(study),
+        "Figures": _figures(study),
+        "Three examples": _moments(recordings),
+        "What was easy, what was hard, what was not tried": effort,
+        "How to repeat it": provenance(
+            [
+                command_line("benchmark --all", options_of(benchmark)),
+                "python -m fdkvc report --out report.html",
+                f"python -m fdkvc trace --scenario mixed --policy {MOMENT_POLICY} "
+                f"--seed {MOMENT_SEED} --out results/trace",
+            ],
+            ran or ran_on(benchmark.seed),
+            StudyRun(study).files,
+        ),
+    }
+    style = f"{claims.STYLE}{tables.STYLE}"
+    return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made, style)
+
+
+def _claims(study: Study) -> str:
+    judged = judged_claims(study)
+    counts = listing(
+        f"**{claims.MARKS[verdict][0]} {claims.name_of(verdict)}: {number}**, "
+        f"{claims.MARKS[verdict][1]}"
+        for verdict, number in claims.counted(judged).items()
+        if number
+    )
+    return f"<p>Of {len(judged)} claims:</p>{counts}{claims.claims_html(judged, opened=True)}"
+
+
+def _tables(study: Study) -> str:
+    measured = measured_tables(study)
+    counts = verdicts_of(measured)
+    counted = (
+        ", ".join(f"{SIGNS[verdict]} {verdict} {number}" for verdict, number in counts.items())
+        if any(counts.values()) and matches_paper(study.results.benchmark)
+        else "no verdict"
+    )
+    return (
+        f"<p>Measured ± half-width of the 95 % interval, above the published figure; {PLACES}. "
+        f"Published figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
+        + "".join(
+            f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
+        )
+        + f"<details><summary>How a figure is judged</summary>{listing(LEGEND)}</details>"
+    )
+
+
+def _figures(study: Study) -> str:
+    parts = []
+    for title, words, charts in titled_charts(study, LIGHT):
+        drawn = "".join(drawing(chart, name) for name, chart in charts.items())
+        parts.append(
+            f"<h3>{escape(title)}</h3><p>{escape(words)}</p><div class='row'>{drawn}</div>"
+        )
+    return "".join(parts) or "<p>This run measured none of the paper's figures.</p>"
+
+
+def _moments(recordings: Sequence[Recording]) -> str:
+    """Return an eviction, a rescue and a failed call as interactive stages."""
+    policy = policy_named(MOMENT_POLICY)
+    mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
+    run = build_run(mixed, policy, Benchmark.budget)
+    scenes = ""
+    for what, (turn, token) in (("An eviction", nearly_kept(run)), ("A rescue", rescued(run))):
+        title = f"{what}: {policy.title} on {mixed.title}, turn {turn}"
+        scenes += framed_moment(run, title, turn, token)
+    failure = failed_call(recordings, policy, Benchmark.budget)
+    if failure is not None:
+        scenes += failed_scene(failure)
+    return (
+        "<p>Step with the buttons, or click into an example and use the arrow keys. Point "
+        "at an entry to see why it is kept or evicted; click to pin it and read more.</p>"
+        f"{scenes}"
+    )

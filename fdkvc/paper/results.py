@@ -1,0 +1,274 @@
+"""Benchmarks and studies: policies on synthetic scenarios, beside the paper's figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
+
+import pandas as pd
+
+from fdkvc.core.words import count, decimal, minus, p_value, short
+from fdkvc.engine.metrics import METRICS, late_metric
+from fdkvc.engine.summary import FIRST, TIED
+from fdkvc.paper.benchmark import ADAPTATION, Benchmark, Results, run_benchmark
+from fdkvc.paper.replication import tables
+from fdkvc.paper.replication.cells import (
+    MeasuredTable,
+    cells_table,
+    marked_words,
+    measured_tables,
+    reproduced_sentence,
+    sign_of,
+    verdicts_of,
+)
+from fdkvc.paper.replication.claims import claims_table, judged_claims
+from fdkvc.paper.replication.judge import BENCHMARK, Fact, facts
+from fdkvc.paper.replication.projections import alignments_table, differences_table
+from fdkvc.paper.replication.rules import LEGEND, RULES
+from fdkvc.paper.study import Study, run_study
+from fdkvc.policies import baseline_of
+from fdkvc.runs.base import Run
+from fdkvc.runs.grid import PLACES, Grid, as_tex, pivot
+from fdkvc.runs.jobs import Execution
+from fdkvc.runs.record import Record
+
+ALIGNMENT = (
+    "Alignment is with the topic projected by the value matrix. The published alignments\n"
+    "are as small as those of unrelated vectors, and the paper's t-tests find no difference\n"
+    "(Section 5.6)."
+)
+
+UNTESTED = {"too few": "too few dialogs", "same": "the same in every dialog"}
+"""Instead of p, where there is none."""
+
+FINISHED = {"finished": dict[str, int] | None}
+"""How many dialogs of each scenario a cancelled run finished."""
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkRun(Run):
+    """A benchmark with its latencies."""
+
+    kind = "benchmark"
+    settings_type = Benchmark
+    depends: ClassVar = {"baseline": str, **FINISHED}
+
+    study: Study
+    baseline: str = ""
+    """The policy to compare with; `baseline_of` by default."""
+
+    def __post_init__(self) -> None:
+        if not self.baseline:
+            object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
+
+    @classmethod
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
+        return cls(Study(run_benchmark(record.settings, **how)), record.baseline)
+
+    @property
+    def results(self) -> Results:
+        """The results of its dialogs."""
+        return self.study.results
+
+    @property
+    def settings(self) -> Benchmark:
+        return self.results.benchmark
+
+    @property
+    def seconds(self) -> float:
+        return self.results.seconds
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"baseline": self.baseline, "finished": finished(self.results)}
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        return {
+            "summary.csv": tables.summary_table(self.results),
+            "adaptation.csv": tables.adaptation_table(self.results),
+            "paired.csv": tables.paired_table(self.results, self.baseline),
+        }
+
+    @property
+    def timed(self) -> dict[str, pd.DataFrame | str]:
+        return {"latency.csv": tables.latency_table(self.study)}
+
+    @property
+    def text(self) -> str:
+        late, adapting = (
+            [fact for fact in facts(self.results) if fact.source == source]
+            for source in (BENCHMARK, ADAPTATION)
+        )
+        means = f"Last turns of {count(self.settings.dialogs, 'dialog')} per scenario, means"
+        turns = "Turns from a change of topic to 80 % retention of the new one"
+        parts = [
+            facts_text(means, late, ["scenario", "policy"]),
+            facts_text(turns, adapting, ["policy"]),
+            _paired_text(self.results, self.baseline),
+            _latency_text(self.study),
+        ]
+        return "\n\n\n".join(filter(None, parts))
+
+
+@dataclass(frozen=True, eq=False)
+class StudyRun(BenchmarkRun):
+    """A benchmark with all other tables, figures and claims of the paper."""
+
+    kind = "study"
+    depends: ClassVar = FINISHED
+
+    @classmethod
+    def measure(cls, benchmark: Benchmark, **how: Unpack[Execution]) -> StudyRun:
+        """Run a study."""
+        return cls(run_study(benchmark, **how))
+
+    @classmethod
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
+        return cls.measure(record.settings, **how)
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        results, baseline = self.results, self.baseline
+        names = [policy.name for policy in self.settings.policies if policy.name != baseline]
+        return {
+            **super().tables,
+            "series.csv": tables.series_table(results),
+            "comparison.csv": tables.comparison_table(results, names, baseline),
+            "alignments.csv": alignments_table(results),
+            "alignment_differences.csv": differences_table(results),
+            "dialogs.csv": dialogs_table(results),
+            **{
+                f"ablation_{parameter}.csv": tables.ablation_table(swept, parameter)
+                for parameter, swept in self.study.sweeps.items()
+            },
+        }
+
+    @property
+    def timed(self) -> dict[str, pd.DataFrame | str]:
+        measured = measured_tables(self.study)
+        return {
+            **super().timed,
+            "cells.csv": cells_table(measured),
+            "claims.csv": claims_table(judged_claims(self.study)),
+            "cost.csv": tables.cost_table(self.study),
+            "tables.md": markdown(measured),
+            "tables.tex": latex(measured),
+        }
+
+    @property
+    def text(self) -> str:
+        measured = measured_tables(self.study)
+        verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
+        return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
+
+
+def finished(results: Results) -> dict[str, int] | None:
+    """Return how many dialogs of each scenario a cancelled run finished, None if all."""
+    keys = [scenario.key for scenario in results.benchmark.scenarios]
+    return None if results.complete else {key: results.dialogs(key) for key in keys}
+
+
+def dialogs_table(results: Results) -> pd.DataFrame:
+    """Return every number of every dialog: scenario, policy, metric, dialog (from 0) and value."""
+    parts = [
+        pd.DataFrame(
+            {
+                "scenario": scenario,
+                "policy": policy,
+                "metric": metric,
+                "dialog": range(len(values)),
+                "value": values,
+            }
+        )
+        for scenario, by_policy in results.measured.items()
+        for policy, measured in by_policy.items()
+        for metric, values in measured.values.items()
+    ]
+    columns = ["scenario", "policy", "metric", "dialog", "value"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def markdown(measured: list[MeasuredTable]) -> str:
+    """Return the measured tables as Markdown, with published figures in brackets."""
+    parts = [f"### {table.heading}\n\n{_grid(table).markdown()}" for table in measured]
+    legend = "\n".join(f"- {rule}" for rule in LEGEND)
+    signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
+    note = f"Measured ± half-width of the 95 % interval (published, verdict): {signs}; {PLACES}."
+    return "\n\n".join([*parts, note, legend]) + "\n"
+
+
+def latex(measured: list[MeasuredTable]) -> str:
+    """Return the measured tables as LaTeX, with published figures in brackets."""
+    named = {rule.verdict: as_tex(rule.sign).strip("$\\") for rule in RULES}
+    signs = ", ".join(f"{name} {verdict}" for verdict, name in named.items())
+    parts = [
+        r"% Needs \usepackage{booktabs,amssymb}.",
+        f"% Measured, half-width of the 95 % interval (published, verdict): {signs}.",
+        f"% {PLACES.replace(FIRST, 'bigstar').replace(TIED, 'star')}.",
+    ]
+    for table in measured:
+        title = f"{table.title}, measured and (published)"
+        parts.append(_grid(table).latex(title, f"tab:measured-{table.number}"))
+    return "\n".join(parts)
+
+
+def _grid(table: MeasuredTable) -> Grid:
+    rows = [[label, *table.texts(row, _text)] for row, label in table.rows.items()]
+    return Grid([table.corner, *table.columns.values()], rows)
+
+
+def _text(fact: Fact) -> str:
+    words = marked_words(fact)
+    if fact.published is None:
+        return words
+    return f"{words} ({minus(fact.published.printed)} {sign_of(fact)}".rstrip() + ")"
+
+
+# ------------------------------------------------------------------------------- a terminal
+
+
+def facts_text(title: str, measured: Sequence[Fact], rows: Sequence[str]) -> str:
+    """Return measured figures with the published ones in brackets, a column for each metric."""
+    if not measured:
+        return ""
+    grid = pivot(pd.DataFrame(measured), [*map(_text, measured)], rows, "metric", metric_name)
+    note = "± half-width of the 95 % interval (published figure, verdict)"
+    if any(fact.place for fact in measured):
+        note += f"\n{PLACES}"
+    if any(fact.metric == "late_alignment" and fact.published for fact in measured):
+        note += "\n\n" + ALIGNMENT
+    return f"{title}:\n{note}\n\n{grid.text(grouped=len(rows) > 1)}"
+
+
+def metric_name(name: str) -> str:
+    """Return the heading of a metric, or of a statistic of the adaptation."""
+    if not name.startswith("late_") and name not in METRICS:
+        return name
+    return late_metric(name).heading(late_metric(name).label.lower())
+
+
+def _paired_text(results: Results, baseline: str) -> str:
+    rows = []
+    for scenario, name, policy, test in tables.comparisons(results, baseline):
+        low, high = (test.low, test.high) if test.sd > 0 else (math.nan, math.nan)
+        difference = late_metric(name).figure(test.mean, low, high, signs=True)
+        t, p = decimal(test.t, 1), p_value(test.p)
+        if test.verdict in UNTESTED:
+            t, p = "", UNTESTED[test.verdict]
+        rows.append([scenario, metric_name(name), policy, difference, t, p])
+    if not rows:
+        return ""
+    return (
+        f"Paired differences from {baseline} over the same dialogs, with the 95 % interval\n\n"
+        + Grid(["scenario", "metric", "policy", "difference", "t", "p"], rows, 3).text(grouped=True)
+    )
+
+
+def _latency_text(study: Study) -> str:
+    table = tables.latency_table(study)
+    rows = [[short(cell) for cell in row.values()] for row in table.to_dict("records")]
+    grid = Grid(["policy", "ms", "times FIFO's", "published ms"], rows)
+    return f"Time of a turn of one dialog\n\n{grid.text()}"

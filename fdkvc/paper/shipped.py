@@ -1,0 +1,106 @@
+"""A shipped run with the paper's settings.
+
+`python -m benchmarks.research.ship` measures it; a test repeats some of its dialogs.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from fdkvc.engine.metrics import CacheBytes
+from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results, Values
+from fdkvc.paper.published import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
+from fdkvc.paper.study import Probes, Study, ablation
+from fdkvc.paper.sweep import Sweep
+from fdkvc.policies import read_policy
+
+FOLDER = Path(__file__).parent / "papers_run"
+NUMBERS, HEAD = "numbers.npz", "head.json"
+
+BENCHMARK = Benchmark(dialogs=DIALOGS, seed=0)
+"""The paper's benchmark."""
+
+SWEEPS = tuple(
+    Sweep(axes=((parameter, published_sweep(parameter)),), dialogs=ABLATION_DIALOGS, seed=0)
+    for parameter in ABLATIONS
+)
+"""The paper's sweeps, with all policies."""
+
+
+@dataclass(frozen=True, eq=False)
+class PapersRun:
+    """The shipped run."""
+
+    study: Study
+    """Of `BENCHMARK`."""
+    sweeps: Mapping[Sweep, Results]
+    """Of `SWEEPS`, with the policies of that version."""
+    version: str
+    made: str
+    """The project's version, and the date, as 2026-01-31."""
+    processor: Mapping[str, str]
+
+
+@cache
+def papers_run() -> PapersRun:
+    """Return the shipped run, which is read once."""
+    return unpacked({name: (FOLDER / name).read_bytes() for name in (NUMBERS, HEAD)})
+
+
+def unpacked(files: Mapping[str, bytes]) -> PapersRun:
+    """Return the paper's run from its files."""
+    head = json.loads(files[HEAD])
+    seconds, rows = head["seconds"], _read(files[NUMBERS])
+
+    def results(part: str, benchmark: Benchmark) -> Results:
+        return _results(part, rows, benchmark, seconds[part])
+
+    study = Study(
+        results(STUDY, BENCHMARK),
+        {key: results(ablation_name(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
+        tuple(Latency(**latency) for latency in head["latencies"]),
+        {name: CacheBytes(**size) for name, size in head["memories"].items()},
+        Probes(seconds[PROBE], **{name: rows[PROBE, name] for name in PROBES}),
+    )
+    swept = {sweep: results(sweep_name(sweep), sweep.benchmark) for sweep in SWEEPS}
+    return PapersRun(study, swept, head["version"], head["made"], head["processor"])
+
+
+def _read(content: bytes) -> dict[tuple[str, ...], Values]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as numbers:
+        return {tuple(name.split("|")): numbers[name] for name in numbers.files}
+
+
+# ------------------------------------------------------------------------------- names of arrays
+
+STUDY, PROBE = "study", "probe"
+PROBES = ("highest_score", "same_entries")
+
+
+def ablation_name(parameter: str) -> str:
+    """Return the first part of the names of an ablation's arrays."""
+    return f"ablation of {parameter}"
+
+
+def sweep_name(sweep: Sweep) -> str:
+    """Return the first part of the names of a sweep's arrays."""
+    return f"sweep of {sweep.parameters[0]}"
+
+
+def _results(
+    part: str, rows: Mapping[tuple[str, ...], Values], benchmark: Benchmark, seconds: float
+) -> Results:
+    measured: dict[str, dict[str, PolicyScores]] = {}
+    for place, values in rows.items():
+        if place[0] == part and len(place) == 5:
+            _, scenario, policy, kind, name = place
+            by_policy = measured.setdefault(scenario, {})
+            scores = by_policy.setdefault(policy, PolicyScores({}, {}))
+            getattr(scores, kind)[name] = values
+    names = next(iter(measured.values()))
+    return Results(replace(benchmark, policies=tuple(map(read_policy, names))), measured, seconds)

@@ -1,0 +1,192 @@
+"""A study: the benchmark, and what the paper's other tables and claims need."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate, pairwise
+from time import perf_counter
+from typing import Unpack
+
+import numpy as np
+
+from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, CacheBytes, cache_bytes
+from fdkvc.engine.simulate import simulate
+from fdkvc.paper.benchmark import (
+    LATENCY_DIALOGS,
+    TIMED,
+    Benchmark,
+    Latency,
+    Results,
+    Values,
+    matches_paper,
+    measure_latency,
+    run_benchmark,
+)
+from fdkvc.paper.published import (
+    ABLATED_POLICY,
+    ABLATED_SCENARIO,
+    ABLATION_DIALOGS,
+    ABLATIONS,
+    DIALOGS,
+    LATENCY_BASELINE,
+    published_sweep,
+)
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+
+_MAIN, _COST, _PROBES = "Benchmark", "Latency and memory", "Probes"
+
+
+CHUNK = 50
+"""Dialogs between two checks for cancellation."""
+
+PROBE_DIALOGS = 100
+"""Dialogs whose entries are kept, which take much more memory than metrics."""
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """Measurements for claims that the results of a benchmark do not settle."""
+
+    seconds: float
+    """Wall-clock time of the longest scenario with the paper's dialogs and policies."""
+    highest_score: Values
+    """Shape (n,). The highest score in FD-KVC's cache after the last turn of Topic Shift."""
+    same_entries: Values
+    """Shape (n,). Share of the turns of Mixed after which FD-KVC with w_c = 1 holds the same
+    entries as H2O."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The results of a study; a cancelled one is partial."""
+
+    results: Results
+    """With the series of every turn and the alignments of all projections."""
+    sweeps: Mapping[str, Results] = field(default_factory=dict)
+    """By parameter: the paper's ablations."""
+    latencies: tuple[Latency, ...] = ()
+    """Of the benchmark's policies, with FIFO among them."""
+    memories: Mapping[str, CacheBytes] = field(default_factory=dict)
+    """By policy name, after a whole dialog of Mixed."""
+    probes: Probes | None = None
+    seconds: float = 0.0
+    """Wall clock of the whole study; 0 where it was read from files."""
+
+
+def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Execution]) -> Study:
+    """Run a benchmark and, with the paper's budget and world, its ablations and probes.
+
+    If not `whole`, only the benchmark and the latencies of single dialogs.
+    """
+    cancelled = how.get("cancelled") or threading.Event()
+    main, sweeps = benchmark, {}
+    if whole:
+        metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
+        main = replace(benchmark, series=True, metrics=metrics)
+        if matches_paper(benchmark):
+            settings = policy_named(ABLATED_POLICY).settings
+            sweeps = {
+                f"Ablation: {settings[key].title}": (key, ablation(key, benchmark))
+                for key in ABLATIONS
+            }
+    timed = timed_policies(benchmark)
+    parts = {_MAIN: main} | {title: part for title, (_, part) in sweeps.items()}
+    if whole:
+        rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
+        parts[_COST] = replace(rounds, dialogs=LATENCY_DIALOGS)
+    if sweeps:
+        parts[_PROBES] = _probed(benchmark.seed)
+    began, on_progress = perf_counter(), how.get("on_progress")
+    ends = [0, *accumulate(map(_weight, parts.values()))]
+    spans = dict(zip(parts, pairwise(ends), strict=True))
+
+    def report(title: str, of_part: Progress) -> None:
+        if on_progress is not None:
+            first, end = spans[title]
+            done = first + round((end - first) * of_part.done / of_part.total)
+            title = f"{title}, {of_part.title}" if len(parts) > 1 else of_part.title
+            on_progress(Progress(done, ends[-1], title, perf_counter() - began))
+
+    def run(title: str) -> Results:
+        how["on_progress"] = partial(report, title)
+        return run_benchmark(parts[title], chunk=CHUNK if whole else None, **how)
+
+    results = replace(run(_MAIN), benchmark=benchmark)
+    swept = {}
+    for title, (key, _) in sweeps.items():
+        if cancelled.is_set():
+            break
+        swept[key] = run(title)
+    if cancelled.is_set():
+        return Study(results, swept)
+    latencies = measure_latency(
+        timed,
+        benchmark.budget,
+        benchmark.seed,
+        batched=whole,
+        on_progress=partial(report, _COST) if whole else None,
+    )
+    if not whole:
+        return Study(results, latencies=tuple(latencies))
+    mixed = generate(SCENARIOS["mixed"], 1, benchmark.seed, benchmark.world)
+    memories = {
+        policy.name: cache_bytes(simulate(policy, mixed, benchmark.budget, entries=False), mixed)
+        for policy in benchmark.policies
+    }
+    probes = None
+    if sweeps and not cancelled.is_set():
+        how["on_progress"], how["cancelled"] = partial(report, _PROBES), None
+        probes = run_probes(benchmark.seed, **how)
+    return Study(results, swept, tuple(latencies), memories, probes, perf_counter() - began)
+
+
+def timed_policies(benchmark: Benchmark) -> list[Policy]:
+    """Return the policies to time: the benchmark's, and FIFO as the reference."""
+    names = {policy.name for policy in benchmark.policies}
+    first = [] if LATENCY_BASELINE in names else [policy_named(LATENCY_BASELINE)]
+    return [*first, *benchmark.policies]
+
+
+def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
+    """Return the paper's ablation of a parameter, with at most the paper's dialogs."""
+    values = published_sweep(parameter)
+    return replace(
+        benchmark,
+        scenarios=(SCENARIOS[ABLATED_SCENARIO],),
+        policies=tuple(policy_named(ABLATED_POLICY, **{parameter: value}) for value in values),
+        dialogs=min(benchmark.dialogs, ABLATION_DIALOGS),
+        series=False,
+    )
+
+
+def _probed(seed: int) -> Benchmark:
+    """Return the longest scenario with the paper's dialogs and policies, which is timed."""
+    longest = max((SCENARIOS[key] for key in BENCHMARK_SCENARIOS), key=lambda s: len(s.schedule))
+    return Benchmark((longest,), tuple(map(policy_named, PAPER_POLICIES)), DIALOGS, seed)
+
+
+def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
+    """Measure what settles the claims that a benchmark's results do not."""
+    timed = run_benchmark(_probed(seed), **how)
+    shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
+    trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
+    last = trace.entries_in(shift.turns - 1)
+    highest = np.where(np.isfinite(last.attention_after), last.score, -np.inf).max(axis=1)
+
+    mixed = generate(SCENARIOS["mixed"], PROBE_DIALOGS, seed)
+    one, other = (
+        np.sort(simulate(policy, mixed, Benchmark.budget, entries=False).kept)
+        for policy in (policy_named(ABLATED_POLICY, w_c=1.0), policy_named("h2o"))
+    )
+    same = (one == other).all(axis=2).mean(axis=1, dtype=np.float32)
+    return Probes(timed.seconds, highest, same)
+
+
+def _weight(benchmark: Benchmark) -> int:
+    """Return the work of a benchmark: turns of all policies."""
+    turns = sum(len(scenario.schedule) for scenario in benchmark.scenarios)
+    return turns * benchmark.dialogs * len(benchmark.policies)

@@ -1,0 +1,173 @@
+"""Sweeps: one or two hyperparameters of a policy over many values, next to all other policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from fdkvc.core.limits import MAX_RUN_NAMES
+from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_most, number, option, read_number
+from fdkvc.engine.metrics import default_metrics
+from fdkvc.paper.benchmark import ADAPTATION, PAPERS_METRICS, Benchmark
+from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
+from fdkvc.runs.options import HELD
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
+
+STEPS = 7
+"""Default number of values where the paper has none."""
+
+MAX_SETTINGS = MAX_RUN_NAMES - len(POLICIES)
+"""Settings of a sweep, which also runs all policies."""
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to sweep; refuses in one sentence what cannot be swept."""
+
+    policy: str = ABLATED_POLICY
+    """A policy's name: its key, or a line such as ``blocks(h2o)``."""
+    axes: tuple[tuple[str, tuple[Number, ...]], ...] = (("gamma", published_sweep("gamma")),)
+    """One or two hyperparameters with their values."""
+    scenario: Scenario = option(  # noqa: RUF009, declares a field
+        "scenario to run", default=SCENARIOS[ABLATED_SCENARIO]
+    )
+    dialogs: int = number(DIALOGS, "dialogs per setting", 200)
+    seed: int = number(SEED, "random seed")
+    budget: int = number(BUDGET, HELD)
+    metrics: tuple[str, ...] = option(PAPERS_METRICS, default_factory=default_metrics)
+
+    def __post_init__(self) -> None:
+        names = self.parameters
+        for name in names:
+            check_sweepable(self.policy, name)
+        if not 1 <= len(names) <= 2 or len(set(names)) < len(names):
+            raise ValueError(
+                f"the swept hyperparameters are {', '.join(names) or 'none'}, but must be one or "
+                "two different ones"
+            )
+        for name, values in self.axes:
+            if not values:
+                raise ValueError(f"{name} has no values to sweep")
+        if self.scenario.key == ADAPTATION:
+            raise ValueError(
+                "the adaptation run has no late metrics to sweep: choose from "
+                f"{', '.join(BENCHMARK_SCENARIOS)}"
+            )
+        settings = math.prod(len(set(values)) for _, values in self.axes)
+        check_most("the sweep has", settings, "settings", MAX_SETTINGS)
+        _ = self.benchmark  # which checks the values and the rest
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The swept hyperparameters."""
+        return tuple(name for name, _ in self.axes)
+
+    @property
+    def variants(self) -> tuple[Policy, ...]:
+        """The policy with every combination of values."""
+        grid = product(*(values for _, values in self.axes))
+        return tuple(
+            read_policy(self.policy).variant(**dict(zip(self.parameters, values, strict=True)))
+            for values in grid
+        )
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The variants and every policy with its defaults, on the same dialogs."""
+        variants = self.variants
+        others = map(policy_named, synthetic_policies())
+        return replace(
+            self.alone,
+            policies=(*variants, *(policy for policy in others if policy not in variants)),
+        )
+
+    @property
+    def alone(self) -> Benchmark:
+        """The variants without the other policies."""
+        return Benchmark(
+            scenarios=(self.scenario,),
+            policies=self.variants,
+            dialogs=self.dialogs,
+            seed=self.seed,
+            budget=self.budget,
+            metrics=self.metrics,
+        )
+
+
+def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
+    """Return values to sweep: the paper's, or else steps over the range it explored, or any valid.
+
+    Examples
+    --------
+    >>> suggested_values("fd-kvc", "gamma")
+    (0.7, 0.75, 0.8, 0.85, 0.88, 0.92)
+    >>> suggested_values("h2o", "window")
+    (0.0, 0.1667, 0.3333, 0.5, 0.6667, 0.8333, 1.0)
+    """
+    check_sweepable(policy, parameter)
+    if policy == ABLATED_POLICY and published_sweep(parameter):
+        return published_sweep(parameter)
+    field = read_policy(policy).settings[parameter]
+    default = field.default
+    low, high = field.paper or (field.low, field.high)
+    if math.isinf(high):
+        high = max(4 * default, 1)
+    steps = np.linspace(low, high, STEPS)
+    if not field.accepts(low, type(default)):
+        steps = steps[1:]
+    if isinstance(default, int):
+        return tuple(dict.fromkeys(int(step) for step in steps.round()))
+    return tuple(float(f"{step:.4g}") for step in steps)
+
+
+def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Number, ...]:
+    """Read the values of a sweep from text such as ``0.1 0.3 0.5`` or ``0.1, 0.3``.
+
+    Examples
+    --------
+    >>> read_values("0.9, 0.5", "fd-kvc", "gamma", 10)
+    (0.5, 0.9)
+    >>> read_values("0.5 1", "fd-kvc", "gamma", 10)
+    Traceback (most recent call last):
+    ValueError: gamma is 1.0, but must be a number above 0 and below 1
+    """
+    check_sweepable(policy, parameter)
+    base = read_policy(policy)
+    whole = base.settings[parameter].kind is int
+    values: list[Number] = []
+    for word in text.replace(",", " ").split():
+        value = read_number(word, int if whole else float)
+        if isinstance(value, str):
+            kind = "whole numbers" if whole else "numbers"
+            raise ValueError(f"{parameter} has the value {word!r}, but takes {kind}")
+        values.append(value)
+    if not values:
+        raise ValueError(f"{parameter} has no values to sweep: give some, such as 0.1 0.3")
+    if len(values) > most:
+        raise ValueError(f"{parameter} has {len(values)} values, but at most {most} run here")
+    for value in values:
+        base.variant(**{parameter: value})
+    return tuple(sorted(set(values)))
+
+
+def check_sweepable(policy: str, parameter: str) -> None:
+    """Raise a ValueError unless this is a numeric hyperparameter of the policy."""
+    names = sweepable(policy)
+    if parameter not in names:
+        raise ValueError(
+            f"parameter {parameter!r} is unknown to {policy}: choose from "
+            f"{', '.join(names) or 'none'}"
+        )
+
+
+def sweepable(policy: str) -> Sequence[str]:
+    """Return the numeric hyperparameters of a policy."""
+    settings = read_policy(policy).settings.items()
+    return [name for name, field in settings if not field.choices and field.kind is not str]

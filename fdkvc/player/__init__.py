@@ -1,0 +1,1 @@
+"""A recorded run in the browser: packed, stepped through, saved."""

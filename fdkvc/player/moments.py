@@ -1,0 +1,185 @@
+"""Moments of a run that are worth a look, and sentences that explain an entry."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from string import ascii_uppercase
+
+import numpy as np
+
+from fdkvc.core.attention import Ints
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.limits import MAX_TOPICS
+from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import Demand, Transcript
+from fdkvc.engine.evidence import Evidence
+from fdkvc.engine.trace import Rule, Status
+from fdkvc.explain.decisions import explain, sentences, turn_view
+from fdkvc.player.run import ChosenDialog, Run, build_run
+from fdkvc.policies import Policy
+from fdkvc.synthetic.scenarios import custom_scenario
+
+LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
+"""Names of as many topics as a dialog may have."""
+
+MOMENT_POLICY = "fd-kvc"
+"""The policy of a report's examples."""
+
+
+def nearly_kept(run: Run) -> tuple[int, int | None]:
+    """Return the turn after the first change of topic, and the best entry that it evicted.
+
+    An entry from an earlier turn comes before new ones. If that turn evicts nothing, it is the next
+    turn that does; if none does, the last turn and None.
+    """
+    changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1
+    last = run.dialogs.turns - 1
+    first = min(int(changes[0]) + 1, last) if len(changes) else 0
+    for turn in range(first, last + 1):
+        made = turn_view(run.trace, run.dialogs, 0, turn)
+        gone = np.flatnonzero(made.rule == Rule.budget)
+        if len(gone):
+            gone = gone[~made.new[gone]] if not made.new[gone].all() else gone
+            return turn, int(made.token[gone[np.argmax(made.score[gone])]])
+    return last, None
+
+
+def rescued(run: Run) -> tuple[int, int | None]:
+    """Return the entry whose rank rises most when its topic returns, and the turn of the return.
+
+    The turn comes first. If no topic returns while it has entries in the cache, they are the last
+    turn and None.
+    """
+    current, born = run.dialogs.current[0], run.dialogs.born[0]
+    best: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
+    before: dict[int, int] = {}
+    for turn, topic in enumerate(current):
+        ranks = ranks_of(run, turn)
+        if turn and topic != current[turn - 1] and topic in current[:turn]:
+            lifted = [
+                (before[token] - now, turn, token)
+                for token, now in ranks.items()
+                if token in before and current[born[token]] == topic
+            ]
+            best = max([best, *lifted], key=lambda move: move[0])
+        before = ranks
+    return best[1], best[2]
+
+
+def ranks_of(run: Run, turn: int) -> dict[int, int]:
+    """Return the rank of each entry that a turn kept, by token; 1 is the best."""
+    made = turn_view(run.trace, run.dialogs, 0, turn)
+    return dict(zip(made.token[made.kept].tolist(), made.rank[made.kept].tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Spoken(ChosenDialog):
+    """A real dialog with the attention of its first head.
+
+    Its topics are letters, which `topic_names` says in words.
+    """
+
+    name: str
+    recording: Recording = field(compare=False, repr=False)
+    topic_names: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
+    pinned: tuple[int, ...] = field(default=(), kw_only=True)
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name
+
+    def load(self) -> DialogBatch:
+        """Return the row of the first head."""
+        return self.recording.dialogs.row(0)
+
+
+def with_schedule(transcript: Transcript, schedule: str) -> Transcript:
+    """Return a dialog with topics by letter A to Z, one a turn; ValueError otherwise."""
+    letters = custom_scenario(schedule).schedule
+    if len(letters) != len(transcript.turns):
+        raise ValueError(
+            f"the schedule has {len(letters)} letters, but the dialog has "
+            f"{len(transcript.turns)} turns: give one letter for each"
+        )
+    return transcript.with_topics(list(letters))
+
+
+def lettered(recording: Recording, transcript: Transcript) -> Recording:
+    """Return a recording with this transcript, its topics as letters, which fit into cells."""
+    letters = dict(zip(transcript.topics, LETTERS, strict=False))
+    topics = [None if turn.topic is None else letters[turn.topic] for turn in transcript.turns]
+    return replace(recording, transcript=transcript.with_topics(topics))
+
+
+@dataclass(frozen=True, eq=False)
+class Failure:
+    """A service call whose argument was evicted: the turn of the eviction, and an evicted token."""
+
+    run: Run
+    demand: Demand
+    turn: int
+    token: int
+
+
+def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) -> Failure | None:
+    """Return the first call with an argument that a policy had cached but evicted before it."""
+    for recording in recordings:
+        if not any(demand.kind == "call" for demand in recording.transcript.demands):
+            continue
+        text = recording.transcript
+        shown = lettered(recording, text)
+        spoken = Spoken(text.name, shown, topic_names=text.topics)
+        run = build_run(spoken, policy, budget)
+        lost = Evidence(run.trace, shown).lost
+        for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
+            turn = int(turns[0])
+            if demand.kind == "call" and demand.mentions[-1].turn < turn < demand.turn:
+                gone = [token for token in mentions[-1] if token not in run.trace.kept[0, turn]]
+                return Failure(run, demand, turn, int(gone[0]))
+    return None
+
+
+def deciding_token(run: Run, turn: int, token: int, mentions: Sequence[Sequence[int]]) -> int:
+    """Return the token that says what became of a value, of which `token` is a piece.
+
+    A value is held if all tokens of one of its `mentions` are. Then it is `token`, or else the
+    first of a whole mention; if none is whole, what was evicted first of the one that broke last.
+    Before it is mentioned, it is its first mention that says so.
+    """
+    read = run.dialogs.bounds[0, turn + 1]
+    begun = [tokens for tokens in mentions if tokens[0] < read]
+    if not begun:
+        return next((min(first) for first in mentions[:1] if token not in first), token)
+    kept, born, pieces = run.trace.kept[0, : turn + 1], run.dialogs.born[0], []
+    for tokens in sorted(begun, key=lambda tokens: token in tokens):
+        ends = {piece: _left(kept, int(born[piece]), piece) for piece in tokens}
+        piece = min(ends, key=ends.__getitem__)
+        whole = ends[piece] > turn
+        pieces.append((ends[piece], token if whole and token in tokens else piece))
+    return max(reversed(pieces), key=lambda piece: piece[0])[1]
+
+
+def _left(kept: Ints, born: int, token: int) -> int:
+    """Return the turn that evicted a token for good, one beyond the last if it is cached."""
+    return 1 + max(np.flatnonzero((kept == token).any(axis=1)).tolist(), default=born - 1)
+
+
+def value_sentences(run: Run, turn: int, token: int) -> list[str]:
+    """Explain what became of the value that a token is a piece of; else of the token."""
+    recording = run.dialog.recording
+    _, mentions = recording.value_of.get(token, ("", ())) if recording else ("", ())
+    return why_sentences(run, turn, deciding_token(run, turn, token, mentions))
+
+
+def why_sentences(run: Run, turn: int, token: int) -> list[str]:
+    """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
+    run = run.at(turn)
+    why = explain(run.trace, run.dialogs, 0, turn, token)
+    if why.left is not None and why.left[0] < turn:
+        return why_sentences(run, why.left[0], token)
+    if run.trunk is not None and why.status == Status.empty and why.born < run.trace.first_turn:
+        fork = run.trace.first_turn - 1
+        if token in run.trunk.at(fork).trace.result(fork).after.cache.token:
+            return [f"The fork dropped token {token} after turn {fork}."]
+        return why_sentences(run.trunk, fork, token)
+    return sentences(replace(why, topic=run.titled.topics_of(0, np.array([token]))[0]))

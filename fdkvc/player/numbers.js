@@ -1,0 +1,28 @@
+// Numbers as the server writes them (fdkvc/core/words.py); it also says with how many digits.
+
+/** A number with so many decimals, halves to the even digit. @param {number} x @param {number} digits */
+export function decimal(x, digits) {
+  const size = Math.abs(x);
+  // Only multiples of a power of two lie in the middle of two decimals; the product is exact.
+  const half = (size * 2 ** (digits + 1)) % 2 === 1;
+  const below = Math.floor(size * 10 ** digits);
+  const text = (half ? (below + (below % 2)) / 10 ** digits : size).toFixed(digits);
+  return x < 0 && Number(text) !== 0 ? `−${text}` : text;
+}
+
+/** A whole number without decimals, a tiny one with one digit. @param {number} x */
+export function number(x, digits = 3) {
+  if (!Number.isFinite(x)) return '–';
+  if (Number.isInteger(x)) return decimal(x, 0);
+  if (Math.abs(x) >= 0.5 * 10 ** -digits) return decimal(x, digits);
+  const [digit, places] = Math.abs(x).toExponential(0).split('e-');
+  return `${x < 0 ? '−' : ''}${decimal(Number(`${digit}e-${places}`), Number(places))}`;
+}
+
+/** One number minus another with its sign, as a reader finds it who subtracts what is written.
+ * @param {number} one @param {number} other */
+export function signed(one, other = 0, digits = 3) {
+  const read = (/** @type {number} */ x) => Number(number(x, digits).replace('−', '-'));
+  const apart = read(one) - read(other) || one - other;
+  return `${apart > 0 ? '+' : ''}${number(Number(apart.toFixed(12)) || apart, digits)}`;
+}

@@ -1,0 +1,241 @@
+"""A recorded run packed into few bytes, with all that the browser needs to show every turn.
+
+The format: the length of a JSON header in four bytes, the header, and the columns. Of each column
+the first bytes of all values come first, then the second ones, and so on; tokens are differences
+from the previous one. Similar bytes are then adjacent, which deflate compresses well.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isnan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.charts.theme import FD_KVC, TOPICLESS, TOPICS, letter_ink, looks
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.trace import Rule, Status, Trace
+from fdkvc.explain.course import no_history, term_courses
+from fdkvc.explain.decisions import turn_view
+from fdkvc.explain.narrate import headline, headline_of_several
+from fdkvc.explain.tables import topic_changes
+from fdkvc.player.run import ChosenDialog, Run
+
+RULE_BIT, PROTECTED_BIT = 3, 5
+"""Where a flag keeps the rule and the protection; the status has the bits below."""
+
+
+def pack(run: Run, name: str, shows: str = "") -> bytes:
+    """Return a run for the browser, with all that any turn shows; `name` identifies it.
+
+    The stage `shows` these of its panels, or all.
+    """
+    trace, dialogs = run.trace, run.dialogs
+    headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
+    more = {"headlines": headlines, "shows": shows}
+    return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), more)
+
+
+@dataclass(frozen=True)
+class LaneHead:
+    """What a lane shows beside its entries.
+
+    `places` is the height of its river in entries, and `figures` have their words in every turn.
+    `forks` says of which lane it is a fork, and after which turn.
+    """
+
+    label: str
+    places: int
+    note: str
+    figures: tuple[tuple[str, tuple[str, ...]], ...]
+    forks: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DialogText:
+    """The text of a dialog.
+
+    `turns` has each turn's text with its `Recording.piece_lengths`. `needed` are tokens that a
+    `source`, such as a service call, needs later. `demands` has the turn, the source and the values
+    of each; a value has words on every lane, empty where the lane held it, and the first token of
+    its last mention. Words are underlined `of` a lane at first.
+    """
+
+    speakers: tuple[str, ...]
+    turns: tuple[tuple[str, tuple[int, ...]], ...]
+    needed: tuple[int, ...]
+    source: str
+    of: int
+    demands: Sequence[Mapping[str, Any]]
+
+
+def pack_lanes(
+    runs: Sequence[Run], heads: Sequence[LaneHead], text: DialogText | None, name: str
+) -> bytes:
+    """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
+    lanes = [
+        {
+            **_course(run),
+            **asdict(head),
+            "tint": look.place,
+            "hued": head.label.startswith(FD_KVC),
+            "terms": [],
+        }
+        for run, head, look in zip(runs, heads, looks([h.label for h in heads]), strict=True)
+    ]
+    columns = [
+        column
+        for run in runs
+        for column in (_stays(run.trace) if run.long else _columns(run.entries, ()))
+    ]
+    dialogs = runs[0].titled
+    headlines = [
+        headline_of_several([run.at(turn).trace for run in runs], dialogs, 0, turn)
+        for turn in range(dialogs.turns)
+    ]
+    more = {"headlines": headlines} | ({"text": vars(text)} if text else {})
+    kind = "transcript" if text else "lanes"
+    return _packed(kind, runs[0], name, lanes, columns, more)
+
+
+def _packed(
+    kind: str,
+    run: Run,
+    name: str,
+    lanes: Sequence[Mapping[str, Any]],
+    columns: Sequence[NDArray[Any]],
+    more: Mapping[str, Any],
+) -> bytes:
+    head = {
+        **more,
+        "kind": kind,
+        "name": name,
+        "dialog": _dialog(run.dialogs, run.dialog),
+        "lanes": lanes,
+        "palette": [[colour, letter_ink(colour)] for colour in TOPICS],
+        "topicless": [TOPICLESS, letter_ink(TOPICLESS)],
+        "columns": [[column.dtype.str[1:], len(column)] for column in columns],
+    }
+    header = json.dumps(head, separators=(",", ":")).encode()
+    parts = [len(header).to_bytes(4, "little"), header, *map(_planes, columns)]
+    return zlib.compress(b"".join(parts), 6)
+
+
+def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
+    bits = dialogs.topic_bits[0, : int(dialogs.bounds[0, -1])]
+    _, some, pattern = np.unique(bits, return_index=True, return_inverse=True)
+    topics, order = np.unique(dialogs.topics_of(0, some), return_inverse=True)
+    which, recording = order[pattern], choice.recording
+    evidence = recording.evidence if recording else ()
+    said = {tokens: demand.value for demand, places in evidence for tokens in places}
+    value_of = recording.value_of if recording else {}
+    needed = {value: place for place, value in enumerate(dict.fromkeys(value_of.values()))}
+    return {
+        "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
+        "titles": choice.topic_names if choice.topic_names != dialogs.topic_names else (),
+        "current": dialogs.current[0].tolist(),
+        "bounds": dialogs.bounds[0].tolist(),
+        "changes": topic_changes(dialogs)["turn"].tolist(),
+        "names": topics.tolist(),
+        "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
+        "words": list(choice.words),
+        "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],
+        "needed": list(needed),
+        "pieces": [(token, needed[value]) for token, value in value_of.items()],
+        "spans": recording.spans if recording else (),
+    }
+
+
+def _course(run: Run) -> Mapping[str, Any]:
+    trace, turns = run.trace, range(run.dialogs.turns)
+    course = {"label": trace.policy.label, "long": run.long}
+    if run.long:
+        one = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
+        return {**course, **one, "counts": [], "cutoffs": [], "digits": []}
+    views = [turn_view(run.at(turn).trace, run.dialogs, 0, turn) for turn in turns]
+    return {
+        **course,
+        "budgets": [view.places for view in views],
+        "pages": [view.policy.page_size for view in views],
+        "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
+        "cutoffs": list(run.cutoffs),
+        "digits": [view.digits for view in views],
+    }
+
+
+def _lane(run: Run) -> Mapping[str, Any]:
+    courses, name = term_courses(run.trace), run.trace.policy.quantity_name
+    return {
+        **_course(run),
+        "terms": [
+            {
+                "name": name(course.term),
+                "remembers": course.remembers,
+                "gained": course.gained,
+                "shares": [
+                    {"name": step, "values": share.tolist()}
+                    for step, share in course.shares.items()
+                ],
+            }
+            for course in courses
+        ],
+        "states": [
+            vars(line)
+            | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
+            for line in run.states
+        ],
+        "origin": no_history(run.trace, courses),
+    }
+
+
+def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
+    """Return token, flags, score and, of several terms, each: the turns one after the other."""
+    status = (
+        entries["status"].map({status.name: status.value for status in Status}).to_numpy(np.uint8)
+    )
+    rule = entries["rule"].map({rule.name: rule.value for rule in Rule}).fillna(0)
+    flags = (
+        status
+        | rule.to_numpy(np.uint8) << RULE_BIT
+        | entries["protected"].to_numpy(np.uint8) << PROTECTED_BIT
+    )
+    token = np.diff(entries["token"].to_numpy(np.int64), prepend=0).astype(np.uint32)
+    parts = terms if len(terms) > 1 else ()
+    numbers = [entries[name].to_numpy(np.float32) for name in ("score", *parts)]
+    return [token, flags.astype(np.uint8), *numbers]
+
+
+def _stays(trace: Trace) -> list[NDArray[Any]]:
+    """Return each stay of a token in the cache: the token, its first turn, and the turn after.
+
+    The stays are in the order of their ends and then of their tokens. A token that is recalled and
+    evicted again within a turn has none.
+    """
+    held = np.zeros(1 + int(trace.kept.max(initial=0)), np.bool_)
+    since = np.zeros(len(held), np.uint32)
+    stays: list[NDArray[Any]] = []
+    for turn in range(trace.turns + 1):
+        now = np.zeros_like(held)
+        if turn < trace.turns:
+            kept = trace.kept[0, turn]
+            now[kept[kept >= 0]] = True
+        gone = np.flatnonzero(held & ~now)
+        stays.append(np.stack([gone, since[gone], np.full(len(gone), turn)]))
+        since[now & ~held] = turn
+        held = now
+    token, first, end = np.concatenate(stays, axis=1).astype(np.int64)
+    return [
+        np.diff(token, prepend=0).astype(np.uint32),
+        first.astype(np.uint32),
+        end.astype(np.uint32),
+    ]
+
+
+def _planes(column: NDArray[Any]) -> bytes:
+    """Return the bytes of a column, the first of every value before the second of any."""
+    little = np.ascontiguousarray(column).astype(column.dtype.newbyteorder("<"))
+    return little.view(np.uint8).reshape(-1, little.itemsize).T.tobytes()

@@ -1,0 +1,112 @@
+"""A shareable report as one HTML file: its frame, drawings, moments of a run, and provenance."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+from fdkvc.charts.picture import picture
+from fdkvc.charts.theme import LIGHT, VARIABLES, Spec
+from fdkvc.core.words import count
+from fdkvc.player.moments import Failure
+from fdkvc.player.run import Run
+from fdkvc.player.scene import moment_html
+from fdkvc.runs.grid import Grid
+from fdkvc.runs.page import css, page
+from fdkvc.runs.record import digest, versions
+from fdkvc.runs.workers import processor
+
+PICTURE_WIDTH = 560
+
+FILE = "FILE"
+"""A placeholder for the user's file in a command."""
+
+REPORT = "python -m fdkvc report --run results/run.json --out report.html"
+"""The command for the report on a run."""
+
+
+def report_html(
+    title: str, scope: Sequence[str], parts: Mapping[str, str], made: str = "", style: str = ""
+) -> str:
+    """Return a report as a whole page, on `scope`, one string per paragraph.
+
+    `parts` are HTML by their titles in words; `made` says when it was measured; today by default.
+    `style` is further CSS that the parts need.
+    """
+    day = made or datetime.now(UTC).date().isoformat()
+    contents = sections = ""
+    for words, inside in parts.items():
+        name, heading = re.sub(r"\W+", "-", words.lower()).strip("-"), escape(words)
+        contents += f'<li><a href="#{name}">{heading}</a></li>'
+        sections += f'<section id="{name}"><h2>{heading}</h2>{inside}</section>'
+    paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in scope)
+    version = versions()["fdkvc-lab"]
+    body = (
+        f"<main><header><h1>{escape(title)}</h1>"
+        f"<p>Measured on {escape(day)}; written by FD-KVC Lab {escape(version)}.</p>"
+        f"{paragraphs}<nav><ol>{contents}</ol></nav></header>{sections}</main>"
+    )
+    return page(title, body, f"{css('document')}{style}")
+
+
+def ran_on(
+    seed: int | None,
+    packages: Mapping[str, str] | None = None,
+    processors: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return what numbers depend on: a seed, and versions and processor, by default those here."""
+    on = {f"processor, {name}": which for name, which in (processors or processor()).items()}
+    return {**({} if seed is None else {"seed": str(seed)}), **(packages or versions()), **on}
+
+
+def provenance(commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """Return how to repeat a run: commands, seeds, versions, and digests of the files."""
+    lines = "\n".join(commands)
+    seeds = Grid(["item", "value"], [*ran.items()]).html("Seeds and versions", "grid words")
+    digests = [(name, digest(text)) for name, text in files.items()]
+    sums = Grid(["file", "SHA-256"], digests).html("Digests", "grid words")
+    return (
+        f"<p>The commands:</p><pre>{escape(lines)}</pre>"
+        f"{seeds}<details><summary>SHA-256 of the files that the first command writes; those with "
+        f"times differ from run to run</summary>{sums}</details>"
+    )
+
+
+def listing(points: Iterable[str]) -> str:
+    """Return points, in which ``**`` marks bold words, as a list in HTML."""
+    items = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(point)) for point in points)
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def drawing(chart: Spec, name: str) -> str:
+    """Return a chart in the colours of `LIGHT` as an SVG that uses the colours of the page.
+
+    `name` is unique in the page.
+    """
+    drawn = picture(chart, LIGHT, PICTURE_WIDTH)
+    drawn = drawn[drawn.index("<svg") :]
+    # Ids are unique within a picture only, and a page may hold many.
+    drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")
+    for variable, (colour, _) in VARIABLES.items():
+        drawn = re.sub(rf'"{colour}"', f'"var(--{variable})"', drawn, flags=re.IGNORECASE)
+    return f"<figure>{drawn}</figure>"
+
+
+def failed_scene(failure: Failure) -> str:
+    """Return the turn in which a call lost an argument that it needs, in an iframe."""
+    run, demand = failure.run, failure.demand
+    title = f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}"
+    words = (
+        f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
+        f"was last mentioned in turn {demand.mentions[-1].turn}; the cache holds "
+        f"{count(run.trace.budget, 'entry', 'entries')}."
+    )
+    return framed_moment(run, title, failure.turn, failure.token, words)
+
+
+def framed_moment(run: Run, title: str, turn: int, token: int | None, words: str = "") -> str:
+    """Return a turn of a run in an iframe, which isolates its keys and names."""
+    named, inside = escape(title), escape(moment_html(run, title, turn, token, words))
+    return (
+        f'<iframe class="scene" title="{named}" srcdoc="{inside}" sandbox="allow-scripts"></iframe>'
+    )

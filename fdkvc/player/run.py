@@ -1,0 +1,218 @@
+"""A policy's run over one dialog: what was chosen, and the tables for its views."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.charts.timeline import Line
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.limits import MAX_RECORDED_ENTRIES
+from fdkvc.core.recordings import Recording
+from fdkvc.engine.fork import Fork, fork
+from fdkvc.engine.long import BlockResults
+from fdkvc.engine.metrics import default_metrics, metric_named
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.trace import Trace
+from fdkvc.explain.tables import entries_table, turns_table
+from fdkvc.policies import Policy
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import Scenario, World
+
+
+class ChosenDialog(ABC):
+    """The choice of a dialog; equal choices are the same dialog."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What the dialog is called."""
+
+    recording: Recording | None = None
+    """What is said, of a real dialog."""
+    topic_names: tuple[str, ...] = ()
+    """What topics are called on the stage; empty where their letters say all."""
+    pinned: tuple[int, ...] = ()
+    """Tokens that are never evicted."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each token says; empty where tokens say nothing."""
+        return self.recording.words if self.recording else ()
+
+    @property
+    def alone(self) -> bool:
+        """Whether the dialog's cache decides by itself, so that it can be run again."""
+        return not self.pinned
+
+    @abstractmethod
+    def load(self) -> DialogBatch:
+        """Return the dialog as a batch of one row."""
+
+    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+        """Run a policy over the dialog that was loaded."""
+        pinned = np.array([self.pinned]) if self.pinned else None
+        return simulate(policy, dialogs, budget, pinned=pinned)
+
+
+@dataclass(frozen=True)
+class DialogChoice(ChosenDialog):
+    """Which synthetic dialog: number 0 of this seed, scenario and world."""
+
+    scenario: Scenario
+    seed: int
+    world: World
+
+    @property
+    def title(self) -> str:
+        """The scenario and the seed."""
+        return f"{self.scenario.label}, seed {self.seed}"
+
+    def load(self) -> DialogBatch:
+        """Generate the dialog."""
+        return generate(self.scenario, 1, self.seed, self.world)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A policy's run over one dialog, as tables.
+
+    `budget` is as chosen, and `more` are metrics beyond the default ones. `dialogs` has one row,
+    `turns` a row for each turn with the policy's row states. Of a fork, `trunk` is the run whose
+    first turns it shares, and `trace` begins after them.
+    """
+
+    dialog: ChosenDialog
+    budget: int
+    more: tuple[str, ...]
+    dialogs: DialogBatch
+    trace: Trace
+    turns: pd.DataFrame
+    trunk: Run | None = None
+
+    @property
+    def long(self) -> bool:
+        """Whether the entries of its turns are too many for a table."""
+        return isinstance(self.trace.results, BlockResults)
+
+    @cached_property
+    def titled(self) -> DialogBatch:
+        """The dialogs, with topics named as in sentences."""
+        names = self.dialog.topic_names
+        return replace(self.dialogs, topic_names=names) if names else self.dialogs
+
+    def long_note(self, what: str) -> str:
+        """Say why a long run has no such view, and up to which budget it would have one."""
+        fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
+        most = f"This dialog is short enough for it up to a budget of {fits:,}."
+        return (
+            f"{what} is not available: it needs every entry of every turn, and is limited to "
+            f"{MAX_RECORDED_ENTRIES:,} of them. "
+            + (most if fits > 0 else "This dialog is too long for it at any budget.")
+        )
+
+    @cached_property
+    def entries(self) -> pd.DataFrame:
+        """The entries that took part in each turn."""
+        entries = entries_table(self.trace, self.dialogs, words=self.dialog.words)
+        if self.trunk is None:
+            return entries
+        return _continued(self.trunk.entries, entries, self.trace.first_turn)
+
+    def at(self, turn: int) -> Run:
+        """Return the run that took this turn: the trunk up to the fork."""
+        return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
+
+    def trace_of(self, turn: int) -> Trace:
+        """Return the trace of this turn."""
+        return self.at(turn).trace
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the columns with the score terms."""
+        return tuple(f"term_{name}" for name in self.trace.result(self.trace.first_turn).terms)
+
+    @cached_property
+    def cutoffs(self) -> tuple[float | None, ...]:
+        """The lowest unprotected score that each turn kept; None if the budget evicted nothing."""
+        first = self.trace.first_turn
+        turns = range(first, first + self.trace.turns)
+        cutoffs = (float(self.trace.result(turn).cutoff[0, 0]) for turn in turns)
+        past = () if self.trunk is None else self.trunk.cutoffs[:first]
+        return (*past, *(None if math.isnan(cutoff) else cutoff for cutoff in cutoffs))
+
+    @cached_property
+    def metrics(self) -> tuple[Line, ...]:
+        """The metrics that have values in this dialog, as lines.
+
+        An axis extends beyond a metric's range only where its values do.
+        """
+        return tuple(
+            Line(
+                key,
+                metric.label,
+                min(0.0, float(self.turns[key].min())),
+                max(metric.bounds[1], float(self.turns[key].max())),
+                percent=metric.percent,
+            )
+            for key in (*default_metrics(), *self.more)
+            for metric in [metric_named(key)]
+            if self.turns[key].notna().any()
+        )
+
+    @cached_property
+    def states(self) -> tuple[Line, ...]:
+        """The policy's row states as lines, on axes narrow enough to show their changes."""
+        return tuple(
+            _zoomed(name, self.turns[name], start)
+            for name, start in self.trace.policy.initial_state().items()
+        )
+
+
+def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
+    """Make a line whose axis spans the values, and their start unless that is zero."""
+    start = float(np.float32(start))  # as states are: one that never changes equals its start
+    levels = [float(series.min()), float(series.max()), *([start] if start else [])]
+    low, high = min(levels), max(levels)
+    room = 0.15 * (high - low) or 0.05
+    label = name.replace("_", " ").capitalize()
+    counts = bool((series % 1 == 0).all())
+    return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
+
+
+def build_run(
+    dialog: ChosenDialog,
+    policy: Policy,
+    budget: int,
+    more: tuple[str, ...] = (),
+    dialogs: DialogBatch | None = None,
+) -> Run:
+    """Run a policy over a dialog, loaded unless it comes as `dialogs`; `more` as in `Run`."""
+    dialogs = dialogs or dialog.load()
+    trace = dialog.run(policy, dialogs, budget)
+    return Run(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
+
+
+def continue_run(trunk: Run, change: Fork) -> Run:
+    """Continue a run with something changed; a ValueError says why that is not possible."""
+    dialogs = trunk.dialogs
+    # Not the trunk's slots: a policy without a budget has one for every token.
+    budget = trunk.budget if change.budget is None else change.budget
+    trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
+    future = turns_table(trace, dialogs, metrics=trunk.more)
+    turns = _continued(trunk.turns, future, trace.first_turn)
+    return Run(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
+
+
+def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
+    parts = past[past["turn"] < turn], future
+    # A column that one of them lacks has no numbers there, so its type does not count.
+    floats = (part.select_dtypes(["float32", "float64"]).dtypes.items() for part in parts)
+    one, other = map(dict, floats)
+    kinds = {name: np.float64 for name in one.keys() & other.keys() if one[name] != other[name]}
+    return pd.concat([part.astype(kinds) for part in parts], ignore_index=True)

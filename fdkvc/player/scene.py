@@ -1,0 +1,107 @@
+"""A stage as one HTML file, with its explanations, that works without a server."""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from fdkvc.core.limits import MAX_EXPLAINED_ENTRIES
+from fdkvc.player.drawn import script, style
+from fdkvc.player.moments import value_sentences, why_sentences
+from fdkvc.player.payload import pack
+from fdkvc.player.run import Run
+from fdkvc.runs.page import css, page
+
+Sentences = Mapping[str, Sequence[str]]
+"""Sentences by ``turn token``."""
+
+
+def sentences_of(
+    runs: Sequence[Run], entry: int | None, *, every: bool = True, lanes: bool = False
+) -> Sentences:
+    """Return the sentences of every entry and turn of a run; of `lanes`, those of each joined.
+
+    Of a large run, or unless `every`, those of `entry` only; of a long run, none. In lanes, a piece
+    of a value that is needed later has the sentences of the value.
+    """
+    if any(run.long for run in runs):
+        return {}
+    pairs = {
+        (int(turn), int(token))
+        for run in runs
+        for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True)
+    }
+    if not every or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
+        pairs = set()
+    if entry is not None:
+        pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
+    sentences = {}
+    for turn, token in sorted(pairs):
+        sentences[f"{turn} {token}"] = (
+            [" ".join(value_sentences(run, turn, token)) for run in runs]
+            if lanes
+            else why_sentences(runs[0], turn, token)
+        )
+    return sentences
+
+
+def moment_html(run: Run, title: str, turn: int, token: int | None, words: str = "") -> str:
+    """Return a turn of a run as a page, with sentences on one entry only."""
+    sentences = sentences_of([run], token, every=False)
+    return scene_html(title, pack(run, "moment"), turn, token, sentences, words)
+
+
+def scene_html(
+    title: str,
+    packed: bytes,
+    turn: int,
+    entry: int | None,
+    sentences: Sentences,
+    words: str = "",
+    order: str = "age",
+    hues: str = "auto",
+) -> str:
+    """Return a stage as a page that opens at a turn, with an entry pinned unless it is None.
+
+    `packed` is from `fdkvc.player.payload`, `sentences` are from `sentences_of`; `words` stand
+    above the stage.
+    """
+    view = {
+        "session": "file",
+        "received": 0,
+        "run": "",
+        "turn": turn,
+        "entry": entry,
+        "order": order,
+        "hues": hues,
+        "sentences": [],
+    }
+    told = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
+    module = (
+        f"{_BEGIN}\n"
+        f'const alone = {{ sentences: await opened("{_text(told)}") }};\n'
+        f"const view = {json.dumps(view)};\n"
+        "globalThis.fdkvcStage = { view, answer: null, alone, tell: {}, changed: () => {} };\n"
+        f"{script('stage')}\n"
+        f'const data = bytes("{_text(packed)}");\n'
+        "mount({ data, parentElement: document.querySelector('#scene') });"
+    )
+    body = (
+        f"<header><h1>{escape(title)}</h1>"
+        + (f"<p>{escape(words)}</p>" if words else "")
+        + f'</header>\n<div id="scene"></div>\n<script type="module">\n{module}\n</script>'
+    )
+    return page(title, body, f"{style()}{css('scene')}")
+
+
+_BEGIN = """
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const opened = (text) => new Response(
+  new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream('deflate')),
+).json();
+"""
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()

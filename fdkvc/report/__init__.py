@@ -1,1 +1,0 @@
-"""Shareable reports: a scene, or a whole run, as one self-contained HTML file."""

@@ -1,1 +1,0 @@
-"""Run a policy over dialogs, turn by turn, and measure the run."""

@@ -1,0 +1,84 @@
+"""A run of any kind: its tables, files and words, and what its numbers depend on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+
+import pandas as pd
+
+from fdkvc.runs.export import csv_text
+from fdkvc.runs.jobs import Execution
+from fdkvc.runs.record import Record, parse_run, run_json
+
+
+class Run(ABC):
+    """A run of a kind, which may have been cancelled."""
+
+    kind: ClassVar[str]
+    settings_type: ClassVar[type]
+    depends: ClassVar[Mapping[str, Any]]
+    """The types of what else the numbers depend on."""
+
+    if TYPE_CHECKING:  # as fields or properties of each kind
+
+        @property
+        def settings(self) -> Any:
+            """What ran."""
+
+        @property
+        def seconds(self) -> float:
+            """The time that it took."""
+
+    @classmethod
+    @abstractmethod
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
+        """Run a record again; a ValueError says what is not as it was.
+
+        `sources` are the `fdkvc.conversations.sources.Sources` that name its files now.
+        """
+
+    @property
+    @abstractmethod
+    def about(self) -> dict[str, Any]:
+        """What else the numbers depend on, by at least the names of `depends`; None is left out."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """The tables that the same run writes again, by file name."""
+
+    @property
+    def timed(self) -> Mapping[str, pd.DataFrame | str]:
+        """Tables and texts with times, which differ from run to run, by file name."""
+        return {}
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The results for a terminal."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """All files by name: the tables, and ``run.json``."""
+        numbers = {name: csv_text(table) for name, table in self.tables.items()}
+        about = self.about
+        depends = {name: about[name] for name in self.depends}
+        record = run_json(self.kind, self.settings, numbers, self.seconds, **depends)
+        timed = {
+            name: made if isinstance(made, str) else csv_text(made)
+            for name, made in self.timed.items()
+        }
+        return {**numbers, **timed, "run.json": record}
+
+
+def read_record(
+    content: bytes | str, kinds: Iterable[type[Run]], allowed: Sequence[str] = ()
+) -> Record:
+    """Read a ``run.json`` of some kinds, of which those `allowed` by name, by default all.
+
+    Raises a ValueError that names what is wrong and where.
+    """
+    every = {kind.kind: (kind.settings_type, kind.depends) for kind in kinds}
+    return parse_run(content, every, allowed)

@@ -1,0 +1,194 @@
+"""What all commands share: results on stdout, progress and warnings on stderr, and workers."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+import threading
+import unicodedata
+import warnings
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from fdkvc.policies import Policy
+    from fdkvc.runs.base import Run
+    from fdkvc.runs.jobs import Execution, Progress
+
+SECONDS_PER_LINE = 10.0
+"""Between two lines of progress where stderr is not a terminal."""
+
+_last_line = -math.inf
+"""When the last line of progress came, or the first part of a command began."""
+
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What takes no place (Default_Ignorable in Unicode), though Python calls it printable."""
+
+
+def visible(text: str) -> str:
+    r"""Return a text as a terminal may show it.
+
+    What is not printable, such as marks of direction, or takes no place, is written as its number,
+    but for line ends; spaces are plain.
+
+    Examples
+    --------
+    >>> visible("a\u202eb\xa0c")
+    'a\\u202eb c'
+    """
+    return "".join(
+        letter
+        if letter == "\n" or (letter.isprintable() and not _UNSEEN.match(letter))
+        else " "
+        if unicodedata.category(letter) == "Zs"
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+def warn(text: str, end: str = "\n", begin: str = "") -> None:
+    """Print to stderr, if that can be written; `begin` and `end` as they are."""
+    try:
+        print(begin + visible(text), end=end, file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+@contextmanager
+def without_library_warnings() -> Iterator[None]:
+    """Hide what *transformers* and torch warn a programmer of, unless Python is run with ``-W``."""
+    with warnings.catch_warnings():
+        for category in () if sys.warnoptions else (UserWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+def flush(text: str = "") -> None:
+    """Print to stdout at once."""
+    with writing():
+        print(visible(text), end="", flush=True)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Raise a ValueError if stdout cannot be written; a reader that has closed it is no error."""
+    try:
+        yield
+    except BrokenPipeError:  # as by ``head``
+        _discard(sys.stdout)
+    except OSError as error:
+        from fdkvc.core.words import error_reason
+
+        _discard(sys.stdout)
+        raise ValueError(f"the output cannot be written: {error_reason(error)}") from None
+
+
+def _discard(stream: TextIO) -> None:
+    """Send the rest of a stream to the null device."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def print_results(text: str, out: str | None = None) -> None:
+    """Print the results of a command, and where its files are."""
+    flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
+
+
+def finish(options: Namespace, run: Run) -> None:
+    """Write the files of a run to the folder of ``--out``, if any; print its results."""
+    from fdkvc.runs.write import write_files
+
+    text = run.text
+    if options.out is not None:
+        write_files(options.out, run.files)
+    print_results(text, options.out)
+
+
+@contextmanager
+def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
+    """Yield a function that shows progress: in one line of a terminal, else line by line.
+
+    The last text, at first the given one, is shown again when nothing else was, by one clock for
+    parts of a command that follow each other.
+    """
+    global _last_line
+    terminal, ended = sys.stderr.isatty(), threading.Event()
+    due, left = SECONDS_PER_LINE, math.inf
+    began = reported = monotonic()
+    if began - _last_line > SECONDS_PER_LINE:
+        _last_line = began
+
+    def write(line: str) -> None:
+        global _last_line
+        _last_line = monotonic()
+        if math.isfinite(left):
+            line = f"{text}, about {max(0.0, left - (_last_line - reported)):.0f} s left"
+        if terminal:
+            warn(line, end="", begin="\r\x1b[K")
+        else:
+            warn(line)
+
+    def show(progress: Progress) -> None:
+        nonlocal due, text, left, reported
+        share, left, reported = progress.done / progress.total, progress.seconds_left, monotonic()
+        text = f"{share:4.0%}  {progress.title}"
+        if terminal or progress.seconds >= due:
+            due = progress.seconds + SECONDS_PER_LINE
+            write(text)
+
+    def repeat() -> None:
+        while not ended.wait(max(0.0, _last_line + SECONDS_PER_LINE - monotonic())):
+            if monotonic() >= _last_line + SECONDS_PER_LINE:
+                write(f"{text}, after {monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield show
+    finally:
+        ended.set()
+        thread.join()
+        if terminal:
+            warn("", end="", begin="\r\x1b[K")
+
+
+@contextmanager
+def running(options: Namespace) -> Iterator[Execution]:
+    """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
+    with progress() as on_progress:
+        if options.dask is None:
+            yield {"workers": options.workers, "on_progress": on_progress}
+        elif options.workers is not None:
+            raise ValueError("--dask and --workers cannot be combined: give only one")
+        else:
+            from fdkvc.runs.cluster import dask_cluster
+
+            with dask_cluster(options.dask) as (executor, workers):
+                yield {"executor": executor, "workers": workers, "on_progress": on_progress}
+
+
+def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
+    """Warn of settings of policies that change nothing with what is available."""
+    from fdkvc.explain.notes import no_effect_notes
+    from fdkvc.policies.base import Available
+
+    for sentence in no_effect_notes(policies, Available(**available)):
+        warn(sentence)
+
+
+def check_file(name: str, suffix: str) -> Path:
+    """Return the path of ``--out``, after a check of how it ends and that it can be written."""
+    from fdkvc.runs.write import check_folder
+
+    path = Path(name)
+    if path.suffix != suffix:
+        raise ValueError(f"--out must name a file that ends in {suffix}, not {name!r}")
+    check_folder(path.parent, [path.name])
+    return path

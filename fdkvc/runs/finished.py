@@ -1,0 +1,128 @@
+"""Finished jobs of a run, in a file beside what it will write, so that a killed run can go on."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, Self
+
+from fdkvc.core.words import error_reason
+
+MARK = b"fdkvc "
+"""How the first line begins, before the key."""
+
+_KEYLESS = re.compile(rb"\s*\Z|\n\[\d*(,|\Z)|\[\d+, [\[{]")
+"""How a file begins whose key was not written, such as by two runs at once of earlier versions."""
+
+
+class Finished:
+    """The results of jobs by number, which consist of JSON values, while a run has their file.
+
+    `out` is what the run will write; the file has its name and ``.unfinished``, and is in `out`
+    where nothing can be written beside it. It is locked until the run ends, in whatever way (not on
+    Windows), and removed once it ends well or has finished nothing. Raises a ValueError if another
+    run has it, if there is another file of this name, or if it cannot be written.
+    """
+
+    def __init__(self, out: str | PathLike[str]) -> None:
+        whole = Path(out).resolve()
+        self.path, self._key = whole.parent / f"{whole.name}.unfinished", b""
+        self.results: dict[int, Any] = {}
+        self._made = [folder for folder in self.path.parents if not os.path.lexists(folder)]
+        with self._reported():
+            try:
+                self._file = self._locked()
+            except OSError:  # such as beside a mounted folder
+                if not whole.is_dir():
+                    self._remove_folders()
+                    raise
+                self.path = whole / self.path.name
+                self._file = self._locked()
+
+    def _locked(self) -> IO[bytes]:
+        """Open the file for this run alone, and check that it is of a run."""
+        not_ours = ValueError(f"{self.path} is not from an earlier run: move it elsewhere")
+        if os.path.exists(self.path) and not os.path.isfile(self.path):
+            raise not_ours
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as until_checked:
+            file = until_checked.enter_context(self.path.open("a+b", buffering=0))
+            if not _lock(file):
+                raise ValueError(
+                    f"another run has {self.path} now: wait for its end, or choose another --out"
+                )
+            file.seek(0)
+            head = file.read(64)
+            if head[: len(MARK)] != MARK[: len(head)] and not _KEYLESS.match(head):
+                raise not_ours
+            if os.path.exists(self.path) and os.path.samestat(
+                os.fstat(file.fileno()), os.stat(self.path)
+            ):
+                until_checked.pop_all()
+                return file
+        return self._locked()  # another run removed it since it was opened
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or not os.fstat(self._file.fileno()).st_size:
+            if os.name == "nt":  # where an open file stays
+                self._file.close()
+            self.path.unlink(missing_ok=True)
+            self._remove_folders()
+        self._file.close()
+
+    def _remove_folders(self) -> None:
+        for folder in self._made:
+            with suppress(OSError):  # the run was written into it
+                folder.rmdir()
+
+    def take_over(self, key: str) -> None:
+        """Take over the results of an earlier run, if its `key` was the same."""
+        self._key = MARK + key.encode()
+        with self._reported(), self.path.open("rb") as file:
+            first = file.readline(len(self._key) + 1).rstrip(b"\n")
+            for line in file if first == self._key else ():
+                with suppress(ValueError, TypeError, RecursionError):  # the last may be cut short
+                    number, result = json.loads(line)
+                    self.results[number] = result
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error_reason(error)
+            raise ValueError(f"the file {str(self.path)!r} cannot be written: {reason}") from None
+
+    def add(self, number: int, result: Any) -> None:
+        """Add the result of a job."""
+        # Older versions of pandas group by numbers of NumPy, which JSON writes as their values.
+        line = json.dumps([number, result], default=lambda value: value.item())
+        content = f"\n{line}".encode()
+        with self._reported():
+            if not self.results:
+                self._file.truncate(0)
+                content = self._key + content
+            while content:  # a disk that is almost full takes a part
+                content = content[self._file.write(content) :]
+        self.results[number] = result
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Lock an open file until it is closed; False if another process has locked it."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True

@@ -1,0 +1,201 @@
+"""Tables to read: one pivot of measured rows, rendered as text, HTML, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from fdkvc.charts.theme import hue_of
+from fdkvc.engine.metrics import late_metric
+from fdkvc.engine.summary import CASE, FIRST, INTERVAL, TIED
+
+DIFFERS = "≠"
+"""Marks a figure that differs significantly from the baseline's."""
+
+PLACES = f"{FIRST} best of its column, {TIED} not distinguishable from the best"
+"""What the marks of first places say."""
+
+
+def marks_sentence(baseline: str, places: object = True) -> str:
+    """Return what the marks of a table say, with those of first places if it has any."""
+    return f"{f'{PLACES}; ' if places else ''}{DIFFERS} differs significantly from {baseline}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts: a heading for each column, and rows of cells, of which the first name it.
+
+    Examples
+    --------
+    >>> print(Grid(["policy", "turns"], [["fifo", "2"], ["h2o", "16"]]).text())
+    policy  turns
+    fifo        2
+    h2o        16
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: int = 1
+    """How many of the first columns name a row; these are aligned left."""
+
+    @staticmethod
+    def of(columns: Mapping[str, Sequence[str]]) -> Grid:
+        """Return a grid of named columns."""
+        return Grid([*columns], [*zip(*columns.values(), strict=True)])
+
+    def beside(self, columns: Mapping[str, Sequence[str]]) -> Grid:
+        """Return the grid with more columns on its right."""
+        rows = [[*row, *more] for row, *more in zip(self.rows, *columns.values(), strict=True)]
+        return Grid([*self.heads, *columns], rows, self.names)
+
+    def text(self, *, grouped: bool = False) -> str:
+        """Align the cells for a terminal.
+
+        If `grouped`, rows with the same first cell form a block that shows it once.
+        """
+        widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
+
+        def line(cells: Sequence[str]) -> str:
+            aligned = (
+                cell.ljust(width) if at < self.names else cell.rjust(width)
+                for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            )
+            return "  ".join(aligned).rstrip()
+
+        lines, group = [line(self.heads)], None
+        for first, *rest in self.rows:
+            if grouped and first != group:
+                lines.append("")
+            lines.append(line(["" if grouped and first == group else first, *rest]))
+            group = first
+        return "\n".join(lines)
+
+    def html(self, caption: str, kind: str = "grid") -> str:
+        """Return the table as HTML; `kind` and `caption` as for `html_table`."""
+        rows = [
+            [
+                f"<td{hue_of(first)}>{escape(first)}</td>",
+                *(f"<td>{escape(word)}</td>" for word in row),
+            ]
+            for first, *row in self.rows
+        ]
+        return html_table(self.heads, rows, caption, kind)
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        rows = [self.heads, ["---"] * len(self.heads), *self.rows]
+        return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+    def latex(self, caption: str, label: str) -> str:
+        """Return the table as LaTeX, for the package booktabs."""
+        heads = [*map(as_tex, self.heads)]
+        frame = pd.DataFrame([*map(list, self.rows)], columns=heads).map(as_tex)
+        left, right = "l" * self.names, "r" * (len(self.heads) - self.names)
+        looks: Any = {"index": False, "escape": False, "column_format": left + right}
+        return str(frame.to_latex(**looks, caption=as_tex(caption), label=label))
+
+
+def pivot(
+    table: pd.DataFrame,
+    words: Sequence[str],
+    rows: Sequence[str] = ("policy",),
+    column: str = "budget",
+    label: Callable[[Any], str] = str,
+    missing: str = "",
+) -> Grid:
+    """Return the words of a table's rows by `rows`, and a column for each value of `column`.
+
+    Both are in the order of the table; `label` is the heading of a column.
+    """
+    cells: dict[tuple[str, ...], dict[Any, str]] = {}
+    places = zip(*(table[name] for name in (*rows, column)), words, strict=True)
+    for *names, at, word in places:
+        cells.setdefault(tuple(map(str, names)), {})[at] = word
+    columns = list(dict.fromkeys(table[column]))
+    heads = [*rows, *map(label, columns)]
+    body = [[*names, *(row.get(at, missing) for at in columns)] for names, row in cells.items()]
+    return Grid(heads, body, len(rows))
+
+
+def figures(
+    table: pd.DataFrame, ends: Sequence[str] = INTERVAL, *, signs: bool = False
+) -> list[str]:
+    """Write the mean and the interval of each row, in columns `ends`, as its metric writes them."""
+    numbers = table[list(ends)].to_numpy(float).tolist()
+    return [
+        late_metric(name).figure(*row, signs=signs)
+        for name, row in zip(table.metric, numbers, strict=True)
+    ]
+
+
+def marked(
+    table: pd.DataFrame, paired: pd.DataFrame, places: Mapping[tuple[Any, ...], str]
+) -> list[str]:
+    """Return the `figures` of a table with their marks; see `marks_sentence`.
+
+    `paired` are differences from the baseline, and `places` the `first_places`.
+    """
+    case = [name for name in CASE if name in paired]
+    differing = set(
+        paired.loc[paired.significant.eq(True), case].itertuples(index=False, name=None)
+    )
+    cases = table[case].itertuples(index=False, name=None)
+    # An equal margin keeps the figures of a column aligned.
+    margin = " " * bool(places)
+    return [
+        f"{word} {places.get(place, margin)}{DIFFERS if place in differing else ' '}"
+        for word, place in zip(figures(table), cases, strict=True)
+    ]
+
+
+def html_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], caption: str, kind: str = "grid"
+) -> str:
+    """Return a table of columns with these names and of cells in HTML, which scrolls.
+
+    `kind` is its class in CSS: ``grid``, ``grid words`` with all columns aligned left, or
+    ``scrolls`` on a page. `caption` is read aloud.
+    """
+    heads = "".join(
+        f'<th scope="col"{hue_of(name)}>{escape(name)}</th>' if name else "<td></td>"
+        for name in names
+    )
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return (
+        f'<div class="{kind}" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "w_c": "$w_c$",
+    "w_ρ": r"$w_\rho$",
+    "gamma": r"$\gamma$",
+    **{sign: rf"\{sign}" for sign in "%_&#"},
+    "±": r"$\pm$",
+    "−": "$-$",
+    FIRST: r"$\bigstar$",
+    TIED: r"$\star$",
+    "○": r"$\circ$",
+    "✓": r"$\checkmark$",
+    DIFFERS: r"$\neq$",
+    "γ": r"$\gamma$",
+    "α₀": r"$\alpha_0$",
+    "τ": r"$\tau$",
+    "β": r"$\beta$",
+    "μ": r"$\mu$",
+    "ρ": r"$\rho$",
+}
+# One pass, so that no replacement is replaced again.
+_TEX_SIGNS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
+
+
+def as_tex(text: str) -> str:
+    """Return a text with its special characters and symbols in LaTeX."""
+    return _TEX_SIGNS.sub(lambda sign: _TEX[sign[0]], text)

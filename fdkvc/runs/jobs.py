@@ -1,0 +1,151 @@
+"""Jobs of an experiment, several at once, on any `concurrent.futures.Executor`."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Sized
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from time import perf_counter
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from threadpoolctl import threadpool_limits
+
+from fdkvc.core.limits import MAX_RUN_NAMES
+from fdkvc.core.parameters import WORKERS, check_count, check_most
+from fdkvc.runs.finished import Finished
+from fdkvc.runs.workers import DaemonThreads, Submit, cores, shared_workers
+
+CHUNKS_PER_WORKER = 2
+"""Submitted at once, so that no worker waits for its next chunk."""
+
+_LOGGER = logging.getLogger(__name__)
+
+Job = TypeVar("Job", bound=Sized)
+Chunked = TypeVar("Chunked")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a run."""
+
+    done: int
+    total: int
+    """Dialogs, each in every scenario under every policy."""
+    title: str
+    seconds: float
+    """Since the start."""
+    before: int = 0
+    """Those of `done` that an earlier run did."""
+    partial: Any = None
+    """The results of the chunks that are done; on a page, what is shown of them so far."""
+
+    @property
+    def seconds_left(self) -> float:
+        """The time left at the pace so far; infinite before anything is done."""
+        done = self.done - self.before
+        return self.seconds * (self.total - self.done) / done if done else float("inf")
+
+
+class Execution(TypedDict, total=False):
+    """How a run is computed, which changes none of its numbers."""
+
+    executor: Executor | None
+    """Where the chunks run; processes of this machine by default, see `fdkvc.runs.workers`.
+    A single chunk or worker runs in this process."""
+    workers: int | None
+    """Processes to start, or chunks that `executor` runs at once; the machine's cores by
+    default."""
+    on_progress: Callable[[Progress], None] | None
+    """Called after each chunk, in the calling thread."""
+    cancelled: threading.Event | None
+    """Once set, no further chunk starts; finished ones are returned."""
+    finished: Finished | None
+    """Chunks that an earlier, killed run finished; those of this one are added."""
+
+
+def worker_count(how: Execution) -> int:
+    """Return how many chunks run at once; ValueError if it is below 1, or too high for here."""
+    workers = how.get("workers")
+    workers = cores() if workers is None else workers
+    if how.get("executor") is None:
+        WORKERS.check(workers, "workers")
+    check_count("workers", workers)
+    return workers
+
+
+def run_jobs(
+    run: Callable[[Job], Chunked], jobs: Sequence[Job], **how: Unpack[Execution]
+) -> list[Chunked]:
+    """Run jobs of dialogs, several at once, and return their results in order.
+
+    `run` and its results can be pickled; a result is the same on any machine. Raises a ValueError
+    if `workers` is below 1.
+    """
+    executor, on_progress = how.get("executor"), how.get("on_progress")
+    workers = worker_count(how) if len(jobs) > 1 else 1
+    cancelled = how.get("cancelled") or threading.Event()
+    one_blas_thread()
+    began = perf_counter()
+    kept = how.get("finished")
+    finished: dict[int, Chunked] = {} if kept is None else dict(kept.results)
+    waiting: Iterator[tuple[int, Job]]
+    waiting = ((number, job) for number, job in enumerate(jobs) if number not in finished)
+    before = done = sum(len(jobs[number]) for number in finished)
+    total = sum(map(len, jobs))
+    if executor is not None:
+        submit: Submit = executor.submit
+    else:
+        submit = shared_workers(workers) if workers > 1 else DaemonThreads(1).submit
+    running: dict[Future[Chunked], int] = {}
+    while True:
+        # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
+        ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
+        for number, job in islice(waiting, ahead):
+            future = submit(run, job)
+            running[future] = number
+            if future.done():  # it ran in this thread
+                break
+        if not running:
+            break
+        ended = wait(running, return_when=FIRST_COMPLETED).done
+        for future in sorted(ended, key=running.__getitem__):
+            number = running.pop(future)
+            try:
+                finished[number] = future.result()
+            except CancelledError:
+                raise
+            except Exception:
+                # Its worker may have died. An error in the job itself is raised again here.
+                finished[number] = run(jobs[number])
+                _LOGGER.warning(
+                    "A worker failed or was killed: its part of the run was run again here, "
+                    "with the same numbers."
+                )
+            if kept is not None:
+                kept.add(number, finished[number])
+            done += len(jobs[number])
+            if on_progress is not None:
+                title, seconds = f"{done} of {total} dialogs", perf_counter() - began
+                on_progress(Progress(done, total, title, seconds, before, [*finished.values()]))
+        if cancelled.is_set():
+            waiting = iter(())
+            for future in [future for future in running if future.cancel()]:
+                del running[future]
+    return [finished[number] for number in sorted(finished)]
+
+
+@cache
+def one_blas_thread() -> None:
+    """Limit BLAS to one thread: matrix products here are too small for more."""
+    threadpool_limits(1, user_api="blas")
+
+
+def check_different(kind: str, names: Sequence[str]) -> None:
+    """Raise a ValueError if a name is given twice, or there are more than `MAX_RUN_NAMES`."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ValueError(f"{kind} {name!r} is given twice")
+    check_most(f"{kind} has", len(names), "values", MAX_RUN_NAMES)

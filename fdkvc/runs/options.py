@@ -1,0 +1,98 @@
+"""Settings from the options of a command and back, derived from dataclass fields.
+
+A field that is a number, a text, a policy or a scenario, or a tuple of these, is the option of the
+same name, and so is a flag that is off by default. `settings_from` reads options, and `options_of`
+returns those that give the settings.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from fdkvc.core.parameters import read_value
+from fdkvc.policies import Policy, read_policy
+from fdkvc.synthetic.scenarios import Scenario, scenario_named
+
+Settings = TypeVar("Settings")
+
+RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
+RUN_METRICS = "metrics to compute; attention_loss is slower"
+HELD = "most entries in the cache after a turn"
+"""Help of options that settings share."""
+
+WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys((int, float, str, bool), (lambda word: word, lambda word: word)),
+    Policy: (read_policy, lambda policy: policy.name),
+    Scenario: (scenario_named, lambda scenario: scenario.key),
+}
+"""How to read and write one word of an option, by the type of its field."""
+
+
+def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
+    """Yield the fields that are options, the type of a word, and whether it is a tuple."""
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        several = get_origin(hint) is tuple
+        inner = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
+        word = inner[0] if len(inner) == 1 else hint
+        if word in WORDS and (word is not bool or field.default is False):
+            yield field, word, several
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
+    """Add the options of settings whose fields have a help text."""
+    for field, word, several in _options(kind):
+        if "help" not in field.metadata:
+            continue
+        default: Any = field.default
+        looks: dict[str, Any] = {"help": field.metadata["help"]}
+        if word is bool:
+            looks["action"] = "store_true"
+        else:
+            looks["metavar"] = field.metadata["metavar"]
+            looks["type"] = read_value if word is int else str
+            if several:  # of names, the help says which are the default
+                looks["nargs"] = "+"
+                default = " ".join(map(str, default)) if word is int else None
+            elif default is not None:
+                looks["default"] = default = WORDS[word][1](default)
+            looks["help"] += "" if default is None else f"; default: {default}"
+        parser.add_argument(f"--{field.name.replace('_', '-')}", **looks)
+
+
+def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: Any) -> Settings:
+    """Return settings from options.
+
+    `kind` is a dataclass, `chosen` are other fields; None or a missing option leaves the default. A
+    ValueError says what is wrong and what is allowed.
+    """
+    values = {}
+    for field, word, several in _options(kind):
+        given = getattr(options, field.name, None)
+        if given is not None and field.name not in chosen:
+            read = WORDS[word][0]
+            values[field.name] = tuple(map(read, given)) if several else read(given)
+    return kind(**values, **chosen)
+
+
+def options_of(settings: Any) -> dict[str, Any]:
+    """Return the options of settings: all whole numbers, and what is not the default.
+
+    Examples
+    --------
+    >>> from fdkvc.paper.benchmark import Benchmark
+    >>> options_of(Benchmark(dialogs=3, metrics=("retention",)))
+    {'dialogs': 3, 'seed': 0, 'budget': 56, 'metrics': ['retention']}
+    """
+    options: dict[str, Any] = {}
+    for field, word, several in _options(type(settings)):
+        value, write = getattr(settings, field.name), WORDS[word][1]
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if value != default or type(value) is int:
+            options[field.name] = [*map(write, value)] if several else write(value)
+    return options

@@ -1,0 +1,287 @@
+"""A run as ``run.json``: its settings, written and read field by field.
+
+The content is derived from the fields of the settings, so new fields need no change here. A file
+holds nothing that `repeat` ignores, except `INFORMATIVE`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import NoneType
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+
+import fdkvc
+from fdkvc.core.json_input import WORDS, read_bytes
+from fdkvc.core.limits import MAX_RUN_JSON_BYTES
+from fdkvc.policies import Policy, as_record, baseline_of, recorded_policy
+from fdkvc.runs.workers import processor
+
+FORMAT = 1
+"""Of ``run.json``; raised when a later version writes what this one could misread."""
+
+INFORMATIVE = ("versions", "processor", "seconds")
+"""What does not affect the repeated run; reported where numbers differ."""
+
+
+MAX_GROWTH = 8
+"""How many times as long a table can be by its digits: 0.12345678901234567 for 0.1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """The content of a ``run.json``."""
+
+    kind: str
+    """One of `fdkvc.commands.kinds.KINDS`."""
+    settings: Any
+    about: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    digests: Mapping[str, str]
+    """SHA-256 by name of the files that the same run writes again."""
+    versions: Mapping[str, str]
+    processor: Mapping[str, str]
+    """Versions of the packages and the code, and the processor of the machine."""
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Those of its files that are available."""
+
+    @property
+    def benchmark(self) -> Any:
+        """The benchmark that ran: a sweep's own, otherwise the settings."""
+        return getattr(self.settings, "benchmark", self.settings)
+
+    @property
+    def baseline(self) -> str:
+        """The policy that the paired differences are from."""
+        return str(self.about.get("baseline") or baseline_of(self.benchmark.policies))
+
+    @property
+    def finished(self) -> Mapping[str, int]:
+        """Finished dialogs of each scenario; empty if all were."""
+        return self.about.get("finished") or {}
+
+    def with_texts(self, texts: Mapping[str, str], timed: Sequence[str] = ()) -> Record:
+        """Add the texts that match their digests, and the timed ones, which have none."""
+        matching = {
+            name: text
+            for name, text in texts.items()
+            if name in timed or digest(text) == self.digests.get(name)
+        }
+        return dataclasses.replace(self, texts={**self.texts, **matching})
+
+    def with_folder(self, folder: Path, again: Mapping[str, str]) -> Record:
+        """Add those of its files that are in a folder, given those that the run wrote `again`.
+
+        No more of a file is read than `MAX_GROWTH` times what was written: beyond, it has other
+        rows.
+        """
+        texts = {}
+        for name in self.digests.keys() & again.keys():
+            with suppress(ValueError):  # it is missing or cannot be read
+                most = MAX_GROWTH * len(again[name].encode())
+                content = read_bytes(folder / Path(name).name, most)
+                texts[name] = content.decode(errors="replace")
+        return self.with_texts(texts)
+
+
+# ------------------------------------------------------------------------------- written
+
+
+def run_json(
+    kind: str, settings: Any, files: Mapping[str, str], seconds: float = 0.0, **about: Any
+) -> str:
+    """Return a ``run.json``, with its keys in a fixed order.
+
+    `files` are those that the same run writes again byte for byte; their digests are stored.
+    `about` is what else the numbers depend on, in values that JSON can hold; None is omitted.
+    """
+    depends = {name: as_values(value) for name, value in about.items() if value is not None}
+    run = {
+        "format": FORMAT,
+        "kind": kind,
+        "parameters": {**as_values(settings), **depends},
+        "versions": versions(),
+        "processor": processor(),
+        "seconds": seconds,
+        "digests": {name: digest(text) for name, text in files.items()},
+    }
+    text = json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # The bytes of a file's name that are no UTF-8, which JSON can only write as \udc80 to \udcff.
+    return text.encode(errors="backslashreplace").decode()
+
+
+def as_values(settings: Any) -> Any:
+    """Return settings as JSON values.
+
+    Examples
+    --------
+    >>> from fdkvc.paper.sweep import Sweep
+    >>> as_values(Sweep(axes=(("gamma", (0.8, 0.9)),)))["axes"]
+    [['gamma', [0.8, 0.9]]]
+    """
+    if isinstance(settings, Policy):
+        return as_record(settings)
+    if isinstance(settings, tuple):
+        return list(map(as_values, settings))
+    if dataclasses.is_dataclass(settings):
+        names = (field.name for field in dataclasses.fields(settings))
+        return {name: as_values(getattr(settings, name)) for name in names}
+    return settings
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the project, its code, Python and numerical packages."""
+    packages = ("numpy", "scipy", "pandas")
+    return {
+        "fdkvc-lab": fdkvc.__version__,
+        "source": source_digest(),
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in packages},
+    }
+
+
+def version_words(version: str) -> str:
+    """Return a version of the project in words, with the one that runs if it is another."""
+    now = fdkvc.__version__
+    return f"version {version} of this project" + f" (this is version {now})" * (version != now)
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text as UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def source_digest() -> str:
+    """Return a digest of this package's source."""
+    folder = Path(__file__).parents[1]
+    joined = hashlib.sha256()
+    for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.toml")]):
+        name = path.relative_to(folder).as_posix()
+        if not name.startswith("app/"):  # which only an installed package has inside
+            joined.update(name.encode() + path.read_bytes())
+    return joined.hexdigest()[:16]
+
+
+# ------------------------------------------------------------------------------- read
+
+
+def parse_run(
+    content: bytes | str,
+    every: Mapping[str, tuple[type, Mapping[str, Any]]],
+    allowed: Sequence[str] = (),
+) -> Record:
+    """Read a ``run.json`` of the allowed kinds, by default of every.
+
+    `every` has the type of the settings of a kind, and the types of what else its numbers depend
+    on. Raises a ValueError that names what is wrong and where.
+    """
+    if len(content) > MAX_RUN_JSON_BYTES:
+        raise ValueError(
+            f"the file has {len(content):,} bytes, but a run.json has at most "
+            f"{MAX_RUN_JSON_BYTES:,}"
+        )
+    try:
+        run = json.loads(content)
+    except UnicodeDecodeError:
+        raise ValueError("the file is not a run.json: it is not text in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the file is not a run.json: it is not JSON ({error})") from None
+    if not isinstance(run, dict) or "parameters" not in run:
+        raise ValueError("the file is not a run.json: it has no parameters")
+    if "kind" not in run:
+        raise ValueError(
+            "the file does not name its kind of run: repeat it with the version that wrote it"
+        )
+    if run.get("format", 1) != FORMAT:
+        raise ValueError(
+            f"the file has format {run['format']!r}, but version {fdkvc.__version__} reads format "
+            f"{FORMAT}: repeat it with the version that wrote it"
+        )
+    texts = dict.fromkeys(("digests", "versions", "processor"), dict[str, str])
+    parts = {"format": int, "kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
+    fields_read = _read_fields(parts, run, "")
+    name, parameters = fields_read["kind"], fields_read["parameters"]
+    if name not in every:
+        raise ValueError(
+            f"the file is a run of kind {name!r}, but must be one of {', '.join(every)}"
+        )
+    if allowed and name not in allowed:
+        raise ValueError(
+            f"the file is a run of kind {name!r}: use `python -m fdkvc repeat run.json`"
+        )
+    settings_type, depends = every[name]
+    beside = {key: value for key, value in parameters.items() if key in depends}
+    fields = {key: value for key, value in parameters.items() if key not in depends}
+    about = _read_fields(depends, beside, "parameters")
+    for missing in depends.keys() - about.keys():
+        if NoneType not in get_args(depends[missing]):
+            _refuse(f"parameters.{missing}", "it is missing")
+    settings = _read(settings_type, fields, "parameters")
+    if "baseline" in about:
+        names = getattr(settings, "names", None) or [policy.name for policy in settings.policies]
+        if about["baseline"] not in names:
+            _refuse("parameters.baseline", f"{about['baseline']!r} is none of its policies")
+    return Record(
+        name,
+        settings,
+        about,
+        parameters,
+        *(fields_read.get(name, {}) for name in ("digests", "versions", "processor")),
+    )
+
+
+def _read(kind: Any, value: Any, place: str) -> Any:
+    """Read a JSON value as a type: number, text, list, object, policy or settings."""
+    inner, inside = get_args(kind), f"{place}." if place else ""
+    if kind is Any or (value is None and NoneType in inner):
+        return value
+    if NoneType in inner:
+        return _read(next(part for part in inner if part is not NoneType), value, place)
+    plain: Any = float if set(inner) == {int, float} else get_origin(kind) or kind
+    json_kind: Any = list if plain is tuple else plain if plain in WORDS else dict
+    if type(value) is not json_kind and not (plain is float and type(value) is int):
+        _refuse(place, f"it is not {WORDS[json_kind]}")
+    if plain is tuple:
+        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        if len(kinds) != len(value):
+            _refuse(place, f"it has {len(value)} parts, but must have {len(kinds)}")
+        numbered = enumerate(zip(kinds, value, strict=True))
+        return tuple(
+            _read(inner_kind, part, f"{place}[{at}]") for at, (inner_kind, part) in numbered
+        )
+    if plain is dict:
+        return {name: _read(inner[1], part, inside + name) for name, part in value.items()}
+    if plain in WORDS:
+        return value
+    make, values = recorded_policy, value
+    if kind is not Policy:
+        hints = get_type_hints(kind)
+        fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+        make, values = kind, _read_fields(fields, value, place)
+    try:
+        return make(**values)
+    except TypeError:  # a field without a default is missing
+        _refuse(place, f"something is missing: it has only {', '.join(value) or 'nothing'}")
+    except ValueError as error:
+        _refuse(place, str(error))
+
+
+def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Read the given fields of an object, and refuse others."""
+    inside = f"{place}." if place else ""
+    for name in values:
+        if name not in kinds:
+            _refuse(inside + name, f"it is unknown; known are {', '.join(kinds)}")
+    return {name: _read(kinds[name], value, inside + name) for name, value in values.items()}
+
+
+def _refuse(place: str, why: str) -> NoReturn:
+    raise ValueError(f"the file is invalid at {place}: {why}") from None

@@ -1,0 +1,103 @@
+"""Files, each written whole or not at all."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fdkvc.core.words import error_reason
+from fdkvc.runs.endings import ENDINGS
+
+Files = Mapping[str, str | bytes]
+
+UNFINISHED = ".fdkvc-unfinished-"
+"""How the name of a folder begins where files are prepared."""
+
+
+def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
+    """Check that `write_files` can write to a folder; nothing is left behind.
+
+    It and its missing parents may still have to be created; `names` are of files that the user
+    chose. Raises a ValueError if it is not a folder, cannot be created, or is not writable.
+    """
+    with _prepared(folder) as (path, new):
+        for name in names:
+            _check_file(path / name)
+            (new / name).touch()
+
+
+def write_files(folder: str | os.PathLike[str], files: Files) -> None:
+    """Write files into a folder, each whole; files of the same names are replaced.
+
+    One rename places a new folder with its missing parents; in an existing one, each file is placed
+    by a rename once all are prepared. Until then, an error or a signal that `ENDINGS` handles
+    leaves the folder as it was; a later signal has no effect. A text is written as UTF-8. Raises a
+    ValueError if the folder or a file cannot be written.
+    """
+    with _prepared(folder) as (path, new):
+        for name, content in files.items():
+            _check_file(path / name)
+            (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            _sync(new / name)
+            ENDINGS.check()
+        _sync(new)
+        if path.is_dir():
+            for name in files:
+                os.replace(new / name, path / name)
+        else:
+            while not path.parent.is_dir():
+                path, new = path.parent, new.parent
+            os.replace(new, path)
+        _sync(path)
+        ENDINGS.written = True
+
+
+@contextmanager
+def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
+    """Yield a folder, and one where its files are prepared, from where moving is a rename."""
+    if not os.fspath(folder):
+        raise ValueError("the folder '' cannot be written: it has no name")
+    path = Path(os.path.realpath(folder))
+    try:
+        there = _innermost(path)
+        if not there.is_dir():
+            what = "written: it" if there == path else f"created: {str(there)!r}"
+            raise ValueError(f"the folder {str(path)!r} cannot be {what} is not a folder")
+        ENDINGS.held = True
+        try:
+            with TemporaryDirectory(prefix=UNFINISHED, dir=there) as temporary:
+                new = Path(temporary, *(path.relative_to(there).parts or ["new"]))
+                new.mkdir(parents=True)
+                yield path, new
+        finally:
+            ENDINGS.held = ENDINGS.written
+        ENDINGS.check()
+    except OSError as error:
+        reason = error_reason(error)
+        raise ValueError(f"the folder {str(path)!r} cannot be written: {reason}") from error
+
+
+def _innermost(path: Path) -> Path:
+    for folder in (path, *path.parents):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            folder.lstat()
+            break
+    return folder
+
+
+def _check_file(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "not a regular file"
+        raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
+
+
+def _sync(path: Path) -> None:
+    if sys.platform == "win32" and path.is_dir():
+        return  # Windows opens no folders
+    handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,1 +1,0 @@
-"""The stage: a recorded run that the browser steps through by itself."""

@@ -1,0 +1,1 @@
+"""The pages for a first visit: Start, Story, Policies, About."""

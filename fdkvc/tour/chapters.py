@@ -1,0 +1,232 @@
+"""Seven scenes for newcomers to KV caches; the numbers in their sentences come from the runs.
+
+The last two are told from shipped results: a pretrained model's reading, and agent conversations.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fdkvc.core.recordings import Recording
+from fdkvc.core.words import count, percent
+from fdkvc.engine.evidence import Evidence
+from fdkvc.models.judged import verdict
+from fdkvc.models.recorded_damage import shipped_damage
+from fdkvc.paper.benchmark import Benchmark
+from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
+from fdkvc.player.run import DialogChoice, Run, build_run
+from fdkvc.policies import policy_named
+from fdkvc.synthetic.scenarios import World, scenario_named
+
+SEED, POLICY = 7, "fd-kvc"
+
+TITLES = (
+    "The cache fills",
+    "Attention misleads",
+    "The topic returns",
+    "The call fails",
+    "Bring it back",
+    "The first token",
+    "What to use, and what is open",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Chapter:
+    """A scene of the story, of `TITLES`: a turn of a run, sentences, and something to try.
+
+    `token` is the entry selected at first, if any. The stage `shows` these panels, and a phrase of
+    `lights` lights up a panel or an entry. `task` says what to do here; `trial` says what to try on
+    `page`, which opens with the parameters of `link`. Without a run, it shows shipped results.
+    """
+
+    run: Run | None
+    turn: int
+    token: int | None
+    sentences: tuple[str, ...]
+    trial: str
+    page: str
+    link: Mapping[str, str]
+    task: str = ""
+    shows: str = ""
+    lights: Mapping[str, str] = field(default_factory=dict)
+
+
+def story(recordings: Sequence[Recording]) -> list[Chapter]:
+    """Return the scenes but the last; a call in these dialogs has to fail."""
+    failure = failed_call(recordings, policy_named(POLICY), Benchmark.budget)
+    assert failure is not None
+    return [_fills(failure.run), _misleads(), _returns(), *_fails(failure, recordings), _sinks()]
+
+
+def _run(scenario: str, policy: str) -> Run:
+    dialog = DialogChoice(scenario_named(scenario), SEED, World())
+    return build_run(dialog, policy_named(policy), Benchmark.budget)
+
+
+def _held(run: Run, turn: int) -> Counter[str]:
+    kept = run.trace.kept[0, turn]
+    return Counter(run.dialogs.topics_of(0, kept[kept >= 0]))
+
+
+def _fills(run: Run) -> Chapter:
+    budget, bounds = run.trace.budget, run.dialogs.bounds[0]
+    turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
+    before, new = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
+    sentences = (
+        "A language model reads a dialog in tokens, here words, and stores an entry for each in "
+        "its cache, so that it does not have to read it again.",
+        f"This cache has room for {count(budget, 'entry', 'entries')}: the dialog "
+        f"“{run.dialog.title}” has filled {before}, and turn {turn} adds {new}.",
+        f"From now on a policy decides which entries to evict, starting with "
+        f"{before + new - budget} in this turn; the model can no longer use them.",
+    )
+    link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
+    trial = "a dialog of topics A, B and C, with room for only 40 entries"
+    task = "Press Play, and watch words come and go."
+    lights = {"cache": "now", "evict": "gone-title"}
+    return Chapter(run, turn, None, sentences, trial, "step", link, task, "now", lights)
+
+
+def _misleads() -> Chapter:
+    run = _run("shift", "h2o")
+    turn, current = run.dialogs.turns - 1, run.dialogs.current[0]
+    old, new = (run.dialogs.topic_label(int(current[at])) for at in (0, turn))
+    since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept[0, turn]
+    token = int(kept[kept >= 0].min())
+    score = run.entries[run.entries.token == token].set_index("turn").score
+    window = float(run.trace.policy.settings["window"].default)
+    late = 1 - float(score[since - 1] / score[turn])
+    sentences = (
+        f"This dialog is synthetic: its topics are letters. It moves to topic {new} in "
+        f"turn {since} and stays there.",
+        f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
+        f"attention so far: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} "
+        f"entries are still about topic {old}.",
+        f"The marked entry is from turn {run.dialogs.born[0, token]} and got {percent(late)} of "
+        f"its score from turn {since} on: an old entry collects attention simply by staying.",
+    )
+    link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
+    trial = "compare H2O with FIFO, which keeps the newest entries"
+    task = f"Step back to turn {since}, and see what topic {old} never gives up."
+    lights = {f"still about topic {old}": "past", "marked entry": f"{token}", "its score": "why"}
+    return Chapter(run, turn, token, sentences, trial, "compare", link, task, "past why", lights)
+
+
+def _returns() -> Chapter:
+    run = _run("mixed", POLICY)
+    turn, token = rescued(run)
+    assert token is not None
+    topic = run.dialogs.topic_label(int(run.dialogs.current[0, turn]))
+    before, now = (ranks_of(run, at)[token] for at in (turn - 1, turn))
+    sentences = (
+        f"Topic {topic} comes back in turn {turn}, after other topics.",
+        f"{run.trace.policy.title} lets the importance of an entry fade from turn to turn, but "
+        f"{_held(run, turn - 1)[topic]} entries about topic {topic} are still in the cache.",
+        f"The marked entry rises from rank {before} to rank {now}, and the first "
+        f"{run.trace.budget} stay: it resembles the topic that has come back.",
+    )
+    link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
+    link |= {"turn": f"{turn}", "entry": f"{token}"}
+    trial = "let importance fade faster (γ = 0.6)"
+    task = "Step one turn back, and find the marked entry in the order of scores."
+    lights = {f"entries about topic {topic}": "past", "marked entry": f"{token}"}
+    lights[f"rank {now}"] = "decision"
+    shows = "past decision"
+    return Chapter(run, turn, token, sentences, trial, "step", link, task, shows, lights)
+
+
+def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
+    """Return a call whose argument is evicted, and the same call with that argument protected."""
+    demand, run, token, spoken = failure.demand, failure.run, failure.token, failure.run.dialog
+    policy = run.trace.policy
+    assert isinstance(spoken, Spoken)
+    needs = [need for need, _ in spoken.recording.evidence]
+    tokens = spoken.recording.evidence[needs.index(demand)][1][-1]
+    again = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
+    met = Evidence(again.trace, spoken.recording).lost[needs.index(demand)][0] < 0
+    left = int(np.isin(tokens, run.trace.kept[0, demand.turn - 1]).sum())
+    value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
+    lost = (
+        f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
+        f"{demand.turn} and needs the {demand.slot}, {value}.",
+        f"It was last mentioned in turn {demand.mentions[-1].turn}, and in turn {failure.turn} "
+        f"{policy.title} evicts its word {word}.",
+        f"So the call finds {left or 'none'} of the "
+        f"{count(len(tokens), 'entry', 'entries')} that it needs.",
+    )
+    kept = (
+        f"The same dialog with {value} protected: its "
+        f"{count(len(tokens), 'entry stays', 'entries stay')}, whatever their scores.",
+        f"The cache is no larger: after turn {demand.turn} it holds "
+        f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
+        f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
+    )
+    at = [recording.transcript.name for recording in recordings].index(spoken.name)
+    link = {"file": "dialogues", "dialog": f"{at}", "policies": f"fifo,{POLICY}"}
+    link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
+    back = {"section": "back"}
+    trials = (
+        "read this dialog with two policies, word by word",
+        "let a language model answer with evicted words restored",
+    )
+    tasks = (
+        f"Click another word that was evicted, and read why. {word} narrowly missed the cut.",
+        "Press Play from the first turn: the protected words stay.",
+    )
+    lights = {value: f"{token}", word: f"{token}", "evicts": "why", "The cache": "now"}
+    parts = ("now why", "now")
+    moments = ((run, failure.turn, token, lost), (again, demand.turn, token, kept))
+    pages = (("dialogs", link), ("answers", back))
+    return [Chapter(*moments[k], trials[k], *pages[k], tasks[k], parts[k], lights) for k in (0, 1)]
+
+
+LOSING, HEALING = "fifo", "sink"
+"""The policies of the last scene: the same but for the first tokens, which one evicts."""
+
+
+def _sinks() -> Chapter:
+    """Tell what a pretrained model's first token is for, from the recording of its reading."""
+    recorded = shipped_damage()
+    parts, budget = recorded.text.parts, recorded.budget
+    full = next(part for part in parts if part.end > budget)  # the first eviction follows it
+    damages = [recorded.damages[name] for name in (LOSING, HEALING)]
+    losing, healing = (policy_named(name) for name in (LOSING, HEALING))
+    lost, healed = (float(damage.kl[full.end :].mean()) for damage in damages)
+    nats = [(damage.nats - damage.full_nats)[full.end :].mean() for damage in damages]
+    sinks = healing.settings["sinks"].default
+    share = percent(float(recorded.received[:, 0].mean()))
+    sentences = (
+        f"{recorded.model}, a language model of {recorded.parameters / 1e6:.0f} million "
+        f"parameters, read the dialog “{recorded.dialog}”: {share} of all attention goes to its "
+        f"first token, “{recorded.text.words[0].text}”, which says nothing. A head that finds "
+        "nothing to attend to puts its attention there: the token is an attention sink.",
+        f"With room for {budget} entries in each head, {losing.title} evicts it in turn "
+        f"{full.turn}; from then on the model's predictions are off by {lost:.2f} nats per token "
+        f"(KL), and the log-probability of the text falls by {nats[0]:.2f} nats per token.",
+        f"{healing.title} is {losing.title} with the first {sinks} tokens protected, in a cache of "
+        f"the same size: predictions are off by {healed:.2f}, and the text loses {nats[1]:.2f}; "
+        "this is what its other evicted entries cost.",
+    )
+    link = {"model": "smollm2", "file": "evening", "budget": "96", "section": "damage"}
+    link |= {"policies": f"{LOSING},{HEALING}", "look": LOSING}
+    trial = "let the model read another dialog, and click a word that eviction hurt"
+    return Chapter(None, full.turn, None, sentences, trial, "answers", link)
+
+
+def closing() -> Chapter:
+    """Return the last scene, from what policies cost a pretrained model."""
+    damages = shipped_damage().damages
+    alone, healed = (float(damages[name].kl.mean()) for name in ("surprisal", "sinks(surprisal)"))
+    sentences = (
+        verdict(),
+        "In practice, protect the first tokens, whatever the policy. In the recording of the "
+        f"previous scene, predictions are off by {healed:.2f} nats per token with sinks(surprisal) "
+        f"and by {alone:.2f} with surprisal alone.",
+        "Still open: larger models and longer dialogs. So judge policies on your own dialogs.",
+    )
+    link = {"file": "rental", "policies": "fifo,surprisal,learned"}
+    trial = "get a verdict on a file of dialogs, such as your own"
+    return Chapter(None, 0, None, sentences, trial, "dialogs", link)

@@ -1,0 +1,97 @@
+"""The policies of the registry: how they compare, idea, equations, parameters and source."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from fdkvc.models.judged import verdict
+from fdkvc.models.report import judged
+from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
+from fdkvc.policies.base import Step
+from fdkvc.ui import fields
+from fdkvc.ui.downloads import show_chart
+from fdkvc.ui.frame import open_tab, page_theme, show_grid
+from fdkvc.ui.markdown import Markdown, plain
+
+
+def show_judged(page: str) -> None:
+    """Say what each policy costs a pretrained model."""
+    st.container(key="page-answer").markdown(plain(verdict()))
+    show_chart(page, "judged", judged.judged_chart(page_theme()))
+    for title, grid in judged.judged_grids().items():
+        with st.expander(plain(title)):
+            show_grid(grid, title)
+    st.caption(plain(judged.ABOUT))
+
+
+EVERY = [policy_named(key) for key in POLICIES]
+WRAPPED = [wrapped(key, policy_named("tova")) for key in WRAPPERS]
+"""Each wrapper around a policy that brings no protection of its own."""
+
+SECTIONS = {"Policies one by one": EVERY, "Wrappers": WRAPPED}
+
+
+def open_section(page: str) -> None:
+    """Show the policies or the wrappers."""
+    name, tab = open_tab(page, {name: name for name in SECTIONS}, "Policies one by one")
+    with tab:
+        show_each(page, SECTIONS[name])
+
+
+@st.fragment
+def show_each(page: str, policies: Sequence[Policy]) -> None:
+    """Show each policy's idea; its equations, parameters and source once it is opened."""
+    for policy in policies:
+        title = Markdown("**{}** · {}").format(type(policy).label, policy.idea)
+        expander = st.expander(plain(title), key=f"{page}/{policy.key}", on_change="rerun")
+        if expander.open:
+            with expander:
+                _show_policy(policy)
+
+
+def option_steps(policy: Policy) -> dict[str, list[Step]]:
+    """Return the steps that only an option brings, by what switches it on."""
+    steps: dict[str, list[Step]] = {}
+    seen = [step.equation for step in policy.steps]
+    for name, field in policy.settings.items():
+        for value in field.choices or (field.low, field.high):
+            if not field.accepts(value, field.kind):
+                continue
+            for step in policy.variant(**{name: value}).steps:
+                if step.equation not in seen:
+                    label = f"{field.label}: {value}" if field.choices else field.label
+                    steps.setdefault(label, []).append(step)
+                    seen.append(step.equation)
+    return steps
+
+
+def _show_step(step: Step) -> None:
+    st.markdown(Markdown("**{}** :gray[({})]").format(step.name, step.source))
+    st.latex(step.equation)
+
+
+def _show_policy(policy: Policy) -> None:
+    for step in policy.steps:
+        _show_step(step)
+    if policy.settings:
+        st.table(
+            [
+                {
+                    "Parameter": plain(fields.label(field)),
+                    "Default": plain(f"{field.default}"),
+                    "Allowed": plain(field.allowed(field.kind)),
+                    "What it does": plain(field.help),
+                }
+                for field in policy.settings.values()
+            ]
+        )
+    for label, steps in option_steps(policy).items():
+        st.markdown(Markdown("With *{}*:").format(label))
+        for step in steps:
+            _show_step(step)
+    looks, remembers = policy.looks_at, map(policy.quantity_name, policy.channels)
+    st.markdown(
+        Markdown("Looks at: {}. Remembers: {}. Key: `{}`.  \n:gray[Source: {}.]").format(
+            ", ".join(looks), ", ".join(remembers) or "nothing", policy.key, policy.source
+        )
+    )

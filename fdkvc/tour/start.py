@@ -1,0 +1,68 @@
+"""The first page: words of a dialog that a cache has lost, and three ways on."""
+
+import streamlit as st
+
+from fdkvc.conversations.page.files import HeadChoice, shipped_file, shown_recording
+from fdkvc.policies import policy_named
+from fdkvc.ui.follow import open_on
+from fdkvc.ui.frame import Page, panel, side_by_side
+from fdkvc.ui.lanes import Lane, load_lanes
+from fdkvc.ui.markdown import Markdown
+from fdkvc.verdict.page.evidence import headline
+from fdkvc.verdict.page.transcript import DEMANDS, Outcome, show_transcript, verdicts
+
+PAGE = "start"
+FILE, POLICY, BUDGET = "evening", "fd-kvc", 48
+
+DOORS = (
+    ("Understand", "story", "auto_stories", "seven scenes"),
+    ("Judge my conversations", "dialogs", "forum", "policy and budget"),
+    ("Check the paper", "benchmark", "leaderboard", "its tables, measured again"),
+)
+
+
+def moment() -> tuple[HeadChoice, Lane, Outcome]:
+    """Return a dialog, a run over it, and what a call needed that was evicted before it."""
+    file = shipped_file(FILE)
+    head = HeadChoice.of(file, *shown_recording(file, 0, "annotated", "", None))
+    (lane,) = load_lanes(head, [policy_named(POLICY)], BUDGET)
+    later = (
+        lost
+        for lost in verdicts(lane.run, head.recording)
+        if lost.demand.kind == "call" and lost.demand.mentions[-1].turn < lost.lost
+    )
+    return head, lane, next(later)
+
+
+def show(shown: Page) -> None:
+    """Show the doors, and what was lost: in a sentence, and in the dialog."""
+    head, lane, lost = moment()
+    entry = lost.mentions[-1][0]
+    link = {"file": FILE, "policies": POLICY, "budget": f"{BUDGET}", "view": "cache"}
+    link |= {"turn": f"{lost.lost}", "entry": f"{entry}"}
+    with shown.beside_title:
+        st.page_link(
+            "pages/dialogs.py",
+            label="What would have kept it?",
+            icon=":material/help:",
+            query_params=link,
+        )
+        st.page_link("pages/step.py", label="Step through", icon=":material/step_over:")
+    with side_by_side("doors"):
+        for name, to, icon, words in DOORS:
+            with panel(f"door-{to}"):
+                st.page_link(
+                    f"pages/{to}.py",
+                    label=Markdown("**{}:** {}").format(name, words),
+                    icon=f":material/{icon}:",
+                    width="stretch",
+                )
+    open_on(shown, lane.run.dialogs, lambda: (lost.demand.turn, entry))
+    with st.container(key="headline"):
+        sentence = headline(DEMANDS["call"], head.recording, lane, lost)
+        st.header(Markdown("{}.").format(sentence), anchor=False)
+    show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
+    st.caption(
+        "Vectors here come from the letters of words, not their meaning, so scores reflect age and "
+        "chance. The page Dialogs can use those of a language model."
+    )

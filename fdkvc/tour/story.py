@@ -1,0 +1,91 @@
+"""The story: one scene at a time, with the stage to step through it and something to try."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from html import escape
+
+import streamlit as st
+
+from fdkvc.conversations.page.files import shipped_file
+from fdkvc.core.parameters import Field
+from fdkvc.models.page.damage import show_recorded
+from fdkvc.models.report.judged import judged_chart
+from fdkvc.tour.chapters import HEALING, LOSING, TITLES, Chapter, closing, story
+from fdkvc.ui import fields, sidebar
+from fdkvc.ui.downloads import show_chart
+from fdkvc.ui.fields import held, hold
+from fdkvc.ui.follow import open_on
+from fdkvc.ui.frame import Page, page_theme
+from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.ui.step import stage
+
+SCENE = Field(
+    "Scene",
+    name="scene",
+    default="1",
+    choices={f"{at}": title for at, title in enumerate(TITLES, start=1)},
+)
+FIELDS = (SCENE, *(replace(field, follows=False) for field in sidebar.MOVING))
+
+
+@lru_cache(maxsize=1)
+def story_chapters() -> list[Chapter]:
+    """Return the scenes, made once."""
+    file = shipped_file("dialogues")
+    return [*story([file.recording(at) for at in range(len(file.transcripts))]), closing()]
+
+
+def lit(text: str, lights: Mapping[str, str]) -> str:
+    """Return a text as HTML, in which phrases light up what they name on the stage."""
+    text = escape(text)
+    for phrase, target in lights.items():
+        mark = f'<mark tabindex="0" data-lights="{target}">{escape(phrase)}</mark>'
+        text = text.replace(escape(phrase), mark, 1)
+    return text
+
+
+def show(shown: Page) -> None:
+    """Show the scene that the address names, and buttons to the one before and after it."""
+    page = shown.name
+    at = int(held(page, SCENE))
+    chapter = story_chapters()[at - 1]
+    run = chapter.run
+    if run is not None:
+        open_on(shown, run.dialogs, lambda: (chapter.turn, chapter.token), at)
+    with shown.beside_title:
+        for words, name, to in (("Previous scene", "back", at - 1), ("Next scene", "next", at + 1)):
+            st.button(
+                plain(words),
+                key=f"{page}/{name}",
+                type="primary" if name == "next" else "secondary",
+                on_click=hold,
+                args=(page, SCENE, f"{to}"),
+                disabled=f"{to}" not in SCENE.choices,
+            )
+    with st.container(key="story"):
+        st.header(Markdown("{} of {} · {}").format(at, len(TITLES), TITLES[at - 1]), anchor=False)
+        task = f"<p><b>{escape(chapter.task)}</b></p>" if chapter.task else ""
+        st.html(f"<p>{lit(' '.join(chapter.sentences), chapter.lights)}</p>{task}")
+    if run is not None:
+        stage.show(page, run, chapter.shows)
+    elif at == len(TITLES):
+        show_chart(page, "judged", judged_chart(page_theme()))
+    else:
+        show_recorded(page, (LOSING, HEALING))
+    with st.container(key="story-trial"):
+        st.page_link(
+            f"pages/{chapter.page}.py",
+            label=Markdown("**Try it:** {}").format(chapter.trial),
+            icon=":material/play_circle:",
+            query_params=chapter.link,
+        )
+    write = fields.link_writer(page, FIELDS)
+
+    @st.fragment
+    def follow() -> None:
+        if run is not None:
+            stage.follow(page, run)
+        write()
+
+    follow()

@@ -1,0 +1,61 @@
+"""The stage as Streamlit components: a run is packed once, and messages name it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import streamlit as st
+
+from fdkvc.player.drawn import script, style
+from fdkvc.player.payload import DialogText, LaneHead, pack, pack_lanes
+from fdkvc.player.run import Run
+from fdkvc.ui.lru import cached
+
+_stage = st.components.v2.component("stage", css=style(), js=script("stage"), isolate_styles=False)
+_ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=False)
+
+
+@cached
+def name_of(run: Run) -> str:
+    """Return a unique name of this run, which ties messages to it."""
+    return uuid4().hex
+
+
+def name_of_all(runs: Sequence[Run]) -> str:
+    """Return a unique name of these runs together."""
+    return " ".join(map(name_of, runs))
+
+
+@cached
+def payload(run: Run, shows: str) -> bytes:
+    """Return a run packed for the browser, of which the stage `shows` these panels."""
+    return pack(run, name_of(run), shows)
+
+
+@cached
+def lanes_payload(
+    runs: tuple[Run, ...], heads: tuple[LaneHead, ...], text: DialogText | None
+) -> bytes:
+    """Return runs over one dialog packed for the browser, with its text for a transcript."""
+    return pack_lanes(runs, heads, text, name_of_all(runs))
+
+
+def draw(page: str, packed: bytes) -> None:
+    """Draw a packed run, or several that step together."""
+    _stage(key=f"{page}/stage", data=packed)
+
+
+def last_message(key: str) -> Mapping[str, Any]:
+    """Return the last message of the stage to a listener; empty if there is none."""
+    message: Mapping[str, Any] | None = st.session_state.get(key, {}).get("message")
+    return message or {}
+
+
+def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
+    """Send data ("view" or "answer") to the stage; rerun the fragment around it at every answer.
+
+    The stage ignores what was sent before what it has.
+    """
+    sent = {"what": what, "sent": time.time()}
+    _ear(key=key, data={**sent, **data}, on_message_change=lambda: None)

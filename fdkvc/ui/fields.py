@@ -1,0 +1,401 @@
+"""The values of a page's view: each in a widget and in the permalink, as its field declares it.
+
+The session holds a value under ``page/name``; a link is read once when it arrives and written
+whenever a value changes, with every value in it, so that it means the same when a default changes.
+The browser's Back and Forward arrive as links, too.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from fdkvc.core.parameters import Field, Parameter
+from fdkvc.core.words import listed
+from fdkvc.ui import address
+from fdkvc.ui.markdown import Markdown, plain
+
+_PENDING, _SHOWN, _ARRIVED, _CHOSEN = "pending", "shown", "arrived", "chosen"
+_SHARED, _LOOKED_AT = "shared", "looked-at"
+_TYPED, _LABELS = "typed", "labels"
+"""Session keys: what was typed last with the value that is used, and the labels of each choice."""
+
+Value = TypeVar("Value")
+
+
+def key_of(page: str, field: Field) -> str:
+    """Return where the session holds a page's value."""
+    return "/".join(part for part in (page, field.of, field.name) if part)
+
+
+def held(page: str, field: Field) -> Any:
+    """Return the value that the session holds."""
+    value = st.session_state.get(key_of(page, field), field.default)
+    whole = field.kind is int and isinstance(value, float) and value.is_integer()
+    return int(value) if whole else value
+
+
+def hold(page: str, field: Field, value: Any) -> None:
+    """Store a value in the session; only before its widget is drawn, or in a callback.
+
+    An equal value is not stored: the browser would reset the widget and lose what is typed.
+    """
+    key = key_of(page, field)
+    if key not in st.session_state or st.session_state[key] != value:
+        st.session_state[key] = value
+
+
+def reset(page: str, fields: Iterable[Field]) -> None:
+    """Store the defaults in the session."""
+    for field in fields:
+        hold(page, field, field.default)
+
+
+def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
+    """Rerun the page with these values, although their widgets are drawn already.
+
+    For a button that reads the inputs beside it: its callback would see those of the last run.
+    """
+    st.session_state[_PENDING] = page, list(values)
+    st.rerun()
+
+
+def enter(page: str) -> None:
+    """Remember the link by which the browser opened this page, or went back to it."""
+    visited = address.follow(page)
+    # On the same page, Streamlit keeps reporting the address by which the page was opened.
+    if st.session_state.get(_SHOWN) != page:
+        st.session_state[_SHOWN] = page
+        st.session_state[_ARRIVED] = st.query_params.to_dict()
+    elif visited is not None:
+        st.session_state[_ARRIVED] = visited
+
+
+def arriving_link() -> Mapping[str, str]:
+    """Return the parameters of a link that was just followed; nothing if none was.
+
+    Before anything is drawn, as it stores the values that `hold_and_rerun` left.
+    """
+    page, values = st.session_state.pop(_PENDING, ("", ()))
+    for field, value in values:
+        hold(page, field, value)
+    if _ARRIVED not in st.session_state:
+        return {}
+    st.session_state.pop(_CHOSEN, None)
+    link: Mapping[str, str] = st.session_state.pop(_ARRIVED)
+    return link
+
+
+def adopt(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
+    """Store the values of a link in the session; return a sentence for each invalid one."""
+    wrong = []
+    for field in fields:
+        value = field.default
+        try:
+            if field.name in link:
+                value = field.parse(link[field.name])
+        except ValueError as error:
+            wrong.append(link_error(field, error, value))
+        hold(page, field, value)
+    return wrong
+
+
+def link_error(field: Field, error: object, instead: Any) -> str:
+    """Return a sentence: what is wrong with a field of a link, and the value used instead."""
+    return f"This link has an error: {error}. Using {field.written(instead) or 'none'} instead."
+
+
+def keep_to(
+    page: str, field: Field, link: Mapping[str, str], instead: Any, where: str = ""
+) -> list[str]:
+    """Replace a value that is not available here; return a sentence if a link requested it.
+
+    The field has the range available here; `where` ends the sentence.
+    """
+    try:
+        field.check(held(page, field))
+    except ValueError as error:
+        hold(page, field, instead)
+        if field.name in link:
+            return [link_error(field, f"{error}{where}", instead)]
+    return []
+
+
+def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
+    """Store a link's values in the session; return a sentence for each error.
+
+    Without a link, fields that follow take their values from the page before.
+    """
+    if not link:
+        brought = shared(page)
+        for field in fields:
+            if field.follows and field.name in brought:
+                hold(page, field, brought[field.name])
+        return []
+    st.session_state[_LOOKED_AT] = page
+    names = {"section", *(field.name for field in fields)}  # which every page had before 1.2
+    return adopt(page, fields, link) + [
+        f"This link has an error: it has an unknown parameter {name!r}."
+        for name in link
+        if name not in names
+    ]
+
+
+def is_new(place: str, subject: object) -> bool:
+    """Whether what the session holds at a place is about another subject than before."""
+    last: object = st.session_state.get(place, subject)
+    st.session_state[place] = subject
+    return last != subject
+
+
+def share(name: str, value: Any) -> None:
+    """Share a value with the other pages, by name."""
+    st.session_state[_SHARED] = {**st.session_state.get(_SHARED, {}), name: value}
+
+
+def shared(page: str) -> Mapping[str, Any]:
+    """Return the values shared by other pages, by name.
+
+    A page uses them once: until it writes its address, and never against a link.
+    """
+    values: Mapping[str, Any] = st.session_state.get(_SHARED, {})
+    return {} if st.session_state.get(_LOOKED_AT) == page else values
+
+
+def write_link(page: str, fields: Sequence[Field]) -> None:
+    """Write every value into the page's address; Back restores the previous choice."""
+    link_writer(page, fields)()
+
+
+def link_writer(page: str, fields: Sequence[Field]) -> Callable[[], None]:
+    """Return a function that writes the address: all fields first, then those of navigation.
+
+    For a fragment, which changes those only: the browser may request its run with widget values
+    from before the page's own run, and those must not be written.
+    """
+    moving = [field for field in fields if not field.chosen]
+    values: dict[str, Any] = {}
+
+    def write() -> None:
+        read = moving if values else fields
+        values.update({field.name: running(page, field) for field in read})
+        st.session_state[_LOOKED_AT] = page
+        for field in fields:
+            if field.follows:
+                share(field.name, values[field.name])
+        written = {field.name: field.written(values[field.name]) for field in fields}
+        chosen = {field.name: written[field.name] for field in fields if field.chosen}
+        before = st.session_state.get(_CHOSEN, chosen)
+        st.session_state[_CHOSEN] = chosen
+        address.write(written, chosen != before)
+
+    return write
+
+
+def problems(*sentences: str) -> None:
+    """Say what is wrong, a sentence each; an empty one is left out.
+
+    A command between backticks also stands below, to be copied.
+    """
+    for sentence in filter(None, sentences):
+        st.error(plain(sentence), icon=":material/error:")
+        for command in re.findall("`(pip [^`]+)`", sentence):
+            st.code(command, language=None)
+
+
+def settle(page: str, field: Field, given: Any, read: Callable[[Any], Value]) -> Value:
+    """Return a widget's value as `read` parses it; show an error and use the last valid one."""
+    key, typed = key_of(page, field), _by_key(_TYPED)
+    try:
+        meant = read(given)
+    except ValueError as error:
+        _, last = typed.get(key, (None, field.default))
+        typed[key] = given, last
+        problems(f"{error}. Still using {last}.")
+        return read(last)
+    typed[key] = given, given
+    return meant
+
+
+def _by_key(what: str) -> dict[str, Any]:
+    """Return a dictionary of the session by field key; one, since Streamlit walks all entries."""
+    values: dict[str, Any] = st.session_state.setdefault(what, {})
+    return values
+
+
+def running(page: str, field: Field) -> Any:
+    """Return the value that the page uses: the last valid one."""
+    value = held(page, field)
+    given, used = _by_key(_TYPED).get(key_of(page, field), (value, value))
+    return used if given == value else value
+
+
+def number(page: str, field: Field) -> Any:
+    """Show a number field with its range, and return its value."""
+    key, value = key_of(page, field), held(page, field)
+    help, tried = f"{field.help} Allowed: {field.allowed(field.kind)}.", ""
+    if field.paper:
+        low, high = field.paper
+        digits = max(len(f"{end:g}".partition(".")[2]) for end in field.paper)
+        tried = f"The FD-KVC paper tried {low:.{digits}f} to {high:.{digits}f}"
+        help += f" {tried}."
+    # Never as a whole number: of one, the browser would read no more than its first digits, and
+    # 1e9 would be 1.
+    if value is not None and type(st.session_state.get(key)) is not float:
+        st.session_state[key] = float(value)
+    st.number_input(
+        plain(label(field)),
+        key=key,
+        step=1.0 if field.kind is int else 0.01,
+        format="%g",
+        help=plain(help),
+        persist_state="session",
+    )
+    value = settle(page, field, held(page, field), field.check)
+    notes = []
+    if value != field.default:
+        notes.append(Markdown(":orange[● changed from {:g}]").format(field.default))
+    if field.paper and not low <= value <= high:
+        notes.append(Markdown(":orange[{}; this is outside]").format(tried))
+    if notes:
+        st.caption(Markdown(" · ").join(notes))
+    return value
+
+
+def numbers(page: str, chosen: Iterable[Field]) -> dict[str, Any]:
+    """Show number fields and return their values by name."""
+    return {field.name: number(page, field) for field in chosen}
+
+
+def label(parameter: Parameter) -> Markdown:
+    """Return the label of a parameter, with its symbol if it has one."""
+    # An underscore within a word needs no mark before it, which would be read aloud, too.
+    words = Markdown("{} ({})") if parameter.symbol else Markdown("{}")
+    return words.format(parameter.label, Markdown(parameter.letters))
+
+
+def offer(page: str, field: Field) -> dict[Any, str]:
+    """Store a valid choice before its widget is drawn; return all labels.
+
+    The browser identifies a choice by label and position: when these change, it is stored again.
+    """
+    labels, value = field.labels, held(page, field)
+    if isinstance(value, list | tuple):
+        value = [key for key in value if key in labels]
+    elif value is not None and value not in labels:
+        value = field.default
+    shown, key = _by_key(_LABELS), key_of(page, field)
+    if shown.get(key) == list(labels.items()):
+        hold(page, field, value)
+    else:
+        shown[key] = list(labels.items())
+        st.session_state[key] = value
+    return labels
+
+
+def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
+    """Show a choice and return its key, the default where it does not apply.
+
+    `looks` are for `st.selectbox`; with the width ``content`` it is as wide as its longest label.
+    """
+    if not applies:
+        hold(page, field, field.default)
+        return field.default
+    labels = offer(page, field)
+    if looks.get("width") == "content":
+        looks["width"] = _fitting(labels)
+    return st.selectbox(
+        plain(field.label),
+        list(labels),
+        key=key_of(page, field),
+        format_func=labels.__getitem__,
+        help=plain(field.help) or None,
+        persist_state="session",
+        **looks,
+    )
+
+
+def pick(key: str, label: str, labels: Mapping[str, str], start: str = "") -> str:
+    """Show a selectbox outside of the link, first at `start` or the first; return the key.
+
+    It is as wide as its longest label.
+    """
+    names = list(labels)
+    return st.selectbox(
+        plain(label),
+        names,
+        index=names.index(start) if start in labels else 0,
+        format_func=labels.__getitem__,
+        key=key,
+        width=_fitting(labels),
+    )
+
+
+def _fitting(labels: Mapping[Any, str]) -> int:
+    """Return the pixels of a selectbox in which the longest label fits."""
+    return max(160, 76 + 8 * max(map(len, labels.values())))
+
+
+def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:
+    """Show a row of buttons, of which one is chosen, first the first; return its key.
+
+    `looks` are for `st.segmented_control`.
+    """
+    if st.session_state.get(key) not in labels:
+        st.session_state[key] = next(iter(labels))
+    chosen = st.segmented_control(
+        plain(label),
+        list(labels),
+        format_func=lambda name: plain(labels[name]),
+        key=key,
+        required=True,
+        **{"label_visibility": "collapsed", **looks},
+    )
+    return str(chosen)
+
+
+def control(page: str, field: Field) -> Any:
+    """Show a choice, a line of text or a number, whichever the field is, and return its value."""
+    if field.choices:
+        return choice(page, field)
+    return text(page, field, field.check) if field.kind is str else number(page, field)
+
+
+def several(page: str, field: Field) -> tuple[str, ...]:
+    """Show a choice of several, and return their keys in the order of the labels.
+
+    Where there must be one, the last choice is not undone: it is shown again, with a sentence.
+    """
+    labels, key, typed, wrong = offer(page, field), key_of(page, field), _by_key(_TYPED), ""
+    try:
+        chosen = field.check_several(st.session_state[key])
+    except ValueError as error:
+        _, last = typed.get(key, (None, field.default))
+        chosen = [name for name in last if name in labels] or list(field.default)
+        st.session_state[key] = chosen
+        wrong = f"{error}. Still using {listed([labels[name] for name in chosen])}."
+    typed[key] = chosen, chosen
+    st.pills(
+        plain(field.label),
+        list(labels),
+        key=key,
+        selection_mode="multi",
+        format_func=lambda key: plain(labels[key]),
+        help=plain(field.help) or None,
+        persist_state="session",
+    )
+    problems(wrong)
+    return tuple(name for name in labels if name in chosen)
+
+
+def text(page: str, field: Field, read: Callable[[str], Value]) -> Value:
+    """Show a text input and return its value as `read` parses it, or the last valid one."""
+    hold(page, field, held(page, field))
+    typed = st.text_input(
+        plain(field.label),
+        key=key_of(page, field),
+        help=plain(field.help),
+        persist_state="session",
+    )
+    return settle(page, field, typed, read)

@@ -1,0 +1,185 @@
+"""Where a stage opens, how its page follows it, how it is saved, and several runs on one stage."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.engine.metrics import default_metrics
+from fdkvc.player.moments import nearly_kept as nearly_kept
+from fdkvc.player.moments import value_sentences
+from fdkvc.player.payload import DialogText, LaneHead
+from fdkvc.player.run import Run
+from fdkvc.player.scene import scene_html, sentences_of
+from fdkvc.ui.address import scroll_to
+from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_of_all
+from fdkvc.ui.downloads import offer_file
+from fdkvc.ui.fields import held, hold, is_new, keep_to, key_of
+from fdkvc.ui.frame import Page
+from fdkvc.ui.lanes import Lane
+from fdkvc.ui.sidebar import ENTRY, HUES, ORDER, TURN
+
+_RECEIVED = "stage/received"
+SCENE_FILE = "scene.html"
+
+
+def open_on(
+    shown: Page,
+    dialogs: DialogBatch,
+    moment: Callable[[], tuple[int, int | None]],
+    dialog: Hashable = None,
+) -> None:
+    """Open on a moment, unless a link or an earlier visit sets a turn of these dialogs.
+
+    `moment` returns a turn and an entry. A new `dialog` opens on its own moment.
+    """
+    page, link = shown.name, shown.link
+    if st.session_state.pop(f"{page}/arrived", False):
+        scroll_to(".stage", "center")
+    another = is_new(f"{page}/opened", dialog)
+    fresh = bool(link) or another or key_of(page, TURN) not in st.session_state
+    if fresh and TURN.name not in link:
+        turn, token = moment()
+        hold(page, TURN, turn)
+        if ENTRY.name not in link:
+            hold(page, ENTRY, token)
+    last, where = dialogs.turns - 1, " in this dialog"
+    entry = replace(ENTRY, high=int(dialogs.bounds[0, -1]) - 1)
+    shown.show_problems(
+        keep_to(page, replace(TURN, high=last), link, last, where)
+        + keep_to(page, entry, link, None, where)
+    )
+
+
+def arrive(page: str, dialog: Hashable) -> None:
+    """Keep the turn and entry that are held when the page next shows this dialog, and show them."""
+    st.session_state[f"{page}/opened"] = dialog
+    st.session_state[f"{page}/arrived"] = True
+
+
+def open_as_linked(page: str, link: Mapping[str, str]) -> None:
+    """Keep the turn of a link, or have it chosen, although its dialog may have to be loaded."""
+    if link:
+        st.session_state[f"{page}/opened"] = None
+    if TURN.name in link:
+        del st.session_state[f"{page}/opened"]
+
+
+def stage_view(page: str) -> dict[str, Any]:
+    """Return the turn, entry, order and hues of a page's stage; the same dict in every run.
+
+    It is read outside the session's script, where the session state is not available.
+    """
+    view: dict[str, Any] = st.session_state.setdefault(f"{page}/shown-view", {})
+    return view
+
+
+def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, int], Any]) -> int:
+    """Follow the stage, send it the server's view, and return the turn.
+
+    The stage does not wait for the server: it ignores a view that is older than its last action.
+    `name` identifies what the stage shows, and `explain` returns sentences on a token in a turn.
+    """
+    key = f"{page}/stage-view"
+    session = st.session_state.setdefault(_RECEIVED, {"session": name, "received": 0})
+    sent = last_message(key)
+    if sent and sent["session"] == session["session"] and sent["action"] > session["received"]:
+        session["received"] = int(sent["action"])
+        hold(page, TURN, min(max(int(sent["turn"]), 0), dialogs.turns - 1))
+        entry = sent["entry"]
+        exists = entry is not None and 0 <= entry < dialogs.bounds[0, -1]
+        hold(page, ENTRY, int(entry) if exists else None)
+        for field in (ORDER, HUES):
+            value = sent[field.name]
+            hold(page, field, value if value in field.choices else field.default)
+    view = {field.name: held(page, field) for field in (TURN, ENTRY, ORDER, HUES)}
+    stage_view(page).update(view)
+    turn, token = int(view[TURN.name]), view[ENTRY.name]
+    sentences = [] if token is None else explain(turn, token)
+    listen(key, "view", {**session, "run": name, **view, "sentences": sentences})
+    return turn
+
+
+def save_scene(
+    page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run], *, lanes: bool = False
+) -> None:
+    """Offer the stage as a file that works without this app.
+
+    `shown` returns its runs packed, which are `runs` in the same order, each in a lane or alone.
+    """
+    view = stage_view(page)
+
+    def content() -> bytes:
+        sentences = sentences_of(runs, view["entry"], lanes=lanes)
+        parts = {name: value for name, value in view.items() if name != "text"}
+        return scene_html(title, shown(), sentences=sentences, **parts).encode()
+
+    offer_file(
+        f"{page}/download/{SCENE_FILE}",
+        SCENE_FILE,
+        content,
+        label="Save this scene",
+        icon="theaters",
+        help="One HTML file that works offline, with the same controls.",
+    )
+
+
+# ------------------------------------------------------------------------------- lanes
+
+
+def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> None:
+    """Show each run's river and cache, a fork beside its parent.
+
+    With a `text`, show the transcript, with a line under each word for every run that holds it.
+    """
+    view = stage_view(page)
+    view["text"] = text
+    draw(page, shown(view, lanes))
+
+
+def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
+    """Return what the stage of a page shows, by `stage_view`: its runs packed."""
+    rows = beside(lanes)
+    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), view.get("text"))
+
+
+def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
+    """Follow the stage, and send it the explanation in each lane of its entry, or of its value."""
+    rows = beside(lanes)
+
+    def explain(turn: int, token: int) -> list[str]:
+        return [" ".join(value_sentences(lane.run, turn, token)) for lane in rows]
+
+    return follow(page, name_of_all([lane.run for lane in rows]), rows[0].run.dialogs, explain)
+
+
+def beside(lanes: Sequence[Lane]) -> list[Lane]:
+    """Put a fork beside its parent."""
+    names = [lane.name for lane in lanes]
+    return sorted(lanes, key=lambda lane: names.index(lane.origin or lane.name))
+
+
+def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
+    """Return the labels and figures of each lane.
+
+    The river of a policy with a budget is as high as the largest budget.
+    """
+    names = [lane.name for lane in rows]
+    traces = [lane.run.trace for lane in rows]
+    largest = max((trace.budget for trace in traces if trace.policy.bounded), default=0)
+    return tuple(
+        LaneHead(
+            lane.label,
+            largest if trace.policy.bounded else trace.budget,
+            "" if trace.policy.bounded else "on its own scale",
+            tuple(
+                (line.label, tuple(map(line.words, lane.run.turns[line.field])))
+                for line in lane.run.metrics
+                if line.field in default_metrics()
+            ),
+            (names.index(lane.origin), lane.begins) if lane.origin else None,
+        )
+        for lane, trace in zip(rows, traces, strict=True)
+    )

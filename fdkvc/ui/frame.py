@@ -1,0 +1,174 @@
+"""What all pages share: their names, their frame, their style."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.navigation.page import StreamlitPage
+
+from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme
+from fdkvc.core.parameters import Field
+from fdkvc.runs.grid import Grid
+from fdkvc.runs.jobs import one_blas_thread
+from fdkvc.runs.page import css
+from fdkvc.ui import fields
+from fdkvc.ui.address import scroll_to
+from fdkvc.ui.markdown import plain
+
+PAGES = {
+    "": (("pages/start.py", "Start", ":material/home:"),),
+    "Understand": (
+        ("pages/story.py", "Story", ":material/auto_stories:"),
+        ("pages/step.py", "Step through", ":material/step_over:"),
+        ("pages/compare.py", "Compare", ":material/compare:"),
+    ),
+    "Judge my conversations": (
+        ("pages/dialogs.py", "Dialogs", ":material/forum:"),
+        ("pages/answers.py", "Answers", ":material/smart_toy:"),
+    ),
+    "Check the paper": (
+        ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
+        ("pages/ablation.py", "Ablation", ":material/tune:"),
+    ),
+    "Reference": (
+        ("pages/policies.py", "Policies", ":material/rule:"),
+        ("pages/about.py", "About", ":material/info:"),
+    ),
+}
+"""The file, title and icon of each page, by the section of the navigation."""
+
+TITLES = {Path(path).stem: title for pages in PAGES.values() for path, title, _ in pages}
+"""The title of each page by its name, that of its file."""
+
+FIRST = "pages/start.py"
+"""The page at the address without a path."""
+
+_FRAMED = "framed"
+
+_RULES = Path(__file__).with_name("page.css").read_text("utf-8") + css("answer")
+STYLE = f"<style>{ROOT}{_RULES}</style>"
+"""Style sheet of every page."""
+
+Drawn = TypeVar("Drawn")
+
+
+def run_app() -> None:
+    """Set the app up and run the requested page."""
+    one_blas_thread()
+    page = _navigation()
+    if not page.url_path and st.query_params:  # a link to the page that was here before 1.2
+        st.switch_page("pages/step.py", query_params=st.query_params.to_dict())
+    st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
+    st.html(STYLE)
+    st.session_state[_FRAMED] = True
+    fields.enter(page.url_path)
+    page.run()
+
+
+def _navigation() -> StreamlitPage:
+    # First, or the browser would ask another machine for a picture of the page's own icon.
+    st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
+    sections = {section: [_page(*page) for page in pages] for section, pages in PAGES.items()}
+    return st.navigation(sections)
+
+
+def _page(path: str, title: str, icon: str) -> StreamlitPage:
+    first = path == FIRST
+    return st.Page(path, title=title, icon=icon, url_path="" if first else None, default=first)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page while it is drawn; `link` holds the parameters of a link that was just followed."""
+
+    name: str
+    link: Mapping[str, str]
+    beside_title: DeltaGenerator
+    below_title: DeltaGenerator
+
+    def show_problems(self, sentences: Sequence[str]) -> None:
+        """Say below the title what is wrong."""
+        with self.below_title:
+            fields.problems(*sentences)
+
+
+@contextmanager
+def page(
+    name: str,
+    purpose: str,
+    link_fields: Sequence[Field] | Callable[[str, Mapping[str, str]], Sequence[Field]] = (),
+    *,
+    adopt: Callable[[str, Mapping[str, str]], list[str]] | None = None,
+    staged: bool = False,
+) -> Iterator[Page]:
+    """Take over a link, show the title and errors, draw the page, and write its address.
+
+    `link_fields` are the fields of the address, or return those of a link or else of the session.
+    `adopt` applies a link to the session, and returns a sentence for each part that is not allowed.
+    A `staged` page has a stage, which writes the address itself.
+    """
+    # A new server whose first request is for a page runs that page alone, as it knows of no
+    # navigation yet.
+    if _FRAMED not in st.session_state:
+        _navigation()
+        st.rerun()
+    link = fields.arriving_link()
+    fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
+    wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
+    with st.container(horizontal=True, vertical_alignment="center", key="page-head"):
+        st.title(plain(TITLES[name]), anchor=False)
+        beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
+    st.container(key="page-purpose").markdown(plain(purpose))
+    shown = Page(name, link, beside_title, st.container())
+    shown.show_problems(wrong)
+    yield shown
+    if [*link] == ["section"]:  # followed for that section alone
+        scroll_to(".stTabs")
+    if not staged:
+        fields.write_link(name, fields_of(name, {}))
+
+
+def page_theme() -> Theme:
+    """Return the colours for the background that the reader has chosen."""
+    return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+def side_by_side(name: str) -> DeltaGenerator:
+    """Return a row whose panels wrap where the window is narrow."""
+    return st.container(horizontal=True, key=f"panels-{name}", gap="medium")
+
+
+def panel(name: str) -> DeltaGenerator:
+    """Return one panel of a row."""
+    return st.container(key=f"panel-{name}")
+
+
+def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:
+    """Show a page's tabs; return the name of the open one, the only one to draw, and its place."""
+    key = f"{page}/sections"
+    # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
+    st.session_state.setdefault(key, labels[opened])
+    tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
+    return next((name, tab) for name, tab in zip(labels, tabs, strict=True) if tab.open)
+
+
+def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
+    """Show a page's sections as tabs, and draw the one that is open, which the field then names."""
+    drawn = f"{page}/drawn-section"
+    if fields.held(page, field) != st.session_state.get(drawn, field.default):  # by a link
+        st.session_state[f"{page}/sections"] = field.labels[fields.held(page, field)]
+    name, place = open_tab(page, field.labels, fields.held(page, field))
+    fields.hold(page, field, name)
+    st.session_state[drawn] = name
+    with place:
+        return sections[name]()
+
+
+def show_grid(table: Grid | Mapping[str, Sequence[str]], caption: str) -> None:
+    """Show a plain table, also of columns; unlike `st.dataframe`, it is up to date at once."""
+    grid = table if isinstance(table, Grid) else Grid.of(table)
+    st.html(grid.html(caption, "scrolls"))

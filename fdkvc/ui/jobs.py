@@ -1,0 +1,155 @@
+"""Background runs, a few at once, and the results of the latest.
+
+A job outlives a rerun of its page, a change of page and a reload; all tabs of a browser see it.
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+from fdkvc.core.limits import MAX_ENDED_JOBS, MAX_RESULTS_MEGABYTES, MAX_RUNNING_JOBS
+from fdkvc.runs.jobs import Progress
+from fdkvc.runs.workers import DaemonThreads
+from fdkvc.ui.lru import size_of
+
+Report = Callable[[Progress], None]
+
+
+Work = Callable[..., Any]
+"""A function of `on_progress`, a `Report`, and `cancelled`, an event that it checks regularly.
+
+It returns what is finished once that event is set.
+"""
+
+
+@dataclass(eq=False)
+class Job:
+    """One run with its latest progress; jobs of equal content have equal results.
+
+    `browser` is the one that started it, and `seconds` how long it took, once it has ended.
+    """
+
+    name: str
+    content: Hashable = None
+    browser: str = ""
+    requested: datetime = field(default_factory=lambda: datetime.now(UTC))
+    seconds: float = 0.0
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    progress: Progress | None = None
+    size: int = 0
+    future: Future[Any] = field(default_factory=Future)
+
+    def cancel(self) -> None:
+        """Stop it: at once if it waits, else after its current step."""
+        self.cancelled.set()
+        self.future.cancel()
+
+    def report(self, progress: Progress) -> None:
+        """Store its progress."""
+        self.progress = progress
+
+    @property
+    def latest(self) -> Any:
+        """Its result, or while it runs that of a part; None if there is none."""
+        running = self.progress is not None and not self.finished
+        return self.progress.partial if self.progress and running else self.result
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended, also in failure."""
+        return self.future.done()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has not started."""
+        return not self.future.running() and not self.finished
+
+    @property
+    def problem(self) -> str:
+        """The error in a sentence; empty if there is none yet."""
+        if not self.finished or self.future.cancelled():
+            return ""
+        error = self.future.exception()
+        match error:
+            case None:
+                return ""
+            case ValueError():
+                return f"The run failed: {error}."
+            case MemoryError():
+                return "The run needs more memory than is available: choose fewer dialogs."
+        return f"Internal error: {type(error).__name__}, {error}."
+
+    @property
+    def result(self) -> Any:
+        """Its result; None while it runs, if it failed, or if it never started."""
+        if not self.finished or self.future.cancelled() or self.future.exception() is not None:
+            return None
+        return self.future.result()
+
+
+class Jobs:
+    """All jobs of this process: `running` at once, others wait.
+
+    Results take at most `most` bytes together: the oldest leave first, the latest stays.
+    """
+
+    def __init__(
+        self, running: int = MAX_RUNNING_JOBS, most: int = MAX_RESULTS_MEGABYTES * 1_000_000
+    ) -> None:
+        self.most = most
+        self._threads = DaemonThreads(running)  # so that a server stops when told to
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+
+    def start(self, work: Work, content: Hashable = None, browser: str = "") -> Job:
+        """Start a job, or queue it."""
+        with self._lock:
+            job = Job(uuid4().hex, content, browser)
+            job.future = self._threads.submit(self._run, work, job)
+            self._jobs[job.name] = job
+            ended = [done.name for done in self._jobs.values() if done.finished and not done.size]
+            for name in ended[:-MAX_ENDED_JOBS]:
+                del self._jobs[name]
+            return job
+
+    def find(self, name: str | None) -> Job | None:
+        """Return the job of this name, or None if it is no longer kept."""
+        return self._jobs.get(name or "")
+
+    def results(self, kind: type) -> list[Job]:
+        """Return the jobs that have a result, of contents of this type, oldest first."""
+        return [job for job in self._of_type(kind) if job.result is not None]
+
+    def going_on(self, kind: type, browser: str) -> Job | None:
+        """Return the last job of a browser that has not ended, of contents of this type."""
+        jobs = reversed(self._of_type(kind))
+        return next((job for job in jobs if job.browser == browser and not job.finished), None)
+
+    def _of_type(self, kind: type) -> list[Job]:
+        with self._lock:
+            return [job for job in self._jobs.values() if isinstance(job.content, kind)]
+
+    def of(self, content: Hashable) -> Job | None:
+        """Return the last job of this content that was not cancelled, or None."""
+        with self._lock:
+            jobs = [*reversed(self._jobs.values())]
+        same = (job for job in jobs if job.content == content and not job.cancelled.is_set())
+        return next(same, None)
+
+    def _run(self, work: Work, job: Job) -> Any:
+        began = perf_counter()
+        result = work(on_progress=job.report, cancelled=job.cancelled)
+        job.seconds = perf_counter() - began
+        job.size = size_of(result)
+        room = self.most - job.size
+        with self._lock:
+            for other in reversed([done for done in self._jobs.values() if done.finished]):
+                room -= other.size
+                if room < 0:
+                    del self._jobs[other.name]
+        return result

@@ -1,0 +1,147 @@
+"""Runs for the screen, each computed once, and the lanes of a comparison over one dialog."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.timeline import lines_spec, placed
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.limits import MAX_LANES
+from fdkvc.core.parameters import Field
+from fdkvc.explain.notes import available_in
+from fdkvc.explain.tables import difference_table, overlap_table, topic_changes
+from fdkvc.player.run import ChosenDialog, Run, build_run, continue_run
+from fdkvc.policies import Policy
+from fdkvc.ui import fields
+from fdkvc.ui.downloads import show_chart
+from fdkvc.ui.frame import page_theme
+from fdkvc.ui.lru import cached
+from fdkvc.ui.sidebar import read_name
+from fdkvc.ui.variants import CHOSEN, choose_policies, warn_no_effect
+
+
+@cached
+def _load_dialog(choice: ChosenDialog) -> DialogBatch:
+    return choice.load()
+
+
+@cached
+def load_run(dialog: ChosenDialog, policy: Policy, budget: int, more: tuple[str, ...]) -> Run:
+    """Run the policy over the dialog, which is loaded once for all policies."""
+    return build_run(dialog, policy, budget, more, _load_dialog(dialog))
+
+
+load_fork = cached(continue_run)
+"""Continues a run with a change, once; raises a ValueError if that is not possible."""
+
+
+POLICIES = replace(CHOSEN, follows=True)
+"""The policies of the lanes, which carry over from page to page."""
+
+FORK = "fork"
+"""The name of the lane that continues another with something changed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """One run of a comparison: its name is the policy's, or `FORK`; `origin` is what it forks."""
+
+    name: str
+    label: str
+    words: str
+    run: Run
+    origin: str = ""
+
+    @property
+    def begins(self) -> int:
+        """The turn from which it is a run of its own: 0, or where it was forked."""
+        return max(0, self.run.trace.first_turn - 1)
+
+
+def choose_lanes(page: str, field: Field = POLICIES) -> tuple[Policy, ...]:
+    """Show the controls of a page's policies; return as many of them as there are lanes."""
+    return choose_policies(page, field, MAX_LANES)
+
+
+def load_lanes(
+    dialog: ChosenDialog, policies: Sequence[Policy], budget: int, metrics: tuple[str, ...] = ()
+) -> tuple[Lane, ...]:
+    """Run each policy over the dialog, and say which settings have no effect in it.
+
+    `metrics` are further metrics.
+    """
+    lanes = tuple(
+        Lane(policy.name, policy.title, policy.name, load_run(dialog, policy, budget, metrics))
+        for policy in policies
+    )
+    warn_no_effect(policies, available_in(lanes[0].run.dialogs))
+    return lanes
+
+
+def read_lane(text: str) -> str:
+    """Read the name of a lane from a link."""
+    return text if text == FORK else read_name(text)
+
+
+PAIR = (
+    Field("First run", name="one", default="", read=read_lane),
+    Field("Second run", name="other", default="", read=read_lane),
+)
+"""The two lanes that are compared in detail."""
+
+
+def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
+    """Let a person choose two lanes, by default the last two."""
+    by_name = {lane.name: lane for lane in lanes}
+    names = list(by_name)
+    with st.container(horizontal=True):
+        first, second = (
+            by_name[fields.choice(page, replace(field, default=default, choices=by_name))]
+            for field, default in zip(PAIR, names[-2:] * 2, strict=False)
+        )
+    return first, second
+
+
+@cached
+def overlap(first: Run, second: Run) -> pd.DataFrame:
+    """Return for each turn how many entries two runs share."""
+    table = overlap_table(first.entries, second.entries).set_index("turn")
+    # Turns before the first word have no entries, and caches that are empty are the same.
+    turns = pd.RangeIndex(first.dialogs.turns, name="turn")
+    return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
+
+
+@cached
+def differences(first: Run, second: Run) -> pd.DataFrame:
+    """Return the entries that only one of two runs keeps, in each turn."""
+    return difference_table(first.entries, second.entries)
+
+
+@cached
+def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
+    """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
+    columns = ["turn", *(line.field for line in lanes[0].run.metrics)]
+    rows = [
+        lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, columns].assign(lane=lane.label)
+        for lane in lanes
+    ]
+    changes = topic_changes(lanes[0].run.dialogs)
+    return {"lines": placed(pd.concat(rows, ignore_index=True)), "changes": placed(changes)}
+
+
+def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
+    """Show the metrics over the turns, a line for each run."""
+    by_lane = [lane.run.metrics for lane in lanes]
+    spec = lines_spec(
+        lanes[0].run.dialogs.turns,
+        tuple(lane.label for lane in lanes),
+        lanes[-1].name == FORK,
+        # An axis begins at the lowest value of any lane.
+        tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True)),
+        page_theme(),
+    )
+    cursor = placed(pd.DataFrame({"turn": [turn]}))
+    chart = {**spec, "datasets": {**line_data(lanes), "cursor": cursor}}
+    show_chart(page, "metrics", chart, alt="Metrics over the turns, a line for each run")

@@ -1,0 +1,131 @@
+"""Caches bounded by bytes, since files and runs differ in size."""
+
+import sys
+import threading
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from functools import wraps
+from types import ModuleType
+from typing import Any, Generic, TypeVar, TypeVarTuple
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.core.limits import MAX_COMPUTED_MEGABYTES
+from fdkvc.core.recordings import Token
+
+Value = TypeVar("Value")
+Arguments = TypeVarTuple("Arguments")
+
+
+def size_of(value: object) -> int:
+    """Return the bytes of a value and of all that it holds, each once.
+
+    Code does not count, nor what says that it is `counted_elsewhere`, such as a model.
+    """
+    return sum(_sizes(value).values())
+
+
+def _sizes(value: object) -> dict[int, int]:
+    """Return the bytes of each array that a value holds, by its id, and of the rest."""
+    arrays: dict[int, int] = {}
+    rest, seen, waiting = 0, set[int](), [value]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if type(part) is Token:  # of which there are many: not looked up one by one
+            rest += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
+            continue
+        if isinstance(part, type | ModuleType) or callable(part):
+            continue
+        if getattr(part, "counted_elsewhere", False):
+            continue
+        if isinstance(part, pd.DataFrame | pd.Series | pd.Index):
+            rest += int(np.sum(part.memory_usage(deep=True)))
+            continue
+        if isinstance(part, np.ndarray):
+            arrays[id(part)] = sys.getsizeof(part)
+            waiting += [part.base, *(part.ravel().tolist() if part.dtype.hasobject else ())]
+            continue
+        rest += sys.getsizeof(part)
+        if isinstance(part, Mapping):
+            waiting += [*part, *part.values()]
+        elif isinstance(part, list | tuple | set | frozenset):
+            waiting += part
+        elif hasattr(part, "__dict__"):
+            waiting += vars(part).values()
+    return {**arrays, id(value): arrays.get(id(value), 0) + rest}
+
+
+class ByteLRU(Generic[Value]):
+    """A cache of at most `most` bytes, shared by all sessions; least recently used first out.
+
+    A value is measured once, arrays that several values hold count once, and the newest value stays
+    whatever its size.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.size = most, 0
+        self._held: OrderedDict[Hashable, tuple[Value, dict[int, int]]] = OrderedDict()
+        self._holders: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def put(self, key: Hashable, value: Value) -> None:
+        """Store a value, replacing any of the same key."""
+        sizes = _sizes(value)
+        with self._lock:
+            if key in self._held:
+                self._drop(key)
+            self._held[key] = value, sizes
+            self.size += sum(size for part, size in sizes.items() if not self._holders[part])
+            self._holders.update(sizes.keys())
+            while self.size > self.most and len(self._held) > 1:
+                self._drop(next(iter(self._held)))
+
+    def _drop(self, key: Hashable) -> None:
+        _, sizes = self._held.pop(key)
+        self._holders.subtract(sizes.keys())
+        self.size -= sum(size for part, size in sizes.items() if not self._holders[part])
+        self._holders = +self._holders
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return the value of a key or None; it counts as used."""
+        with self._lock:
+            if key not in self._held:
+                return None
+            self._held.move_to_end(key)
+            return self._held[key][0]
+
+
+_COMPUTED: ByteLRU[Any] = ByteLRU(MAX_COMPUTED_MEGABYTES * 1_000_000)
+
+
+def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:
+    """Cache a function by its arguments, all such functions within one bound.
+
+    An argument that is compared by identity, such as a run, is not kept alive by that.
+    """
+
+    @wraps(make)
+    def find_or_make(*arguments: *Arguments) -> Value:
+        key = make, _key(arguments)
+        value: Value | None = _COMPUTED.get(key)
+        if value is None:
+            value = make(*arguments)
+            _COMPUTED.put(key, value)
+        return value
+
+    return find_or_make
+
+
+def _key(argument: Any) -> Hashable:
+    """Return a key for an argument; a weak reference for one that is compared by identity."""
+    if type(argument) is tuple:
+        return tuple(map(_key, argument))
+    hashed: object = type(argument).__hash__
+    by_identity = argument is not None and hashed is object.__hash__
+    key: Hashable = weakref.ref(argument) if by_identity else argument
+    return key

@@ -1,0 +1,175 @@
+"""The runs of a page: run its settings, and find the runs that it has.
+
+Shipped results and those since the app started are shown as soon as a link, a reload, another tab
+or the sidebar has their settings. The list has those that are shipped and this browser's own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta, timezone
+from functools import partial
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fdkvc.core.parameters import Field
+from fdkvc.runs.record import version_words
+from fdkvc.ui import fields
+from fdkvc.ui.address import browser
+from fdkvc.ui.jobs import Job
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import job_key, run_panel, shared_jobs, shown_key
+
+
+def finished_dialogs(run: Any) -> tuple[int, int]:
+    """Return how many dialogs of each scenario have finished, and how many were requested."""
+    benchmark = run.results.benchmark
+    return min(run.results.dialogs(row.key) for row in benchmark.scenarios), benchmark.dialogs
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a page runs: `measure`, with settings of a type that `choose` lets a person choose.
+
+    `link` returns the address of settings, and `link_fields` its fields.
+    """
+
+    page: str
+    settings_type: type
+    measure: Callable[..., Any]
+    choose: Callable[[str], Any]
+    link: Callable[[Any], Mapping[str, str]]
+    link_fields: Callable[[str, Mapping[str, str]], Sequence[Field]]
+    describe: Callable[[Any], str]
+    shipped: Sequence[Any]
+    made: str
+    version: str
+    """The date, as 2026-01-31, and the project's version of the shipped runs."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """A run whose result is available; one that is shipped with the code has no job."""
+
+    name: str
+    result: Any
+    made: str
+    """The date of a shipped run."""
+    job: Job | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.job is not None and self.job.cancelled.is_set()
+
+    @property
+    def time(self) -> str:
+        """When it was requested, on the reader's clock."""
+        if self.job is None:
+            return self.made
+        zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
+        return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
+
+
+def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
+    """Show the choices with the button that runs them; return the run to show.
+
+    That is None if there is none, or if it has no results. The list of the runs is at a `place`.
+    """
+    page = kind.page
+    with st.sidebar:
+        above = st.container()
+        settings = kind.choose(page)
+        with above:
+            running = run_panel(page, "Run", partial(kind.measure, settings), settings)
+    every = _available_runs(kind)
+    shown = every.get(st.session_state.get(shown_key(page), ""))
+    if shown is None or shown.result.settings != settings:
+        for past in every.values():
+            if past.result.settings == settings and not past.cancelled:
+                shown = past  # the last one
+    if shown is not None:
+        st.session_state[shown_key(page)] = shown.name
+    me = browser()
+    own = {name: run for name, run in every.items() if run.job is None or run.job.browser == me}
+    if own:
+        with place:
+            _list(kind, own, shown)
+    if shown is not None:
+        _describe(kind, shown)
+    if shown is None or shown.result.settings != settings:
+        _advise(running, settings, "The settings differ from this run's" if shown else "")
+    if shown is None:
+        return None
+    if not any(shown.result.results.measured.values()):
+        st.info("The run was cancelled before its first dialogs finished.")
+        return None
+    return shown
+
+
+def _available_runs(kind: Kind) -> dict[str, Past]:
+    """Return every run with a result by name: those that are shipped, then oldest first."""
+    # One that ends while the page is drawn is shown, and listed, when it is drawn again.
+    running = st.session_state.get(job_key(kind.page))
+    ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.made) for run in kind.shipped]
+    runs += [Past(job.name, job.result, kind.made, job) for job in ended]
+    return {past.name: past for past in runs}
+
+
+def _advise(running: Job | None, settings: Any, why: str) -> None:
+    """Say what to do for results of these settings, which are not shown."""
+    if running is not None and running.content == settings:
+        words = "These settings are being measured: the results will be shown here."
+    else:
+        now = "another run is going on" if running else "press Run to measure them"
+        words = f"{why or 'There are no results of these settings'}: {now}."
+    st.info(plain(words), icon=f":material/{'hourglass_empty' if running else 'play_arrow'}:")
+
+
+def _describe(kind: Kind, past: Past) -> None:
+    """Describe the run that is shown: what ran, and whether it was cancelled."""
+    if past.job is None:
+        version = version_words(kind.version)
+        origin = f". Measured on {past.time} with {version}, and shipped."
+    else:
+        origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
+    st.caption(plain(f"Shown: {kind.describe(past.result.settings)}{origin}"))
+    if past.cancelled:
+        done, requested = finished_dialogs(past.result)
+        words = f"Cancelled: results of {done:,} of {requested:,} dialogs of each scenario."
+        st.warning(plain(words), icon=":material/cancel:")
+
+
+def _list(kind: Kind, every: Mapping[str, Past], shown: Past | None) -> None:
+    """Let a person choose which run is shown."""
+    key = f"{kind.page}/runs"
+    st.session_state[key] = shown.name if shown and shown.name in every else None
+    with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
+        st.radio(
+            "Shown",
+            [*every],
+            index=None,
+            format_func=lambda name: plain(_title(kind, every[name])),
+            key=key,
+            on_change=_show,
+            args=(kind, every),
+        )
+
+
+def _title(kind: Kind, past: Past) -> str:
+    title = "The paper's run"
+    if past.job is not None:
+        title = f"Run at {past.time}"
+    if past.cancelled:
+        done, requested = finished_dialogs(past.result)
+        title += f", cancelled after {done:,} of {requested:,} dialogs"
+    return f"{title}: {kind.describe(past.result.settings)}"
+
+
+def _show(kind: Kind, every: Mapping[str, Past]) -> None:
+    past = every[st.session_state[f"{kind.page}/runs"]]
+    link = kind.link(past.result.settings)
+    fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
+    st.session_state[shown_key(kind.page)] = past.name

@@ -1,0 +1,123 @@
+"""Run, progress and Cancel: what a page shows of its background run."""
+
+import math
+from collections.abc import Hashable
+
+import streamlit as st
+
+from fdkvc.ui.address import browser
+from fdkvc.ui.fields import problems
+from fdkvc.ui.jobs import Job, Jobs, Work
+from fdkvc.ui.markdown import plain
+
+POLL_SECONDS = 0.5
+
+
+@st.cache_resource(show_spinner=False)
+def shared_jobs() -> Jobs:
+    """Return the jobs of this process, which all sessions share."""
+    return Jobs()
+
+
+def job_key(page: str) -> str:
+    """Return where a session holds the name of a page's job until its result is shown."""
+    return f"{page}/job"
+
+
+def shown_key(page: str) -> str:
+    """Return where a session holds the name of the run that a page shows."""
+    return f"{page}/shown"
+
+
+def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None:
+    """Show the button that runs, the progress and Cancel; return the job that is going on.
+
+    Each page has one run, with contents of one type. It is found again when the user comes back,
+    also after a reload and in another tab.
+    """
+    jobs = shared_jobs()
+    job = jobs.find(st.session_state.get(job_key(page)))
+    if job is None and (job := jobs.going_on(type(content), browser())):
+        st.session_state[job_key(page)] = job.name
+    busy = job is not None and not job.finished
+    with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
+        # No callback: it would start the work of the run before a setting that has just been typed.
+        if st.button(
+            plain(name),
+            key=f"{page}/run",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=busy,
+        ):
+            st.session_state[job_key(page)] = jobs.start(work, content, browser()).name
+            st.rerun()
+        if job is not None and busy:
+            _watch(page, job)
+    if job is not None and not busy:
+        problems(job.problem)
+        if job.result is not None:
+            st.session_state[shown_key(page)] = st.session_state.pop(job_key(page))
+        elif job.cancelled.is_set():
+            st.info("Cancelled before it started.", icon=":material/cancel:")
+    return job if busy else None
+
+
+def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:
+    """Return the job of this content, started if need be; cancel the session's one before it."""
+    job = jobs.of(content)
+    cancel_other(key, jobs, job)
+    job = job or jobs.start(work, content)
+    st.session_state[key] = job.name
+    return job
+
+
+def cancel_other(key: str, jobs: Jobs, job: Job | None = None) -> None:
+    """Cancel the job that the session holds under a key, unless it is this one or has ended."""
+    before = jobs.find(st.session_state.get(key))
+    if before is not None and before is not job and not before.finished:
+        before.cancel()
+
+
+def show_command(limit: str, command: str) -> None:
+    """Say how much runs here, and show the command that runs more."""
+    st.caption(plain(f"{limit} run here. The command line runs more:"))
+    st.code(command, language=None, wrap_lines=True)
+
+
+@st.fragment(run_every=POLL_SECONDS)
+def _watch(page: str, job: Job) -> None:
+    if job.finished:
+        st.rerun()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        share, words = standing(job)
+        st.progress(share, text=plain(words), width=460)
+        st.button(
+            "Cancel",
+            key=f"{page}/cancel",
+            icon=":material/cancel:",
+            on_click=job.cancel,
+            disabled=job.cancelled.is_set(),
+            help="Stop, and show what is finished.",
+        )
+
+
+def standing(job: Job) -> tuple[float, str]:
+    """Return the share that is done, and how long the rest takes."""
+    if job.waiting:
+        return 0.0, "Waiting for another run to end"
+    progress = job.progress
+    if progress is None:
+        return 0.0, "Starting"
+    share = progress.done / progress.total
+    words = "stopping" if job.cancelled.is_set() else _time_left(progress.seconds_left)
+    return share, f"{progress.title}, {words}"
+
+
+def _time_left(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "estimating the time left"
+    if seconds < 1:
+        return "almost done"
+    if seconds < 90:
+        return f"about {seconds:.0f} s left"
+    return f"about {seconds / 60:.0f} min left"

@@ -1,0 +1,109 @@
+"""Choosing several policies, including variants with other hyperparameters."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import streamlit as st
+
+from fdkvc.core.limits import MAX_BENCHMARK_POLICIES
+from fdkvc.core.parameters import Field
+from fdkvc.explain.notes import no_effect_notes
+from fdkvc.policies import (
+    PAPER_POLICIES,
+    POLICIES,
+    Policy,
+    policy_named,
+    read_policy,
+    synthetic_policies,
+)
+from fdkvc.policies.base import Available
+from fdkvc.ui import fields
+from fdkvc.ui.fields import held, hold, key_of
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.sidebar import LANES, POLICY, choose_around, choose_hyperparameters, read_name
+
+CHOSEN = Field(
+    "Policies", name=LANES, default=PAPER_POLICIES, choices=synthetic_policies(), read=read_name
+)
+"""The names of the chosen policies, including variants; `choices` are offered."""
+
+DRAWN = Available()
+"""What policies may observe in synthetic dialogs."""
+
+LINE = Field(
+    "Or as text",
+    "Wrappers may be nested, such as blocks(window(tova), size=8).",
+    name="line",
+    default="",
+)
+
+
+def choose_policies(
+    page: str, field: Field = CHOSEN, most: int = MAX_BENCHMARK_POLICIES
+) -> tuple[Policy, ...]:
+    """Show the controls; return at most `most` policies in the order on screen."""
+    if field.follows:
+        _follow_one(page, field, most)
+    policies = _policies(page, field)
+    chosen = replace(field, choices={name: policy.title for name, policy in policies.items()})
+    names = fields.several(page, chosen)
+    _add_variant(page, field)
+    if len(names) > most:
+        fields.problems(
+            f"{len(names)} policies are chosen, but at most {most} run at once. "
+            f"Using the first {most}."
+        )
+    return tuple(policies[name] for name in names[:most])
+
+
+def _follow_one(page: str, field: Field, most: int) -> None:
+    """Also choose the policy of the previous page."""
+    names, name = held(page, field), fields.shared(page).get(POLICY.name)
+    if name and name not in names and len(names) < most:
+        hold(page, field, [*names, name])
+    fields.share(POLICY.name, "")
+
+
+def warn_no_effect(policies: Iterable[Policy], available: Available = DRAWN) -> None:
+    """Say which settings of these policies have no effect, given what they may observe."""
+    for note in no_effect_notes([*policies], available):
+        st.info(plain(note), icon=":material/do_not_disturb_on:")
+
+
+def _policies(page: str, field: Field) -> dict[str, Policy]:
+    """Return every policy that can be chosen by name, including variants chosen earlier."""
+    variants: dict[str, Policy]
+    variants = st.session_state.setdefault(f"{key_of(page, field)}/variants", {})
+    variants |= {name: read_policy(name) for name in held(page, field) if name not in field.choices}
+    return {str(key): policy_named(str(key)) for key in field.choices} | variants
+
+
+def _add_variant(page: str, field: Field) -> None:
+    chosen = held(page, field)
+    with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
+        start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
+        variant = edit_policy(f"{page}/variant", policy_named(start), field.choices)
+        line, add = st.columns([2, 1], vertical_alignment="bottom")
+        with line:
+            variant = fields.text(
+                f"{page}/variant", LINE, lambda line: read_policy(line) if line.strip() else variant
+            )
+        present = variant.name in chosen
+        if add.button(
+            plain(f"Add {variant.title}"),
+            key=f"{page}/variant/add",
+            disabled=present,
+            help="Change something first." if present else None,
+        ):
+            fields.hold_and_rerun(page, [(field, [*chosen, variant.name])])
+
+
+def edit_policy(page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices) -> Policy:
+    """Show controls that change a policy, one of the offered, and its hyperparameters."""
+    choices = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
+    left, right = st.columns(2)
+    with left:
+        key = fields.choice(page, replace(POLICY, default=start.key, choices=choices))
+    with right:
+        base = choose_around(page, start if key == start.key else policy_named(key))
+    return base.variant(**choose_hyperparameters(page, base.settings.values(), 3))

@@ -1,0 +1,224 @@
+"""The sidebar of the Dialogs page: file, dialog, topics, heads and budget."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, NoReturn
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fdkvc.conversations.page import files
+from fdkvc.conversations.page.file_choice import (
+    DIALOG,
+    DIGEST,
+    FILE,
+    OWN,
+    TOOLS,
+    choose_tools,
+    choose_transcript,
+    chosen_file,
+    formats_read,
+    warn_skipped,
+)
+from fdkvc.conversations.replay import HEADS as WAYS
+from fdkvc.conversations.replay import deciders, default_heads
+from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
+from fdkvc.core.parameters import Field
+from fdkvc.core.recordings import Recording
+from fdkvc.player.moments import with_schedule
+from fdkvc.policies import JUDGED, read_policy
+from fdkvc.policies import POLICIES as EVERY
+from fdkvc.ui import fields
+from fdkvc.ui.fields import held, hold, problems
+from fdkvc.ui.follow import open_as_linked
+from fdkvc.ui.lanes import PAIR, Lane, read_lane
+from fdkvc.ui.lanes import POLICIES as LANES
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS, ORDER
+from fdkvc.verdict.model_shape import SHAPE
+from fdkvc.verdict.page.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
+from fdkvc.verdict.plan import OFFERED, TARGET, tenth_of
+
+
+class Chosen(NamedTuple):
+    """The chosen dialog, vectors (None: the file's, or letters), head and budget."""
+
+    file: files.DialogFile
+    vectors: Vectors | None
+    head: files.HeadChoice
+    budget: int
+
+
+# ------------------------------------------------------------------------------- fields
+
+CALLS = Field(
+    "Tool calls",
+    "Whether a call's name and arguments precede the words of its turn in the text, as a model "
+    "reads them.",
+    name="calls",
+    default="silent",
+    choices={"silent": "not part of the text", "said": "part of the text"},
+)
+TOPICS = Field(
+    "Topics",
+    "They colour the views; no policy uses them.",
+    name="topics",
+    default="annotated",
+    choices={"annotated": "as annotated", "marked": "set by me"},
+)
+SCHEDULE = Field("Topics", "One letter per turn, A to Z.", name="schedule", default="")
+HEADS = replace(WAYS, default="kv")
+"""Default for heads that share keys; others decide each for themselves."""
+
+HEAD = Field("Head", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
+BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
+POLICIES = replace(LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc"))
+WHOSE = Field("Show", name="look", default="", read=read_lane)
+VIEW = Field(
+    "View",
+    name="view",
+    default="words",
+    choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
+)
+COMPARED = Field(
+    "Compared policies",
+    "They also run with the system prompt pinned, where there is one.",
+    name="judged",
+    default=JUDGED,
+    choices={**{name: read_policy(name).title for name in JUDGED}, **EVERY},
+)
+LARGER = Field("Larger budgets", name="larger", default=0, low=0, high=len(OFFERED))
+"""How many budgets larger than half of the text a verdict also tries."""
+
+PLACED = (
+    *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS, LARGER),
+    *(replace(field, follows=False) for field in LOOK),
+)
+"""Fields whose values belong to one file."""
+
+FIELDS = (
+    *(FILE, DIGEST, CALLS, TOOLS, *PLACED, BUDGET, POLICIES, WHOSE),
+    *(VIEW, ORDER, HUES, *PAIR, MORE_METRICS, SHAPE, TARGET, COMPARED),
+)
+"""Every field of the page."""
+
+
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Apply a link to the page; return a sentence for each part that is not allowed."""
+    wrong = fields.adopt_link(page, FIELDS, link)
+    if link:
+        st.session_state[f"{page}/fitted"] = ""
+    open_as_linked(page, link)
+    return wrong
+
+
+def which_dialog(page: str, dialog: int | None = None, vectors: str = "") -> tuple[object, ...]:
+    """Return what identifies a dialog and its tokens: by default, those on the page."""
+    shown = held(page, DIALOG) if dialog is None else dialog
+    return held(page, FILE), held(page, DIGEST), shown, vectors or held(page, VECTORS)
+
+
+# ------------------------------------------------------------------------------- controls
+
+
+def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
+    """Show the controls and return the choice; stop the page if there is nothing to show."""
+    fields.choice(page, FILE)
+    file = chosen_file(page, PLACED, below_title)
+    if file is None:
+        _stop(page, below_title)
+    try:
+        if fields.choice(page, CALLS, bool(file.packed)) == "said":
+            file = files.with_calls(file)
+        file = choose_tools(page, file)
+        warn_skipped(file)
+        _fit_budget(page, file)
+        dialog = choose_transcript(page, file)
+        way, schedule = _choose_topics(page, file, dialog)
+        with st.spinner("Reading the dialog …", show_time=True):
+            vectors, read = choose_vectors(page, file, dialog, below_title)
+            if vectors is not None and read is None:  # `below_title` has the button to read it
+                fields.write_link(page, FIELDS)
+                st.stop()
+            recording, names = files.shown_recording(file, dialog, way, schedule, read)
+    except ValueError as error:
+        with below_title:
+            problems(f"{error}.")
+        _stop(page, below_title)
+    head, mode = _choose_head(page, recording)
+    chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
+    return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
+
+
+def _fit_budget(page: str, file: files.DialogFile) -> None:
+    """Begin a file with a budget of a tenth of its text, unless a link led to it."""
+    fitted, st.session_state[f"{page}/fitted"] = st.session_state.get(f"{page}/fitted"), file.digest
+    if fitted not in ("", file.digest):
+        hold(page, BUDGET, tenth_of(file.mean_words))
+
+
+def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
+    """Say which files may be uploaded, or point to the error; then stop the page."""
+    fields.write_link(page, FIELDS)
+    sources, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
+    words, icon = f"Upload a file or paste a dialog above: {formats_read()}.", "upload_file"
+    if sources or held(page, FILE) != OWN:
+        words, icon = "There is nothing to show: see the error message.", "error"
+    below_title.info(plain(words), icon=f":material/{icon}:")
+    st.stop()
+
+
+def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str, str]:
+    """Choose where the topics come from; return the choice and a marked schedule."""
+    transcript = file.transcripts[dialog]
+    labels = dict(TOPICS.labels)
+    if not transcript.topics:
+        labels["annotated"] = "none"
+    way = fields.choice(page, replace(TOPICS, choices=labels))
+    if way != "marked":
+        return way, ""
+    unmarked = "A" * len(transcript.turns)
+    if not held(page, SCHEDULE).strip("A"):
+        hold(page, SCHEDULE, unmarked)
+    schedule = fields.text(page, SCHEDULE, str)
+    try:
+        with_schedule(transcript, schedule)
+    except ValueError as error:
+        problems(f"{error}. Using one topic.")
+        schedule = unmarked
+    return way, schedule
+
+
+def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
+    """Choose one of several heads; return its place and which heads decide together.
+
+    By default, heads decide as in a model's own cache.
+    """
+    several, default = len(recording.heads) > 1, default_heads(recording)
+    ways = {key: words for key, words in HEADS.labels.items() if key != "kv" or default == "kv"}
+    field = replace(HEADS, default=default, choices=ways) if several else HEADS
+    mode = fields.choice(page, field, several)
+    labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
+    return fields.choice(page, replace(HEAD, choices=labels), several), mode
+
+
+def offer_own_file(page: str) -> None:
+    """Show the button that opens the uploader, unless it is open."""
+    if held(page, FILE) != OWN and st.button(
+        "My file", key="open-own-file", icon=":material/upload_file:"
+    ):
+        fields.hold_and_rerun(page, [(FILE, OWN)])
+
+
+def choose_view(page: str) -> str:
+    """Choose how the dialog is shown."""
+    labels = fields.offer(page, VIEW)
+    return fields.segments(fields.key_of(page, VIEW), "View", labels, persist_state="session")
+
+
+def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
+    """Choose the policy whose cache is shown; by default, the last."""
+    labels = {lane.name: f"Show {lane.label}" for lane in lanes}
+    whose = replace(WHOSE, default=lanes[-1].name, choices=labels)
+    name = fields.choice(page, whose, label_visibility="collapsed", width="content")
+    return next(lane for lane in lanes if lane.name == name)

@@ -1,0 +1,154 @@
+"""Evidence: what later turns need, and which policies still held it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import GIVEN_BY, SPAN_KINDS, Transcript
+from fdkvc.core.words import count
+from fdkvc.engine.evidence import OLD, Evidence
+from fdkvc.engine.metrics import metrics_of
+from fdkvc.engine.trace import Rule
+from fdkvc.explain.notes import missing_value_notes
+from fdkvc.ui.fields import held, segments
+from fdkvc.ui.frame import show_grid
+from fdkvc.ui.glossary import show_glossary
+from fdkvc.ui.lanes import Lane
+from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.ui.sidebar import ENTRY, TURN
+from fdkvc.verdict.page.transcript import DEMANDS, Outcome, demand_kind, verdicts
+
+
+def show_headline(page: str, recording: Recording, lane: Lane) -> None:
+    """Show a value that a policy had lost when it was needed, or that there is none.
+
+    It is the value that the entry on the stage is a piece of, if that turn needed it, or else the
+    first one.
+    """
+    kind, name = demand_kind(recording)
+    outcomes = [row for row in verdicts(lane.run, recording) if row.demand.kind == kind]
+    losses = [outcome for outcome in outcomes if outcome.lost >= 0]
+    turn, entry = held(page, TURN), held(page, ENTRY)
+    shown = [
+        loss
+        for loss in losses
+        if loss.demand.turn == turn and any(entry in tokens for tokens in loss.mentions)
+    ]
+    if losses:
+        words: str = headline(name, recording, lane, (shown or losses)[0])
+    elif outcomes:
+        unread = recording.transcript.malformed_calls
+        besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
+        words = f"{lane.label} still held everything that each {name} needed{besides}"
+    else:
+        kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
+        kept = kept[kept >= 0]
+        oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
+        of = count(recording.starts[-1], "token")
+        words = f"{lane.label} ends with {len(kept):,} of {of}; the oldest is from turn {oldest}"
+    st.header(plain(words), anchor=False)
+
+
+def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Markdown:
+    """Return what a call or state lacked, who mentioned it when, and which rule evicted it when."""
+    demand = lost.demand
+    turn, start, _ = demand.mentions[-1]
+    of_state = "" if demand.kind == "call" else f"The {name} of "
+    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}").format(
+        of_state,
+        demand.source,
+        demand.turn,
+        demand.slot,
+        demand.value,
+        GIVEN_BY[recording.transcript.span_kind(turn, start)],
+        turn,
+        lane.label,
+        "at once" if lost.lost == turn else f"in turn {lost.lost}",
+        _by_rule(lane, lost),
+    )
+
+
+def _by_rule(lane: Lane, lost: Outcome) -> str:
+    """Return which rule evicted what was lost, to end a sentence with."""
+    result = lane.run.trace.result(lost.lost)
+    mentioned = np.isin(result.token[0], [token for tokens in lost.mentions for token in tokens])
+    rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
+    return f", by the {rule.name}" if rule else ""
+
+
+def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> None:
+    """Show each policy's share of met demands, and its verdict on every demand."""
+    st.header("What later turns need", anchor=False)
+    missing = recording.transcript.missing
+    present: set[str] = {demand.kind for demand, _ in recording.evidence}
+    kinds = {kind: f"{name.capitalize()}s" for kind, name in DEMANDS.items() if kind in present}
+    if not kinds:
+        words = (
+            "This dialog does not record what later turns need. Service calls (SGD), dialogue "
+            "states (MultiWOZ) and tool calls (chats) do."
+        )
+        if missing:
+            words = (
+                f"Later turns of this dialog need {count(missing, 'value')}, but the text never "
+                "contains them in these words."
+            )
+        st.info(plain(words))
+        return
+    show_grid(_figures(recording, lanes), "Share of the evidence that each policy held")
+    show_glossary(metrics_of("evidence"), (lane.run.trace.policy for lane in lanes))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        kind = segments(f"{page}/evidence/kind", "Needed by", kinds)
+        parted = st.toggle(
+            "Only where policies differ", key=f"{page}/evidence/parted", disabled=len(lanes) < 2
+        )
+    rows = [
+        row
+        for row in zip(*(verdicts(lane.run, recording) for lane in lanes), strict=True)
+        if row[0].demand.kind == kind
+        and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
+    ]
+    table = _demands(recording.transcript, rows, lanes)
+    show_grid(table, "Each needed value and which policies held it")
+    meaning = (
+        "A value is held if at least one complete mention was still cached at the end of the "
+        "previous turn. If not, the turn shown evicted part of the last complete mention. "
+        "Percentages: the share of values held, averaged over calls (for states, over turns)."
+    )
+    st.caption(plain(" ".join([meaning, *missing_value_notes([recording.transcript])])))
+
+
+def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:
+    evidence = [Evidence(lane.run.trace, recording) for lane in lanes]
+    columns = {"policy": [lane.label for lane in lanes]}
+    for metric in metrics_of("evidence", optional=False).values():
+        columns[metric.label] = [metric.with_unit(metric.measure(row)) for row in evidence]
+    return columns
+
+
+def _demands(
+    transcript: Transcript, rows: Sequence[tuple[Outcome, ...]], lanes: Sequence[Lane]
+) -> dict[str, Sequence[str]]:
+    demands = [row[0].demand for row in rows]
+    last = [demand.mentions[-1] for demand in demands]
+    return {
+        "value": [f"{demand.slot} “{demand.value}”" for demand in demands],
+        "needed by": [demand.source for demand in demands],
+        "in turn": [str(demand.turn) for demand in demands],
+        "last mentioned in": [
+            f"{demand.mentions[-1].turn}{' (old)' if demand.age > OLD else ''}"
+            f"{', of another service' if demand.carried else ''}"
+            for demand in demands
+        ],
+        "mentioned by": [SPAN_KINDS[transcript.span_kind(turn, start)] for turn, start, _ in last],
+        **{
+            lane.label: [
+                f"✓ {cell.words}"
+                if cell.lost < 0
+                else f"✗ {cell.words}{'' if lane.run.long else _by_rule(lane, cell)}"
+                for cell in column
+            ]
+            for lane, column in zip(lanes, zip(*rows, strict=True), strict=False)
+        },
+    }

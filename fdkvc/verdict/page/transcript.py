@@ -1,0 +1,153 @@
+"""A real dialog on the stage: its transcript and other views, and what its calls needed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from fdkvc.conversations.lexical import LEXICAL
+from fdkvc.conversations.page.file_choice import FILE, OWN
+from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import Demand
+from fdkvc.engine.evidence import Evidence
+from fdkvc.player.payload import DialogText
+from fdkvc.player.run import Run
+from fdkvc.ui import fields
+from fdkvc.ui.compare import scenes
+from fdkvc.ui.follow import follow_lanes, show_lanes
+from fdkvc.ui.lanes import Lane
+from fdkvc.ui.lru import cached
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.step import scene
+from fdkvc.verdict.page.choices import FIELDS
+
+DEMANDS = {"call": "service call", "state": "dialogue state"}
+"""What needs a value, by kind."""
+
+
+def show_view(
+    page: str, view: str, recording: Recording, lanes: tuple[Lane, ...], lane: Lane
+) -> None:
+    """Show the dialog on the stage."""
+    write = fields.link_writer(page, FIELDS)
+    if view == "words":
+        show_transcript(page, recording, lanes, lane, write)
+    elif view == "lanes":
+        scenes.show(page, lanes, write)
+    elif not lane.run.long:
+        scene.show(page, lane, write)
+    else:
+        note = lane.run.long_note("One cache, with its order by score,")
+        st.info(plain(note), icon=":material/info:")
+        write()
+
+
+def show_downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
+    """Offer the shown view as files."""
+    uploaded = fields.held(page, FILE) == OWN
+    if view == "cache" and not lane.run.long:
+        scene.show_downloads(page, lane.run, uploaded=uploaded)
+    else:
+        scenes.show_downloads(page, lanes, uploaded=uploaded)
+
+
+def show_transcript(
+    page: str, recording: Recording, lanes: Sequence[Lane], lane: Lane, write: Callable[[], None]
+) -> None:
+    """Show the transcript, first underlined for `lane`; `write` writes the address."""
+    text = _text(recording, tuple(lane.run for lane in lanes), lanes.index(lane))
+    show_lanes(page, lanes, text)
+
+    @st.fragment
+    def following() -> None:
+        follow_lanes(page, lanes)
+        write()
+
+    following()
+
+
+def show_source(recording: Recording) -> None:
+    """Show what computed the vectors that policies see."""
+    source = recording.source
+    caution = (
+        ", from letters, not meaning: policies that use attention decide by age and chance. "
+        "Choose SmolLM2 under Vectors to use those of a model."
+        if source.startswith(LEXICAL)
+        else ", as that model reads the dialog."
+    )
+    st.html(f"<small>Vectors: {escape(source)}{caution}</small>")
+
+
+def demand_kind(recording: Recording) -> tuple[str, str]:
+    """Return the kind of demands that the transcript shows, and its label."""
+    kind = "state" if {demand.kind for demand, _ in recording.evidence} == {"state"} else "call"
+    return kind, DEMANDS[kind]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether a cache still held what a turn needed.
+
+    `mentions` has the tokens of each mention, and `lost` is the turn that broke the last one; −1 if
+    it was held.
+    """
+
+    demand: Demand
+    mentions: tuple[tuple[int, ...], ...]
+    lost: int
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        if self.lost < 0:
+            return "held"
+        at_once = self.lost == self.demand.mentions[-1].turn
+        return f"lost {'at once, ' * at_once}in turn {self.lost}"
+
+
+@cached
+def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
+    """Return the outcome of each demand of the dialog."""
+    lost = Evidence(run.trace, recording).lost
+    pairs = zip(recording.evidence, lost, strict=True)
+    return tuple(Outcome(*needed, int(turn[0])) for needed, turn in pairs)
+
+
+def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
+    """Return the first turn that lacked a value and a token of it, or the last turn and None."""
+    kind, _ = demand_kind(recording)
+    for outcome in verdicts(lane.run, recording):
+        if outcome.demand.kind == kind and outcome.lost >= 0:
+            return outcome.demand.turn, outcome.mentions[-1][0]
+    return len(recording.tokens) - 1, None
+
+
+@cached
+def _text(recording: Recording, runs: tuple[Run, ...], of: int) -> DialogText:
+    kind, name = demand_kind(recording)
+    rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
+    rows_of_kind = [row for row in rows if row[0].demand.kind == kind]
+    demands: dict[tuple[int, str, int], list[tuple[Any, ...]]] = {}
+    needed: set[int] = set()
+    for row in rows_of_kind:
+        demand, mentions = row[0].demand, row[0].mentions
+        needed.update(*mentions)
+        lost = tuple("" if outcome.lost < 0 else outcome.words for outcome in row)
+        # Every turn repeats its state, so only missing values are listed.
+        if kind == "call" or any(lost):
+            value = (f"{demand.slot} “{demand.value}”", lost, mentions[-1][0])
+            demands.setdefault(demand.needed_by, []).append(value)
+    texts = enumerate(recording.transcript.texts)
+    return DialogText(
+        recording.transcript.roles,
+        tuple((text, tuple(recording.piece_lengths(turn))) for turn, text in texts),
+        tuple(sorted(needed)),
+        name if rows_of_kind else "",
+        of,
+        [
+            {"turn": turn, "source": source, "values": values}
+            for (turn, source, _), values in demands.items()
+        ],
+    )

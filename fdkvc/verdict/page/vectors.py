@@ -1,0 +1,257 @@
+"""The vectors of a file's words: of their letters, or a model's as it reads the dialogs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple, Unpack
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fdkvc.conversations.page.files import DialogFile
+from fdkvc.core.limits import MAX_READ_MEGABYTES
+from fdkvc.core.parameters import Field, check_count
+from fdkvc.core.recordings import Recording
+from fdkvc.core.words import count, listed
+from fdkvc.models.numpy.gguf_file import find_model
+from fdkvc.models.numpy.head_recordings import count_tokens, read_dialog
+from fdkvc.models.numpy.language_model import shared_language_model
+from fdkvc.models.page.loading import LABELS, MODELS
+from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.ui import fields
+from fdkvc.ui.fields import hold, problems
+from fdkvc.ui.lru import ByteLRU, cached
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import run_panel
+
+LETTERS = "lexical"
+AT_ONCE = "bundled"
+"""The model that is small enough to read a dialog while the page waits."""
+
+
+def read_layers(text: str) -> str:
+    """Return a choice of layers as it is written in a link: few, all, or numbers in order."""
+    if (words := text.strip().casefold()) in ("few", "all"):
+        return words
+    numbers = [number for number in re.split(r"[\s,:]+", words) if number]
+    if not numbers or not all(re.fullmatch("[0-9]{1,4}", number) for number in numbers):
+        raise ValueError(f"layers must be few, all, or numbers from 0 (7 15 22), not {text[:40]!r}")
+    return ",".join(map(str, sorted({*map(int, numbers)})))
+
+
+VECTORS = Field(
+    "Vectors",
+    "What policies see of a word: a vector computed from its letters, or the keys, queries and "
+    "hidden states of a model that reads the dialog.",
+    name="vectors",
+    default=LETTERS,
+    choices={LETTERS: "Letters of words", **LABELS},
+)
+LAYERS = Field(
+    "Layers to record",
+    "The layers whose heads are recorded: few (three, evenly spaced), all, or numbers from 0, "
+    "such as 7 15 22. Fewer layers leave room for more dialogs.",
+    name="layers",
+    default="few",
+    read=read_layers,
+)
+KV_HEAD = Field(
+    "KV head",
+    "The head whose cache is shown, with the query heads that share its keys.",
+    name="kv",
+    default=0,
+    low=0,
+    high=100_000,
+)
+
+
+class Vectors(NamedTuple):
+    """A model of `fdkvc.models.page.loading`, and the layers whose heads are kept; see `LAYERS`."""
+
+    model: str
+    layers: str = LAYERS.default
+
+    @property
+    def label(self) -> str:
+        """The model's name."""
+        return VECTORS.labels.get(self.model, self.model).partition(",")[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadFile:
+    """The recordings of dialogs that a model read, by place in the file and then by KV head.
+
+    `heads` has the label of each KV head by its number in the model, `source` names all together,
+    and `skipped` says of dialogs why they were not read.
+    """
+
+    recordings: Mapping[int, tuple[Recording, ...]]
+    source: str
+    heads: Mapping[int, str]
+    skipped: Mapping[int, str]
+
+
+class Reading(NamedTuple):
+    """A model that reads the dialogs of a file."""
+
+    key: str
+    vectors: Vectors
+
+
+READ: ByteLRU[ReadFile] = ByteLRU(MAX_READ_MEGABYTES * 1_000_000)
+"""What models have read, by the file's key and `Vectors`."""
+
+
+class _CancelledError(Exception):
+    """The reading was cancelled."""
+
+
+def read_file(
+    vectors: Vectors, file: DialogFile, first: int = 0, **how: Unpack[Execution]
+) -> ReadFile:
+    """Let a model read a file's dialogs, the `first` before the others, and keep what it computed.
+
+    As many dialogs as `MAX_READ_MEGABYTES` hold; what was read before is returned at once. Raises a
+    ValueError if the model cannot be loaded or lacks a layer.
+    """
+    key, places = (file.key, vectors), range(len(file.transcripts))
+    known = READ.get(key)
+    if known is None or first not in (*known.recordings, *known.skipped):
+        known = _read(vectors, file, sorted(places, key=lambda at: at != first), **how)
+        READ.put(key, known)
+    return known
+
+
+@cached
+def _read_at_once(vectors: Vectors, file: DialogFile, dialog: int) -> ReadFile:
+    return _read(vectors, file, [dialog])
+
+
+def _read(
+    vectors: Vectors, file: DialogFile, order: Sequence[int], **how: Unpack[Execution]
+) -> ReadFile:
+    on_progress, cancelled = how.get("on_progress"), how.get("cancelled")
+    began, texts, loading = perf_counter(), file.transcripts, f"Loading {vectors.label}"
+
+    def report(done: float, total: float, title: str) -> None:
+        if on_progress is not None:
+            on_progress(Progress(round(done), round(total), title, perf_counter() - began))
+
+    place = MODELS[vectors.model]
+    model = shared_language_model(place, lambda share: report(100 * share, 100, loading))
+    shape, began = model.decoder.shape, perf_counter()
+    layers = _layers(shape.layers, vectors.layers)
+    of_layer = 4 * (shape.width + (shape.heads + 2 * shape.kv_heads) * shape.head_width)
+    room = MAX_READ_MEGABYTES * 1_000_000 // (len(layers) * of_layer)
+    counts, skipped = dict[int, int](), dict[int, str]()
+    for at in order:
+        try:
+            counts[at] = count_tokens(model, texts[at])
+        except ValueError as error:
+            skipped[at] = str(error)
+            continue
+        if sum(counts.values()) > room:
+            skipped[at] = (
+                f"{texts[at].name}: {counts.pop(at):,} tokens in {count(len(layers), 'layer')}, "
+                f"but {MAX_READ_MEGABYTES} MB hold {room:,} of a file: record fewer layers"
+            )
+            break
+    done, total = 0, sum(counts.values())
+
+    def on_read(tokens: int) -> None:
+        nonlocal done
+        done = min(done + tokens, total)
+        report(done, total, f"{vectors.label} has read {done:,} of {total:,} tokens")
+        if cancelled is not None and cancelled.is_set():
+            raise _CancelledError
+
+    recordings: dict[int, tuple[Recording, ...]] = {}
+    with suppress(_CancelledError):
+        for at in counts:
+            recordings[at] = tuple(read_dialog(model, texts[at], layers, on_read))
+    heads = {
+        layer * shape.kv_heads + head: f"layer {layer}, head {head}"
+        for layer in layers
+        for head in range(shape.kv_heads)
+    }
+    of = f"layer{'s' * (len(layers) > 1)} {listed([*map(str, layers)])}"
+    source = f"the {model.name} model, mean of the {count(len(heads), 'KV head')} of {of}"
+    return ReadFile(recordings, source, heads, skipped)
+
+
+def _layers(count: int, chosen: str) -> Sequence[int]:
+    """Return the chosen ones of so many layers; ValueError if one does not exist."""
+    if chosen == "all":
+        return range(count)
+    if chosen == "few":
+        return sorted({part * count // 4 for part in (1, 2, 3)})
+    layers = [*map(int, chosen.split(","))]
+    check_count("layer", layers[-1], 0, count - 1)
+    return layers
+
+
+class ReadRecordings(Sequence[Recording]):
+    """The first KV head of each dialog that a model read, looked up in `READ` when needed."""
+
+    def __init__(self, vectors: Vectors, file: DialogFile, read: ReadFile) -> None:
+        self._vectors, self._file, self._source = vectors, file, read.source
+        self.places = sorted(read.recordings)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, at: Any) -> Any:
+        place = self.places[at]
+        recordings = read_file(self._vectors, self._file, place).recordings
+        return replace(recordings[place][0], source=self._source)
+
+
+# ------------------------------------------------------------------------------- controls
+
+
+def choose_vectors(
+    page: str, file: DialogFile, dialog: int, above: DeltaGenerator
+) -> tuple[Vectors | None, Recording | None]:
+    """Choose a model and a KV head; return them with the head's recording of a dialog.
+
+    Both are None for letters, which also take the place of what cannot be read. The recording is
+    None while the dialog is not read: `above` then has the button to read it, and the progress.
+    """
+    model = fields.choice(page, VECTORS, not file.traced)
+    if model == LETTERS:
+        fields.reset(page, (LAYERS, KV_HEAD))
+        return None, None
+    try:
+        find_model(str(MODELS[model]))
+        if model == AT_ONCE:
+            hold(page, LAYERS, "all")  # it is small
+            vectors = Vectors(model, "all")
+            read = _read_at_once(vectors, file, dialog)
+        else:
+            vectors = Vectors(model, fields.text(page, LAYERS, read_layers))
+            read = READ.get((file.key, vectors)) or ReadFile({}, "", {}, {})
+        if dialog in read.skipped:
+            raise ValueError(read.skipped[dialog])
+    except ValueError as error:
+        with above:
+            problems(f"{error}. Showing letters of words instead.")
+        return None, None
+    if dialog in read.recordings:
+        shown = replace(KV_HEAD, default=next(iter(read.heads)), choices=read.heads)
+        head = [*read.heads].index(fields.choice(page, shown))
+        return vectors, read.recordings[dialog][head]
+    with above:
+        st.info(
+            plain(
+                f"{vectors.label} has not read this dialog yet. It reads in the background, at "
+                "about 100 tokens per second; the result stays in memory until the app ends."
+            ),
+            icon=":material/hourglass_empty:",
+        )
+        work = partial(read_file, vectors, file, dialog)
+        name = f"Read with {vectors.label}"
+        run_panel(f"{page}/vectors", name, work, Reading(file.key, vectors))
+    return vectors, None

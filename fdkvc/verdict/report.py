@@ -1,0 +1,58 @@
+"""The report on a replay of real dialogs."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from fdkvc.conversations.lexical import LEXICAL
+from fdkvc.conversations.replay import transcripts_of
+from fdkvc.core.statistics import over_clusters
+from fdkvc.core.words import command_line, count
+from fdkvc.engine.metrics import late_metric
+from fdkvc.player.moments import MOMENT_POLICY, failed_call
+from fdkvc.player.report import FILE, REPORT, failed_scene, provenance, ran_on, report_html
+from fdkvc.runs.grid import marks_sentence
+from fdkvc.runs.options import options_of
+from fdkvc.verdict.results import ReplayRun, replay_grid
+
+
+def replay_report(run: ReplayRun, more: Sequence[str] = ()) -> str:
+    """Return the report on a replay; `more` has a string per paragraph on the run."""
+    scope = ["What policies keep of real dialogs, and what that costs.", *more]
+    return report_html("Cache policies on real dialogs", scope, replay_parts(run))
+
+
+def replay_parts(run: ReplayRun) -> dict[str, str]:
+    """Return the parts of a report on a replay; its failed call is of FD-KVC if it ran."""
+    settings, replayed, recordings = run.settings, run.table, run.recordings
+    body = (
+        f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))} replayed; attention by "
+        f"{escape(run.source)}. Means over dialogs, with the 95 % interval "
+        f"{over_clusters(replayed.services.nunique())}; {escape(marks_sentence(run.baseline))}.</p>"
+    )
+    for metric in dict.fromkeys(replayed.metric):
+        title = late_metric(metric).heading()
+        grid = replay_grid(replayed, run.baseline, metric)
+        body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
+    parts = {}
+    if run.shape is not None:
+        verdict = run.verdict(run.shape, run.target)
+        parts["Verdict"] = f"<p>{escape(verdict.sentence)}</p><p>{escape(verdict.caution)}</p>"
+    parts["Real dialogs"] = body
+    policies = {policy.key: policy for policy in reversed(settings.policies)}
+    policy = policies.get(MOMENT_POLICY, settings.policies[0])
+    failure = failed_call(recordings, policy, min(settings.budgets))
+    if failure is not None:
+        parts["A failed call"] = failed_scene(failure)
+    trace = not run.source.startswith(LEXICAL)
+    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
+    if trace:  # the default depends on its heads
+        options["heads"] = settings.heads
+    elif any(text.calls_in_text for text in transcripts_of(recordings)):
+        options["calls"] = ()
+    dialogs = command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})
+    commands = [dialogs, REPORT]
+    if run.vectors:
+        commands = [f"python -m fdkvc app  # the page Dialogs with {run.vectors} in its address"]
+    again = provenance(commands, ran_on(run.seed), run.files)
+    return {**parts, "How to repeat the dialogs": again}

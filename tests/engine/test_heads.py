@@ -1,0 +1,164 @@
+"""Heads that decide together keep the same tokens, by their mean score."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.conversations.replay import Replay, default_heads, replay
+from fdkvc.core.cache import Cache
+from fdkvc.core.dialogs import stack
+from fdkvc.core.recordings import Recording
+from fdkvc.engine.evidence import Evidence
+from fdkvc.engine.metrics import METRICS
+from fdkvc.engine.simulate import simulate
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies.base import total
+from fdkvc.policies.together import Together
+from tests.worlds import all_entries
+
+HEADS = 3
+
+
+def recordings() -> list[Recording]:
+    """Record two dialogs with three heads whose queries, keys and values are their own."""
+    recorded = []
+    for dialog in read_file(EXAMPLES / "dialogues.json"):
+        alone = [lexical_recording(dialog, seed) for seed in range(HEADS)]
+        vectors: dict[str, Any] = {
+            name: np.concatenate([getattr(one, name) for one in alone])
+            for name in ("queries", "keys", "values")
+        }
+        recorded.append(dataclasses.replace(alone[0], heads=tuple(range(HEADS)), **vectors))
+    return recorded
+
+
+RECORDINGS = recordings()
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_heads_together_keep_the_same_tokens(key: str) -> None:
+    dialogs = RECORDINGS[0].dialogs
+    trace = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
+
+    assert (trace.kept == trace.kept[:1]).all()
+    assert (trace.kept >= 0).any()
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_one_head_together_is_the_policy_itself(key: str) -> None:
+    dialogs = RECORDINGS[1].dialogs
+    alone = simulate(policy_named(key), dialogs, 40, entries=False)
+    one = simulate(Together(policy_named(key), 1), dialogs, 40, entries=False)
+
+    np.testing.assert_array_equal(alone.kept, one.kept)
+    np.testing.assert_array_equal(alone.output, one.output)
+
+
+@pytest.mark.parametrize("key", ["h2o", "fd-kvc"])
+def test_heads_that_agree_decide_as_each_would(key: str) -> None:
+    dialogs = stack([RECORDINGS[0].dialogs.row(0)] * HEADS)
+    separate = simulate(policy_named(key), dialogs, 32, entries=False)
+    joined = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
+
+    np.testing.assert_array_equal(separate.kept, joined.kept)
+
+
+@pytest.mark.parametrize("key", ["tova", "fd-kvc"])
+def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
+    dialogs, policy = RECORDINGS[0].dialogs, policy_named(key)
+    row = simulate(policy, dialogs, 32).row(1)
+    alone = simulate(policy, dialogs.row(1), 32)
+
+    np.testing.assert_array_equal(row.kept, alone.kept)
+    np.testing.assert_array_equal(row.output, alone.output)
+    for field in dataclasses.fields(all_entries(alone)):
+        mine, theirs = (getattr(all_entries(trace), field.name) for trace in (row, alone))
+        np.testing.assert_equal(mine, theirs)
+    np.testing.assert_equal(row.state, alone.state)
+    np.testing.assert_equal(row.evicted, alone.evicted)
+    np.testing.assert_array_equal(row.last.cache.token, alone.last.cache.token)
+    np.testing.assert_array_equal(row.last.attended.after, alone.last.attended.after)
+    assert row.kept.base is None  # it does not hold on to the other heads
+
+
+def test_the_score_is_the_mean_of_the_heads_scores() -> None:
+    dialogs, policy = RECORDINGS[0].dialogs, policy_named("knorm")
+    joined = all_entries(simulate(Together(policy, HEADS), dialogs, 32))
+    cached = Cache(joined.token[:, 1])
+    scores = total(policy.terms(cached, dialogs.observe(1)))
+
+    present = cached.present[0]
+    assert present.any()
+    np.testing.assert_allclose(joined.score[0, 1, present], scores.mean(axis=0)[present], rtol=1e-6)
+    assert scores.std(axis=0)[present].max() > 0.1
+
+
+def test_a_replay_shows_the_difference() -> None:
+    table = replay(Replay((policy_named("tova"),), (48,), ("each", "together")), RECORDINGS)
+    recall = table[table.metric == "call_recall"].groupby("heads", sort=False).value.mean()
+
+    assert list(recall.index) == ["each", "together"]
+    assert recall["each"] != recall["together"]
+
+
+def sharing(groups: tuple[int, ...]) -> list[Recording]:
+    """Return recordings of six heads, of which these groups in their order have the same keys."""
+    recorded = []
+    for recording in recordings():
+        group_of_head = np.repeat(np.arange(len(groups)), groups)
+        recorded.append(
+            dataclasses.replace(
+                recording,
+                queries=np.concatenate([recording.queries, -recording.queries]),
+                keys=recording.keys[group_of_head],
+                values=recording.values[group_of_head],
+                heads=tuple(range(6)),
+            )
+        )
+    return recorded
+
+
+def test_heads_that_share_keys_keep_the_same_tokens() -> None:
+    grouped = sharing((2, 2, 2))
+    assert grouped[0].groups == (2, 2, 2)
+    assert [default_heads(recording) for recording in (*grouped, RECORDINGS[0])] == [
+        "kv",
+        "kv",
+        "each",
+    ]
+    modes = ("each", "together", "kv")
+    table = replay(Replay((policy_named("tova"),), (48,), modes), grouped)
+
+    def recall(deciding: Policy) -> float:
+        shares = []
+        for recording in grouped:
+            trace = simulate(deciding, recording.dialogs, 48, entries=False)
+            shares.append(METRICS["call_recall"].measure(Evidence(trace, recording)))
+        return float(np.mean(shares))
+
+    tova = policy_named("tova")
+    of_tova = table[(table.metric == "call_recall") & (table.policy == tova.name)]
+    means = of_tova.groupby("heads", sort=False).value.mean()
+    of_modes = (tova, Together(tova, 6), Together(tova, 2))
+    np.testing.assert_allclose(means[list(modes)], [recall(policy) for policy in of_modes])
+    assert len(set(means)) == 3
+
+
+def test_groups_of_two_sizes_cannot_decide_together() -> None:
+    uneven = sharing((1, 2, 3))
+    assert default_heads(uneven[0]) == "each"
+    with pytest.raises(ValueError, match="there are groups of 1 and 2 and 3 heads; record all"):
+        replay(Replay((policy_named("tova"),), (48,), ("kv",)), uneven)
+
+
+def test_heads_are_counted() -> None:
+    with pytest.raises(ValueError, match="heads is 0, but must be a whole number of at least 1"):
+        Together(policy_named("fifo"), 0)
+    with pytest.raises(ValueError, match="heads is 'some', but must be one of each, together"):
+        Replay(heads=("some",))

@@ -1,0 +1,62 @@
+"""Recordings of what a model computes in a few of its layers as it reads a dialog."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.models.numpy.head_recordings import encode_dialog, head_recordings, read_dialog
+from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
+from fdkvc.models.numpy.text_cache import TextCache, read
+from tests.language_models import write_model
+
+DIALOG = read_file(EXAMPLES / "evening.json")[0]
+LAYERS = (1, 3)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    folder = tmp_path_factory.mktemp("model")
+    return load_language_model(
+        write_model(folder, num_hidden_layers=5, max_position_embeddings=8192)
+    )
+
+
+def test_a_few_layers_are_recorded_as_all_are_without_their_memory(model: LanguageModel) -> None:
+    seen: list[int] = []
+    some = read_dialog(model, DIALOG, LAYERS, seen.append)
+
+    passages, cache = encode_dialog(model, DIALOG), TextCache(model.decoder)
+    for passage in passages:
+        read([cache], passage.ids)
+    every = head_recordings(model, cache, DIALOG, passages)
+    expected = [every[layer * 2 + head] for layer in LAYERS for head in range(2)]
+
+    assert sum(seen) == cache.count
+    assert len(seen) > 1
+    for made, full in zip(some, expected, strict=True):
+        assert made.transcript == full.transcript
+        assert made.tokens == full.tokens
+        assert made.heads == full.heads
+        for name in ("embeddings", "queries", "keys", "values"):
+            np.testing.assert_allclose(getattr(made, name), getattr(full, name), atol=2e-4)
+        assert made.surprisal is not None
+        assert made.surprisal.tolist() == pytest.approx(model.tokens.surprisal(cache.ids))
+    # What the rows of a recording share, and what its heads share, is stored once.
+    assert some[0].embeddings.base is some[1].embeddings.base
+    for recording in some:
+        assert recording.keys.strides[0] == recording.dialogs.embeddings.strides[0] == 0
+        assert recording.keys.base is not None
+        assert recording.keys.base.size == len(LAYERS) * 2 * cache.count * 6
+    assert [recording.source for recording in some][
+        1
+    ] == f"the {model.name} model, layer 1, KV head 1"
+
+
+def test_what_ends_the_reading_ends_it_at_once(model: LanguageModel) -> None:
+    def stop(tokens: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        read_dialog(model, DIALOG, LAYERS, stop)

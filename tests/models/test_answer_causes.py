@@ -1,0 +1,176 @@
+"""Why a model wrote a word, what was evicted of that, and what restoring it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.core.attention import Bools
+from fdkvc.models.answer_causes import (
+    HeadSelection,
+    grade_call,
+    restore_spans,
+    turns_of,
+    why_table,
+    words_of,
+)
+from fdkvc.models.numpy.chat import Chat, generate
+from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
+from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
+from fdkvc.policies import policy_named
+from tests.language_models import write_model
+
+SAID = ("a train to Trieste — über Ljubljana, please", "for two people", "and now?")
+BUDGET = 20
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    return load_language_model(write_model(tmp_path_factory.mktemp("told"), seed=3))
+
+
+@pytest.fixture(scope="module")
+def context(model: LanguageModel) -> Chat:
+    """A chat that is about to answer."""
+    fifo = EvictingCache(model.decoder, policy_named("fifo"), BUDGET)
+    chat = Chat(model, {"full": TextCache(model.decoder), "fifo": fifo})
+    for text in SAID:
+        chat.add_message(text)
+    return chat
+
+
+@pytest.fixture(scope="module")
+def answered(context: Chat) -> Chat:
+    chat = context.fork()
+    for _ in chat.answer(most=12):
+        pass
+    return chat
+
+
+def test_a_fork_of_a_talk_leaves_it_as_it_was(context: Chat, answered: Chat) -> None:
+    for name, cache in context.caches.items():
+        assert cache.count < answered.caches[name].count
+        assert len(context.passages[name]) == len(SAID) < len(answered.passages[name])
+        assert cache.count == cache.ends[-1] == context.passages[name][-1][2]
+
+
+def test_the_words_of_a_text_know_their_tokens(context: Chat, model: LanguageModel) -> None:
+    cache, passages = context.caches["full"], context.passages["full"]
+    words = words_of(model.tokens, cache.ids, passages)
+
+    assert [word.text for word in words] == " ".join(SAID).split()
+    for word in words:
+        _, first, end = passages[word.passage]
+        assert first < word.first < word.end < end
+        assert model.tokens.text(cache.ids[word.tokens]).strip() == word.text
+    ends = [word.end for word in words]
+    assert all(one.first >= end for one, end in zip(words[1:], ends, strict=False))
+
+
+def test_a_call_and_its_words_are_one_turn() -> None:
+    writers: Any = ("user", "call", "call", "system", "user", "system")
+
+    assert turns_of([(writer, 0, 1) for writer in writers]) == [0, 1, 1, 1, 2, 3]
+
+
+def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> None:
+    cache, passages = answered.caches["fifo"], answered.passages["fifo"]
+    words = words_of(answered.model.tokens, cache.ids, passages)
+    word = next(candidate for candidate in words if candidate.passage >= len(SAID))
+    table = why_table(answered, "fifo", word, HeadSelection())
+
+    assert table.word.tolist() == [earlier.text for earlier in words if earlier.first < word.first]
+    first = words[0]
+    looked = [cache.attention(at) for at in range(word.first - 1, word.end - 1)]
+    mean = np.mean([attention[..., first.tokens].sum(axis=-1).mean() for attention in looked])
+    assert table.attended[0] == pytest.approx(mean, abs=1e-6)
+
+    gone = table[table.evicted > 0]
+    assert len(gone)
+    assert set(gone["rule"]) == {"budget"}
+    assert (gone.evicted == gone.heads).any()
+    whole = gone[gone.evicted == gone.heads]
+    kept_of_it = [cache.evicted_in[:, :, low:high] for low, high in whole[["first", "end"]].values]
+    entirely = [bool((evicted_in >= 0).all()) for evicted_in in kept_of_it]
+    assert whole.attended[entirely].max() == 0  # FIFO's are gone from every head
+    assert (whole.all_there > 0).all()
+    assert (gone.first_evicted_in >= gone.turn).all()
+    assert gone.last_evicted_in.max() < turns_of(passages)[word.passage] + 1
+
+
+def test_one_layer_and_head_is_asked_by_itself(answered: Chat, model: LanguageModel) -> None:
+    words = words_of(model.tokens, answered.caches["full"].ids, answered.passages["full"])
+    word = next(candidate for candidate in words if candidate.passage >= len(SAID))
+    tables = [
+        why_table(answered, "full", word, HeadSelection(layer, head)).attended
+        for layer in range(model.decoder.shape.layers)
+        for head in range(model.decoder.shape.heads)
+    ]
+    table = why_table(answered, "full", word, HeadSelection(1, 3))
+
+    np.testing.assert_allclose(
+        np.mean(tables, axis=0),
+        why_table(answered, "full", word, HeadSelection()).attended,
+        atol=1e-6,
+    )
+    assert set(table.heads) == {1}
+    assert set(table.evicted) == {0}
+
+
+def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
+    model: LanguageModel, context: Chat
+) -> None:
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
+    before = cache.ids[:], cache.evicted_in.copy()
+    restoration = restore_spans(model, cache, passages, most=100)
+
+    assert cache.ids == before[0]
+    np.testing.assert_array_equal(cache.evicted_in, before[1])
+    *singles, together = restoration.attempts
+    spans = [attempt.spans[0] for attempt in singles]
+    assert together.spans == tuple(spans)
+    lost: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
+    words = [
+        word for word in words_of(model.tokens, cache.ids, passages) if lost[word.tokens].any()
+    ]
+    covered = {token for span in spans for token in range(span.first, span.end)}
+    assert covered >= {token for word in words for token in range(word.first, word.end)}
+    assert sum(span.end - span.first for span in spans) == len(covered)
+    assert len(restore_spans(model, cache, passages, most=2).attempts) == 3
+
+
+def test_what_is_brought_back_is_attended_to_when_the_model_answers(
+    model: LanguageModel, context: Chat
+) -> None:
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
+    restoration = restore_spans(model, cache, passages, most=1)
+    (span,) = restoration.attempts[0].spans
+    mark = model.tokens.marks[restoration.writer]
+
+    for read_again, said in ((False, "as_it_was"), (True, "as_it_would_be")):
+        there = cache.restored(span.first, span.end, read_again=read_again)
+        logits = read([there], mark, last=1)[:, 0]
+        written = [step[0] for step in generate(model.tokens, [there], logits)]
+        assert getattr(restoration.attempts[0], said) == model.tokens.text(written).strip()
+        assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
+
+
+def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
+    model: LanguageModel, context: Chat
+) -> None:
+    restoration = restore_spans(model, context.caches["full"], context.passages["full"])
+
+    assert restoration.attempts == ()
+    assert restoration.lost == restoration.full
+
+
+def test_a_call_is_right_when_its_method_and_every_argument_are() -> None:
+    wanted = "GetWeather ; city = Trieste ; date = today"
+
+    assert grade_call("GetWeather ; date = today ; city = Trieste", wanted).right
+    assert not grade_call("FindWeather ; city = Trieste ; date = today", wanted).right
+    more = grade_call(f"{wanted} ; unit = kelvin", wanted)
+    assert [(argument.slot, argument.right) for argument in more.arguments][-1] == ("unit", False)
+    assert not more.right

@@ -1,0 +1,74 @@
+"""What policies cost SmolLM2: the shipped table, what is said of it, and where it is shown."""
+
+from __future__ import annotations
+
+from html import unescape
+
+import pandas as pd
+
+from benchmarks.research import judged as script
+from fdkvc.models import judged
+from fdkvc.models.judged import COMPARED, SHIPPED, first_rows, judged_table, verdict
+from fdkvc.models.report.judged import TITLE, judged_report
+from fdkvc.policies import read_policy
+from tests.app_pages import html, open_page
+
+
+def test_the_table_has_what_the_script_measures() -> None:
+    table = pd.read_csv(SHIPPED)
+
+    assert COMPARED in table.policy.to_numpy()
+    assert not table.duplicated(["data", "policy", "budget", "metric"]).any()
+    for asked in script.PARTS:
+        for budget in asked.budgets:
+            part = table[(table.data == asked.name) & (table.budget == budget)]
+            assert set(part.policy) == {"full", *asked.policies}
+    assert set(table.data) == {asked.name for asked in script.PARTS}
+    sure = table[table.ci_low.notna()]
+    assert (sure.ci_low <= sure["mean"]).all()
+    assert (sure["mean"] <= sure.ci_high).all()
+    full = table[table.policy == "full"].set_index("metric")["mean"]
+    assert (full.loc["kl"] == 0).all()
+    assert (full.loc["values_right_of_full"] == 1).all()
+
+
+def test_the_verdict_names_the_best_policy_without_attention_and_how_sure_it_is() -> None:
+    rows = first_rows().set_index("policy")
+    text = [name for name in map(str, rows.index) if "attention" not in read_policy(name).looks_at]
+    best = str(rows.loc[text]["mean"].idxmin())
+    row = rows[rows.index == best].iloc[0]
+
+    assert f"{read_policy(best).title} changes SmolLM2's predictions least" in verdict()
+    assert f"{row['mean']:.3f} nats per token" in verdict()
+    assert f"{rows.loc[COMPARED]['mean']:.3f} (SGD, 128 entries per head). The paired" in verdict()
+    attending = [name for name in map(str, rows.index) if name not in text]
+    assert f"least, by {rows.loc[attending]['mean'].min():.3f}. FD-KVC loses" in verdict()
+    once = judged_table().query("data == @judged.LAST and metric == 'kl' and policy == @best")
+    assert f"{once.n.item()} dialogs not used for tuning" in verdict()
+    assert f"({once.diff_low.item():.3f} to ".replace("-", "−") in verdict()
+    others = (
+        judged_table()
+        .query("data == @script.OTHERS and metric == 'kl'")
+        .set_index("policy")["mean"]
+    )
+    for name in ("fd-kvc", "fd-kvc alpha_0=0.0"):
+        assert f"{others[name]:.3f}" in verdict()
+    tied = row.diff_low <= 0 <= row.diff_high
+    assert ("not distinguishable from 0" in verdict()) == tied
+
+
+def test_page_and_report_show_the_table() -> None:
+    shown = unescape(html(open_page("policies")))
+    report = unescape(judged_report())
+    for row in judged_table().to_dict("records"):
+        scale, digits = (1, 3) if row["metric"] == "kl" else (100, 1)
+        mean, low, high = (
+            f"{scale * row[end]:.{digits}f}".replace("-", "−")
+            for end in ("mean", "ci_low", "ci_high")
+        )
+        figure = mean if low == "nan" else f"{mean} ({low} to {high})"
+        for words in (shown, report):
+            assert f"<td>{figure}</td>" in words
+    assert TITLE in report
+    assert "<svg" in report
+    assert judged.verdict() in report

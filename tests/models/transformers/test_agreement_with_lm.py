@@ -1,0 +1,260 @@
+"""One dialog, model and policy through `fdkvc.models.numpy` and through *transformers*: the same
+cache.
+
+*transformers* has a `PolicyCache`, its own tokenizer and its own rendering of the chat template, as
+a user of that library has them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import NO_TRANSFORMERS
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.models.numpy.chat import Chat
+from fdkvc.models.numpy.gguf_file import find_model
+from fdkvc.models.numpy.language_model import (
+    LanguageModel,
+    load_decoder,
+    load_language_model,
+    shared_language_model,
+)
+from fdkvc.models.numpy.model_text import Passage
+from fdkvc.models.numpy.text_cache import TextCache, read
+from fdkvc.policies import read_policy
+from tests.language_models import write_model
+from tests.library import SHAPE
+from tests.models.numpy.test_chat_template import CHATML, MARKS
+from tests.models.numpy.test_smollm2 import NO_ACCELERATE
+
+if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
+    import torch
+    import transformers
+else:
+    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
+
+from fdkvc.models.transformers.cache import PolicyCache
+from tests.models.transformers.test_live import CACHE
+
+BY_TEXT = (
+    "fifo",
+    "sink",
+    "surprisal",
+    "sinks(surprisal)",
+    "learned",
+    "whitelist(fifo, first=0, speaker=user)",
+    "whitelist(sink, first=0, words=hello)",
+)
+"""Policies that see no attention; `surprisal` compares hidden states with a threshold."""
+
+OTHERS = (
+    "h2o",
+    "fd-kvc",
+    "sinks(fd-kvc tau=0.9)",
+    "snapkv",
+    "tova",
+    "keydiff",
+    "expected-attention",
+    "recall(h2o)",
+)
+CLOSE = 1e-3
+"""Nats of KL between the two predictions of a token."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A model of `fdkvc.models.numpy`, the same in *transformers*, and its tokenizer there."""
+
+    lm: LanguageModel
+    model: Any
+    tokenizer: Any
+
+    def read(self, cache: Any, ids: Any) -> Any:
+        """Read the next tokens in *transformers*, and return the logits after each (n, V)."""
+        return self.model(torch.tensor([ids]), **{CACHE: cache}).logits[0].numpy()
+
+    def template(self, chat: list[dict[str, str]], **how: Any) -> list[int]:
+        """Return the tokens of a chat by its template."""
+        ids = self.tokenizer.apply_chat_template(chat, tokenize=True, return_dict=True, **how)
+        return list(ids["input_ids"])
+
+    def turns(self, count: int) -> Iterator[list[int]]:
+        """Yield the tokens that each message of a dialog adds, by the template."""
+        chat: list[dict[str, str]] = []
+        seen = 0
+        for turn in read_file(EXAMPLES / "chat.json")[0].turns[:count]:
+            role = "user" if turn.speaker == "user" else "assistant"
+            chat.append({"role": role, "content": turn.text})
+            ids = self.template(chat)
+            yield ids[seen:]
+            seen = len(ids)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("chat")
+    write_model(folder, seed=3, marks=MARKS, max_position_embeddings=4096)
+    # The library's clean-up of spaces before punctuation is no part of what a token says.
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": True}
+    about |= {"chat_template": CHATML, "eos_token": "<|im_end|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    return Pair(
+        load_language_model(folder),
+        transformers.AutoModelForCausalLM.from_pretrained(folder).eval(),
+        transformers.AutoTokenizer.from_pretrained(folder),
+    )
+
+
+def agreement(
+    pair: Pair, policy: str, budget: int, turns: list[list[int]], decides: str = "head"
+) -> tuple[float, int, int]:
+    """Return the largest KL of a token, the caches of heads that differ after a turn, and all.
+
+    Of every turn, the entries that a head keeps are compared, not their order.
+    """
+    known = read_policy(policy)
+    ours: Any = pair.lm.evicting(known, budget, decides)
+    how: dict[str, Any] = {"tokenizer": pair.tokenizer, "decides": decides}
+    theirs = PolicyCache(known, budget, pair.model, **how)
+    worst, different, heads = 0.0, 0, 0
+    for ids in turns:
+        predicted = read([ours], ids)[0]
+        ours.end_turn()  # that of a prompt ends by itself in the library
+        worst = max(worst, kl(predicted, pair.read(theirs, ids)))
+        held = np.sort(theirs.held)
+        assert ours.attended.shape == held.shape
+        different += int((np.sort(ours.attended) != held).any(axis=-1).sum())
+        heads += held[..., 0].size
+    assert theirs.ends == ours.ends
+    assert held.shape[-1] <= budget < ours.count
+    return worst, different, heads
+
+
+def kl(first: Any, second: Any) -> float:
+    """Return the largest KL of two predictions (n, V) by their logits, in nats."""
+    one, other = (
+        logits.astype(float) - np.logaddexp.reduce(logits.astype(float), axis=-1, keepdims=True)
+        for logits in (first, second)
+    )
+    return float((np.exp(one) * (one - other)).sum(axis=-1).max())
+
+
+def test_a_message_is_the_same_tokens_by_the_template(tiny: Pair) -> None:
+    encoded = tiny.lm.tokens.encode_dialog(read_file(EXAMPLES / "chat.json")[0])[:9]
+    assert [tuple(ids) for ids in tiny.turns(9)] == [passage.ids for passage in encoded]
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Pair:
+    pytest.importorskip("accelerate", reason=NO_ACCELERATE)
+    path = find_model("smollm2")
+    folder, how = str(path.parent), {"gguf_file": path.name}
+    return Pair(
+        shared_language_model("smollm2"),
+        transformers.AutoModelForCausalLM.from_pretrained(
+            folder, **how, dtype=torch.float32
+        ).eval(),
+        transformers.AutoTokenizer.from_pretrained(folder, **how),
+    )
+
+
+@pytest.mark.smollm2
+@pytest.mark.parametrize("policy", ["fifo", "sink", "h2o"])
+def test_smollm2_holds_the_same_entries(smollm2: Pair, policy: str) -> None:
+    assert_smollm2_agrees(smollm2, policy)
+
+
+@pytest.mark.long
+@pytest.mark.smollm2
+@pytest.mark.parametrize("policy", ["surprisal", "whitelist(surprisal, first=1)", "fd-kvc"])
+def test_so_it_does_under_policies_that_compare_hidden_states(smollm2: Pair, policy: str) -> None:
+    assert_smollm2_agrees(smollm2, policy)
+
+
+def assert_smollm2_agrees(pair: Pair, policy: str) -> None:
+    worst, different, heads = agreement(pair, policy, 48, [*pair.turns(5)])
+    assert worst < CLOSE
+    assert different <= (0.01 * heads if policy in OTHERS else 0)
+
+
+@pytest.mark.parametrize("decides", ["head", "layer", "model"])
+@pytest.mark.parametrize("policy", [*BY_TEXT, *OTHERS])
+def test_the_same_entries_stay(tiny: Pair, policy: str, decides: str) -> None:
+    worst, different, heads = agreement(tiny, policy, 48, [*tiny.turns(6)], decides)
+    assert worst < CLOSE
+    assert different <= (0.01 * heads if policy in OTHERS else 0)
+
+
+def test_the_tokenizer_of_either_says_the_same_of_a_token(tiny: Pair) -> None:
+    known, looks_at = read_policy("learned"), ("surprisal", "words", "traits")
+    tokens = PolicyCache(known, 9, tiny.model, tokenizer=tiny.tokenizer)._tokens
+    assert tokens is not None
+    speakers = []
+    for ids in tiny.turns(9):
+        ours = tiny.lm.tokens.features(ids, looks_at)
+        for name, column in tokens.features(ids, looks_at).items():
+            np.testing.assert_array_equal(column, ours[name], name)
+        # The passage that `generate` wrote is closed with the next prompt.
+        after = tokens.features([*tokens.closing, *ids], looks_at)["speakers"]
+        speakers.append(after[-1])
+        assert {*after} == {*ours["speakers"]}
+    assert speakers == [0, 1, 0, 1, 0, 1, 0, 1, 0]
+
+
+def test_a_chat_whose_turns_end_as_ours_holds_the_same(tiny: Pair) -> None:
+    known, tokens = read_policy("whitelist(surprisal, first=1)"), tiny.lm.tokens
+    ours = Chat(tiny.lm, {"it": tiny.lm.evicting(known, 48)})
+    cache = PolicyCache(known, 48, tiny.model, tokenizer=tiny.tokenizer, by_itself=False)
+    ids: list[int] = []
+    how: Any = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    for words in ("A train to Trieste, please.", "On Friday.", "Two seats, by the window."):
+        ours.add_message(words)
+        assert len([*ours.answer(most=5)]) == 5
+        ids += tokens.encode_passage(
+            Passage("user", words, 0), after=() if not ids else ("user", "assistant")
+        ).ids
+        tiny.read(cache, ids[cache.seen :])
+        cache.end_turn()
+        prompt = torch.tensor([[*ids, *tokens.marks["system"]]])
+        given = {"attention_mask": torch.ones_like(prompt), CACHE: cache}
+        ids = [*tiny.model.generate(prompt, **given, **how)[0].tolist(), *tokens.closing]
+        tiny.read(cache, ids[cache.seen :])
+        cache.end_turn()
+        closed = ours.fork()  # the next message ends the answer
+        closed.add_message(words)
+        mine: Any = closed.caches["it"]
+        assert ids == mine.ids[: len(ids)]
+        assert cache.ends == mine.ends[:-1]
+        np.testing.assert_array_equal(np.sort(cache.held), np.sort(mine.attended_by_turn[-2]))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_decoder_in_numpy_says_what_the_library_says(tmp_path: Path, tied: bool) -> None:
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        **SHAPE,
+        rope_theta=5000.0,
+        tie_word_embeddings=tied,
+        initializer_range=0.3,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.save_pretrained(tmp_path)
+    ids = np.random.default_rng(0).integers(40, size=200)
+
+    with torch.inference_mode():
+        theirs = model(input_ids=torch.tensor(ids)[None]).logits[0].numpy()
+    memory = TextCache(load_decoder(tmp_path))
+    parts = np.split(ids, [1, 7, 150])
+    ours = np.concatenate([read([memory], part)[0] for part in parts])
+
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert np.ptp(theirs, axis=-1).min() > 1

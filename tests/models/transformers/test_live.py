@@ -1,0 +1,777 @@
+"""A policy's cache in a library's models: what they compute is a full cache with those masked."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import NO_TRANSFORMERS
+from fdkvc.commands.main import main
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
+from fdkvc.core.transcripts import SPAN_KINDS
+from fdkvc.engine.simulate import simulate
+from fdkvc.engine.sinks import PROTECT, FirstTokensWarning
+from fdkvc.models.answers import Answers, run_answers
+from fdkvc.models.numpy import BUNDLED
+from fdkvc.models.numpy.language_model import load_language_model
+from fdkvc.models.numpy.model_folder import cache_name
+from fdkvc.models.numpy.model_text import model_text
+from fdkvc.models.numpy.text_cache import read
+from fdkvc.models.numpy.tokens import Tokens
+from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
+from fdkvc.policies.together import Together
+from fdkvc.runs import console
+from tests.conversations.test_agent_formats import TALKS, encoded
+from tests.language_models import write_model
+from tests.library import Numbers
+from tests.models.test_answers import shortened
+from tests.refusals import assert_one_sentence
+from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
+
+if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
+    import torch
+    import transformers
+else:
+    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
+
+from fdkvc.models.transformers import loop
+from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.cost import COST
+from fdkvc.models.transformers.loop import LiveModel, load_live
+from fdkvc.models.transformers.recorded import record_dialog, record_layer
+
+CACHE = cache_name(transformers.LlamaForCausalLM)
+"""The argument of the installed library that takes a cache."""
+
+NO_OLD_NAME = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")
+"""A former name of the library's is a failure."""
+
+pytestmark = NO_OLD_NAME
+
+NEAR = 1e-5
+"""Logits are the same to so much of the largest, where sums round otherwise."""
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 24,
+    "intermediate_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "head_dim": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.4,  # weights large enough that attention is far from even
+    **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
+}
+WINDOW = 8
+WINDOWS = {
+    "sliding_window": WINDOW,
+    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+}
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", {}),
+    "qwen2": ("Qwen2Config", {}),
+    "qwen2 with a window": ("Qwen2Config", {"use_sliding_window": True, **WINDOWS}),
+    "qwen3": ("Qwen3Config", {"num_key_value_heads": 1}),
+    "mistral": ("MistralConfig", {"sliding_window": None}),
+    "gemma": ("GemmaConfig", {"num_key_value_heads": 4}),
+    "gemma2": ("Gemma2Config", {"query_pre_attn_scalar": 20, **WINDOWS}),
+    "gemma3": ("Gemma3TextConfig", {"query_pre_attn_scalar": 20, **WINDOWS}),
+    "gpt2": ("GPT2Config", {"n_positions": 256}),
+}
+
+
+def refused(policy: Policy) -> bool:
+    """Say whether a policy asks for what a cache of the library cannot give."""
+    return policy.reads_afresh
+
+
+EVICTING = tuple(key for key in STREAMING_POLICIES if not refused(policy_named(key)))
+WITHIN = tuple(
+    key for key in WRAPPERS if key != "recall" and not refused(read_policy(f"{key}(h2o)"))
+)
+RAGGED = "fd-kvc:tau=0.9"
+"""A threshold evicts more of one head than of another: they have empty slots."""
+
+CAPPED = ("gemma2", "sdpa")
+LENGTHS = [7, 1, 9, 4, 6]
+
+
+def made(shape: str = "llama", attention: str = "sdpa", **sizes: Any) -> Any:
+    """Make a model of random weights."""
+    torch.manual_seed(0)
+    name, options = SHAPES[shape]
+    known = {**SIZES, **options, **sizes}
+    if shape == "gpt2":
+        del known["head_dim"], known["num_key_value_heads"], known["intermediate_size"]
+    config = getattr(transformers, name)(**known)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return made()
+
+
+def text(tokens: int, seed: int = 0) -> Any:
+    return torch.from_numpy(np.random.default_rng(seed).integers(40, size=(1, tokens)))
+
+
+def read_in_turns(model: Any, cache: Any, ids: Any, lengths: Sequence[int]) -> Any:
+    """Read a text turn by turn, and return all logits (N, V)."""
+    logits = []
+    for first, end in pairwise(np.cumsum([0, *lengths]).tolist()):
+        if end > first:
+            logits.append(model(ids[:, first:end], **{CACHE: cache}).logits[0])
+        if isinstance(cache, PolicyCache):
+            cache.end_turn()
+    return torch.cat(logits).numpy()
+
+
+def what_was_seen(cache: Any, lengths: Sequence[int]) -> dict[int, Any]:
+    """Return whether each token saw each other in every KV head (K, N, N), by `held_by_turn`."""
+    n, turns = sum(lengths), [length for length in lengths if length]
+    heads = cache.held.shape[1]
+    seen_by_layer = {layer: np.zeros((heads, n, n + 1), bool) for layer in cache.decided}
+    ends = np.cumsum(turns)
+    for turn, end in enumerate(ends):
+        began = end - turns[turn]
+        for at, layer in enumerate(cache.decided):
+            sees = seen_by_layer[layer]
+            if turn:
+                held = np.repeat(cache.held_by_turn[turn - 1][at][:, None], end - began, axis=1)
+                np.put_along_axis(sees[:, began:end], held, True, axis=2)  # −1 is beyond
+            sees[:, began:end, began:end] |= np.tri(end - began, dtype=bool)
+    return {layer: sees[..., :-1] for layer, sees in seen_by_layer.items()}
+
+
+def masked(model: Any, ids: Any, sees: dict[int, Any]) -> Any:
+    """Read a text at once with all that was seen told (K, N, N), and return all logits (N, V)."""
+
+    def attend(module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any) -> Any:
+        group = query.shape[1] // key.shape[1]
+        keys, values = (vectors.repeat_interleave(group, dim=1) for vectors in (key, value))
+        logits = query.double() @ keys.double().mT * given["scaling"]
+        if given.get("softcap") is not None:
+            logits = torch.tanh(logits / given["softcap"]) * given["softcap"]
+        told = sees.get(module.layer_idx)
+        seen = (
+            mask if told is None else torch.from_numpy(told).repeat_interleave(group, dim=0)[None]
+        )
+        logits = logits.masked_fill(~seen, -torch.inf)
+        sinks = given.get("s_aux", torch.full((query.shape[1],), -torch.inf))  # of gpt-oss
+        sinks = sinks.double()[None, :, None, None].expand(*logits.shape[:3], 1)
+        weights = torch.cat([logits, sinks], dim=-1).softmax(dim=-1)[..., :-1]
+        return (weights.float() @ values).transpose(1, 2), None
+
+    def every_mask(*_: Any, **given: Any) -> Any:
+        return sdpa_mask(**(given | {"allow_is_causal_skip": False}))
+
+    from transformers.masking_utils import sdpa_mask
+
+    before = model.config._attn_implementation
+    transformers.AttentionInterface.register("masked_by_hand", attend)
+    transformers.AttentionMaskInterface.register("masked_by_hand", every_mask)
+    model.set_attn_implementation("masked_by_hand")
+    logits = model(ids, use_cache=False).logits[0].numpy()
+    model.set_attn_implementation(before)
+    return logits
+
+
+def assert_same_logits(ours: Any, theirs: Any, beyond: float = 0) -> None:
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).max() <= NEAR * np.abs(theirs).max() + beyond
+
+
+@pytest.mark.parametrize(
+    ("shape", "attention"),
+    # Gemma 2 has caps on its logits, and eager attention alone.
+    [(shape, how) for shape in SHAPES for how in ("eager", "sdpa") if (shape, how) != CAPPED],
+)
+def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, attention: str) -> None:
+    model, ids = made(shape, attention), text(sum(LENGTHS))
+    plain = read_in_turns(model, transformers.DynamicCache(config=model.config), ids, LENGTHS)
+
+    for policy in ("h2o", RAGGED, "expected-attention", "recall(h2o, tier=1)"):
+        cache = PolicyCache(read_policy(policy), 5, model, record=True)
+        ours = read_in_turns(model, cache, ids, LENGTHS)
+        assert_same_logits(ours, masked(model, ids, what_was_seen(cache, LENGTHS)))
+        assert np.abs(ours - plain).max() > 0.01 * np.abs(plain).max(), "it has evicted something"
+        for layer in cache.decided:
+            assert cache.layers[layer].keys.shape[2] <= 5
+        empty = any((held < 0).any() for held in cache.held_by_turn)
+        assert empty == (policy == RAGGED)
+
+    whole = PolicyCache(policy_named("h2o"), sum(LENGTHS), model)
+    assert_same_logits(read_in_turns(model, whole, ids, LENGTHS), plain)
+
+
+@settings(max_examples=12)
+@given(
+    policy=policies(EVICTING),
+    lengths=turn_lengths(5, 8),
+    budget=st.integers(1, 12),
+    decides=st.sampled_from(["head", "layer", "model"]),
+)
+def test_so_it_is_for_any_policy_budget_and_whoever_decides(
+    llama: Any, policy: Any, lengths: list[int], budget: int, decides: str
+) -> None:
+    ids = text(sum(lengths))
+    how: Any = {"decides": decides, "tokenizer": Numbers()}
+    cache = PolicyCache(policy, budget, llama, **how, record=True)
+
+    ours = read_in_turns(llama, cache, ids, lengths)
+
+    assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, lengths)))
+    for left in cache.held_by_turn:
+        if policy.bounded:
+            assert left.shape[2] <= budget
+        if decides != "head":
+            assert (left == left[:, :1]).all()
+        if decides == "model":
+            assert (left == left[:1]).all()
+
+
+@pytest.mark.parametrize("wrapper", WITHIN)
+def test_so_it_is_for_policies_around_policies(llama: Any, wrapper: str) -> None:
+    ids, policy = text(sum(LENGTHS)), read_policy(f"{wrapper}(h2o)")
+    for decides in ("head", "layer", "model"):
+        cache = PolicyCache(policy, 5, llama, decides=decides, record=True, tokenizer=Numbers())
+        ours = read_in_turns(llama, cache, ids, LENGTHS)
+        assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, LENGTHS)))
+        for held in cache.held_by_turn:
+            assert (held >= 0).sum() <= 5 * 3 * 2, "heads and layers share their budgets"
+
+
+# ------------------------------------------------------------------------------- generate
+
+
+def turns_of(model: Any, cache: Any, prompts: Sequence[int], **how: Any) -> Iterator[Any]:
+    """Let a model answer prompts of so many tokens, and yield all that was said so far."""
+    ids = text(0)
+    for seed, length in enumerate(prompts):
+        ids = torch.cat([ids, text(length, seed)], dim=1)
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        ids = model.generate(**given, **{CACHE: cache}, max_new_tokens=7, **how)
+        yield ids
+
+
+def test_a_long_prompt_is_read_in_parts(llama: Any) -> None:
+    cache = PolicyCache(policy_named("snapkv"), 6, llama)
+    ids = text(23)
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), CACHE: cache}
+    llama.generate(**given, max_new_tokens=2, prefill_chunk_size=8, do_sample=False)
+    assert cache.ends == [8, 16, 23]
+    assert cache.held.shape == (3, 2, 7)
+
+
+@pytest.mark.parametrize("every", [None, 1, 3])
+def test_generate_holds_the_budget_after_every_turn_and_while_it_writes(
+    llama: Any, every: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = PolicyCache(policy_named("h2o"), 6, llama, every=every)
+    sizes: list[int] = []
+    whole = type(cache).after_attention
+
+    def recording(self: Any, layer: int) -> None:
+        whole(self, layer)
+        if layer == self.decided[-1]:
+            sizes.append(self.held.shape[2])
+            assert {cache_layer.keys.shape[2] for cache_layer in self.layers} == {sizes[-1]}
+
+    monkeypatch.setattr(type(cache), "after_attention", recording)
+    for turn, ids in enumerate(turns_of(llama, cache, (9, 4, 12), do_sample=False)):
+        assert sizes.pop(0) == 6, "a prompt ends a turn"
+        assert max(sizes) <= 6 + ((every or 7) - 1)
+        assert len(sizes) == 6, "the last token has not been read"
+        sizes.clear()
+        assert cache.seen == ids.shape[1] - 1
+        assert len(cache.ends) == (1 + (6 // every if every else 0)) * (turn + 1) + (
+            turn if every is None else 0
+        )
+    cache.end_turn()
+    assert cache.held.shape == (3, 2, 6)
+    assert cache.held[..., -1].max() == cache.seen - 1
+
+
+def test_what_was_written_ends_its_turn_before_the_next_prompt_is_read(llama: Any) -> None:
+    cache = PolicyCache(policy_named("fifo"), 6, llama, record=True)
+    said = list(turns_of(llama, cache, (9, 4), do_sample=False))
+
+    assert cache.ends == [9, said[0].shape[1] - 1, said[1].shape[1] - 7]
+    by_hand = PolicyCache(policy_named("fifo"), 6, llama, by_itself=False)
+    ids = said[1]
+    for first, end in pairwise([0, *cache.ends]):
+        logits = llama(ids[:, first:end], **{CACHE: by_hand}).logits[0, -1]
+        by_hand.end_turn()
+    assert logits.argmax() == ids[0, cache.ends[-1]]
+    np.testing.assert_array_equal(by_hand.held, cache.held_by_turn[-1])
+
+
+def test_a_streamer_ends_the_turn_when_generate_has_ended(llama: Any) -> None:
+    told: list[Any] = []
+
+    class Listener:
+        def put(self, value: Any) -> None:
+            told.append(value.tolist())
+
+        def end(self) -> None:
+            told.append("the end")
+
+    later, at_once = (PolicyCache(policy_named("h2o"), 6, llama) for _ in range(2))
+    streamer = at_once.streamer(Listener())
+    plain = turns_of(llama, later, (9, 4), do_sample=False)
+    streamed = turns_of(llama, at_once, (9, 4), do_sample=False, streamer=streamer)
+    for before, ids in zip(plain, streamed, strict=True):
+        assert (later.held.shape[2], at_once.held.shape[2]) == (6 + 6, 6)
+        assert at_once.ends[-1] == at_once.seen == ids.shape[1] - 1
+        assert (ids == before).all(), "it would have ended before the next prompt"
+        assert told.pop() == "the end"
+        assert np.hstack(told[1:]).tolist() == ids[0, -7:].tolist()
+        told.clear()
+    later.end_turn()
+    assert later.ends == at_once.ends
+    np.testing.assert_array_equal(later.held, at_once.held)
+
+
+def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> None:
+    cache = PolicyCache(policy_named("h2o"), 5, llama, positions="slots")
+    unturned: dict[int, list[Any]] = {layer: [] for layer in range(3)}
+
+    def listen(layer: int) -> Any:
+        def hook(module: Any, given: Any, projected: Any) -> None:
+            unturned[layer].append(projected[0].unflatten(-1, (2, 6)).transpose(0, 1))
+
+        return llama.model.layers[layer].self_attn.k_proj.register_forward_hook(hook)
+
+    hooks = [listen(layer) for layer in range(3)]
+    ids = text(sum(LENGTHS))
+    read_in_turns(llama, cache, ids, LENGTHS)
+    [hook.remove() for hook in hooks]
+
+    afresh = transformers.DynamicCache()
+    angles = llama.model.rotary_emb(torch.ones(1), torch.arange(5)[None])
+    turn = sys.modules[type(llama).__module__].apply_rotary_pos_emb
+    for layer, (parts, held) in enumerate(zip(unturned.values(), cache.held, strict=True)):
+        keys = torch.cat(parts, dim=1).gather(1, torch.tensor(held)[..., None].expand(-1, -1, 6))
+        _, keys = turn(keys[None], keys[None], *angles)
+        afresh.update(keys, cache.layers[layer].values, layer)
+    more, places = text(4, seed=1), torch.arange(5, 9)[None]
+    theirs = llama(more, **{CACHE: afresh}, position_ids=places).logits[0].numpy()
+    ours = llama(more, **{CACHE: cache}).logits[0].numpy()
+    np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
+
+
+def test_a_fork_goes_on_by_itself(llama: Any) -> None:
+    ids = text(30)
+    cache = PolicyCache(policy_named("fd-kvc"), 6, llama, record=True)
+    read_in_turns(llama, cache, ids[:, :20], [10, 10])
+    other = cache.fork()
+
+    read_in_turns(llama, other, text(9, seed=2), [4, 5])
+    after = read_in_turns(llama, cache, ids[:, 20:], [10])
+
+    alone = PolicyCache(policy_named("fd-kvc"), 6, llama)
+    np.testing.assert_array_equal(read_in_turns(llama, alone, ids, [10, 10, 10])[20:], after)
+    assert (other.seen, cache.seen, len(cache.held_by_turn)) == (29, 30, 3)
+    assert other.recorded("keys").shape == (3, 2, 29, 6)
+
+
+# ------------------------------------------------------------------------------- refusals
+
+
+def test_layers_with_a_window_are_left_to_the_model_and_told() -> None:
+    cache = PolicyCache(policy_named("h2o"), 5, made("gemma3"))
+    assert cache.decided == (1, 2)
+    told = "left to the model: layers 0 (window of 8 tokens)"
+    assert repr(cache) == f"PolicyCache(h2o, budget 5; {told})"
+    with pytest.raises(ValueError, match=r"attends to the whole text \(window of 8 tokens\), so"):
+        PolicyCache(policy_named("h2o"), 5, made("mistral", sliding_window=WINDOW))
+
+
+def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
+    cache = PolicyCache(policy_named("h2o"), 5, llama)
+    llama(text(4), **{CACHE: cache})
+    with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2: make a new one"):
+        llama(text(8).reshape(2, 4), **{CACHE: cache})
+    cache = PolicyCache(policy_named("h2o"), 5, llama)
+    with pytest.raises(ValueError, match="a text of the batch ends in padding: pad on the left"):
+        llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), **{CACHE: cache})
+    refused: Any = {
+        "reset": (),
+        "crop": (-1,),
+        "reorder_cache": (torch.tensor([0]),),
+        "batch_repeat_interleave": (2,),
+        "batch_select_indices": (torch.tensor([0]),),
+    }
+    for name, arguments in refused.items():
+        with pytest.raises(ValueError, match="a PolicyCache") as caught:
+            getattr(cache, name)(*arguments)
+        assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "how", "sentence"),
+    [
+        ("oracle", {}, "looks at the future of the dialog, which a model has yet to write"),
+        ("retrieval", {}, "stores everything and chooses afresh what each turn reads, but a"),
+        ("surprisal", {}, "looks at the text of tokens, for which a PolicyCache needs the"),
+        ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
+        ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
+        ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),
+        ("h2o", {"positions": "new"}, "positions is 'new', but must be one of kept, slots"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    llama: Any, policy: str, how: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        PolicyCache(read_policy(policy), **{"budget": 5, "model": llama, **how})
+    assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("began", [False, True])
+@pytest.mark.parametrize("key", ["fifo", "h2o"])
+def test_attention_that_is_changed_afterwards_is_refused(key: str, began: bool) -> None:
+    model = made()
+    cache = PolicyCache(policy_named(key), 5, model)
+    if began:
+        model(text(8), **{CACHE: cache})
+    model.set_attn_implementation("eager")
+    sentence = "attention was set to 'eager' after this PolicyCache was made"
+    with pytest.raises(ValueError, match=sentence) as caught:
+        model(text(8), **{CACHE: cache})
+    assert_one_sentence(caught.value)
+    again = PolicyCache(policy_named(key), 5, model)
+    model(text(8), **{CACHE: again})
+    assert again.held.shape[2] == 5
+
+
+def test_an_unknown_implementation_of_attention_is_refused() -> None:
+    transformers.AttentionInterface.register("other", lambda *_, **__: None)
+    with pytest.raises(ValueError, match="attention is 'other', but must be one of eager, sdpa"):
+        PolicyCache(policy_named("h2o"), 5, made(attention="other"))
+
+
+# ------------------------------------------------------------------------------- the bundled model
+
+
+def passages(model: Any, turns: int) -> list[Any]:
+    dialog = read_file(EXAMPLES / "dialogues.json")[0]
+    said = [passage for passage in model_text(dialog) if passage.turn < turns]
+    return [model.tokens.encode_passage(passage) for passage in said]
+
+
+def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
+    ours, theirs = load_live(BUNDLED), load_language_model(BUNDLED)
+    decided, same = 0, 0
+    for key in (*EVICTING, "pyramid(h2o)", "pyramid(fd-kvc, last=0.2)"):
+        if key == "random":  # which draws by the bits of keys
+            continue
+        caches = (
+            ours.evicting(read_policy(key), 16, record=True),
+            theirs.evicting(read_policy(key), 16),
+        )
+        for passage in passages(theirs, 6):
+            for memory in caches:
+                read([memory], passage.ids, last=0)
+                memory.end_turn()
+        for held, left in zip(
+            caches[0].cache.held_by_turn, caches[1].attended_by_turn, strict=True
+        ):
+            assert left is not None
+            assert held.shape == left.shape
+            decided += left[..., 0].size
+            same += int((np.sort(held) == np.sort(left)).all(axis=-1).sum())
+    # Where scores are within rounding of each other, one processor may keep another entry.
+    assert same > 0.99 * decided > 500
+
+
+def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
+    dialog = shortened(6)[:1]
+    asked = Answers(tuple(map(policy_named, ("h2o", "fd-kvc"))), (24,), every=9, write_calls=True)
+    ours, theirs = (
+        run_answers(asked, load(BUNDLED), dialog, workers=1)
+        for load in (load_live, load_language_model)
+    )
+
+    keys = ["dialog", "services", "policy", "budget", "metric", "count"]
+    assert ours[keys].equals(theirs[keys])
+    exact = ours.metric.str.contains("exact|right|same")
+    np.testing.assert_allclose(ours.value[~exact], theirs.value[~exact], atol=2e-3)
+    np.testing.assert_allclose(ours.value[exact], theirs.value[exact], atol=0.02)
+    assert set(ours.policy) == {"full", "h2o", "fd-kvc", "cut-text"}
+
+
+# ------------------------------------------------------------------------------- recorded
+
+
+@pytest.mark.parametrize("policy", ["fd-kvc", "snapkv", "surprisal", "learned"])
+def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
+    model, known = load_live(BUNDLED), policy_named(policy)
+    dialog = shortened(6)[0]
+    encoded = passages(model, 6)
+    recordings = record_dialog(model.evicting(known, 24, record=True), dialog)
+
+    again = read_trace_file(trace_bytes(recordings))
+
+    memory = model.evicting(known, 24, record=True)
+    for passage in encoded:
+        read([memory], passage.ids, last=0)
+        memory.end_turn()
+    group = model.decoder.shape.group
+    assert [recorded.transcript.name for recorded in again] == [
+        f"{dialog.name}, layer {layer}" for layer in memory.cache.decided
+    ]
+    for layer, recording in enumerate(again):
+        trace = simulate(Together(known, group), recording.dialogs, 24)
+        for turn, held in enumerate(memory.cache.held_by_turn):
+            kept = trace.kept[::group, turn]
+            np.testing.assert_array_equal(np.sort(kept), np.sort(held[layer]))
+        said = [turn.text for turn in recording.transcript.turns]
+        assert said == [passage.passage.text for passage in encoded]
+        calls = [call for call in recording.transcript.demands if call.kind == "call"]
+        assert calls
+        for demand in calls:
+            assert recording.transcript.turns[demand.turn].speaker == "call"
+            mention = demand.mentions[-1]
+            words = said[mention.turn][mention.start : mention.end]
+            assert words in said[demand.turn]
+
+
+def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
+    model, dialog = load_live(BUNDLED), shortened(6)[0]
+    recording = record_layer(model, dialog, 1, [3, 0])
+
+    ids = [token for passage in passages(model, 6) for token in passage.ids]
+    model.model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        read = model.model(
+            input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
+        )
+    logits = recording.queries @ recording.keys.swapaxes(1, 2) / recording.keys.shape[2] ** 0.5
+    powers = np.tril(np.exp(logits))
+    weights = powers / powers.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(weights, read.attentions[1][0, [3, 0]].numpy(), atol=1e-4)
+    hidden = read.hidden_states[1][0].numpy()
+    np.testing.assert_allclose(recording.embeddings, hidden, rtol=1e-3, atol=1e-3)
+    assert (recording.heads, recording.source) == ((3, 0), "bundled, layer 1")
+    for wrong, sentence in (
+        ((9, None), "layer 9 does not attend to the whole text: choose from 0, 1, 2, 3"),
+        ((0, [4]), "head is 4, but must be a whole number from 0 to 3"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            record_layer(model, dialog, *wrong)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "surprisal", "whitelist(fifo, first=0)"])
+def test_a_policy_that_can_evict_the_first_tokens_is_warned_of(llama: Any, policy: str) -> None:
+    how = {"budget": 16, "model": llama, "tokenizer": Tokens(None, (), {}, 0)}
+    with pytest.warns(FirstTokensWarning) as warned:
+        PolicyCache(read_policy(policy), **how)
+    (only,) = warned
+    assert only.filename == __file__
+    assert str(only.message).endswith(PROTECT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("sink", "full", "whitelist(surprisal)"):
+            PolicyCache(read_policy(name), **how).fork()
+
+
+# ------------------------------------------------------------------------------- the command
+
+
+def run(*arguments: str | int | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_the_command_writes_what_its_document_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = {"function": {"name": "book", "arguments": {"place": "Trieste"}}}
+    messages = [
+        {"role": "user", "content": "to Trieste, please"},
+        {"role": "assistant", "content": "done", "tool_calls": [call]},
+    ]
+    conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
+    (tmp_path / "chat.json").write_text(json.dumps(conversations))
+    folder, out = write_model(tmp_path / "a model"), tmp_path / "out"
+    few = ("--policies", "fifo", "h2o", "cut-text", "--budgets", "8")
+    files = ("--model", folder, "--dialogs", tmp_path / "chat.json", *few)
+    how = ("--positions", "slots")
+    assert run("live", *files, *how, "--out", out) == 0
+
+    said, beside = capsys.readouterr()
+    (line,) = [stderr_line for stderr_line in beside.splitlines() if "first tokens" in stderr_line]
+    assert line == f"The first tokens of a text are not protected under FIFO and H2O. {PROTECT}"
+    assert said.startswith("a model\n\nMeans over 2 dialogs by budget")
+    document = (BUNDLED.parents[1] / "README.md").read_text("utf-8")
+    written = sorted(path.name for path in out.iterdir())
+    assert all(f"`{name}`" in document for name in written)
+    cost = pd.read_csv(out / "live_cost.csv").set_index("policy")
+    assert list(cost.columns) == list(COST[1:])
+    assert cost.bytes_ratio["full"] == cost.read_ratio["full"] == 1
+    assert cost.bytes_ratio["fifo"] < 1
+    assert (cost > 0).all(axis=None)
+    assert set(pd.read_csv(out / "answers.csv").policy) == {"full", "fifo", "h2o", "cut-text"}
+    about = json.loads((out / "run.json").read_text())["parameters"]["model"]
+    assert about["positions"] == "slots"
+    assert about["transformers"] == transformers.__version__
+
+    assert run("live", *files, "--every", 3, "--out", tmp_path / "often") == 0
+    assert sorted(path.name for path in (tmp_path / "often").iterdir()) == written
+    assert json.loads((tmp_path / "often/run.json").read_text())["parameters"]["every"] == 3
+
+
+def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = [{"role": "user", "content": "to Trieste"}, {"role": "user", "content": "at noon"}]
+    conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
+    (tmp_path / "chat.json").write_text(json.dumps(conversations))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "chat.json")
+    took = LiveModel.read
+
+    def read(*given: Any, **named: Any) -> Any:
+        warnings.warn("of torch", UserWarning, stacklevel=2)
+        warnings.warn("of transformers", FutureWarning, stacklevel=2)
+        return took(*given, **named)
+
+    def load(*given: Any, **named: Any) -> LiveModel:
+        written: Any = sys.stderr  # by a thread, which gets its turn however busy the machine is
+        while not written.getvalue():
+            sleep(0.01)
+        return load_live(*given, **named)
+
+    monkeypatch.setattr(LiveModel, "read", read)
+    monkeypatch.setattr(loop, "load_live", load)
+    monkeypatch.setattr(console, "SECONDS_PER_LINE", 1e-4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        few = ("--policies", "sink", "--budgets", "8", "--out", tmp_path / "out")
+        assert run("live", *files, *few) == 0
+    assert not caught
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Preparing, after ")
+    left = re.compile(r" *\d+%  ([012] of 2 dialogs|of the timing), about ")
+    progress = [match[1] for line in lines if (match := left.match(line))]
+    assert [*dict.fromkeys(progress)] == [*(f"{n} of 2 dialogs" for n in range(3)), "of the timing"]
+
+
+def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
+    (tmp_path / "agent.json").write_bytes(encoded(TALKS["tau-bench"]))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "agent.json")
+    few = ("--policies", "fifo", "h2o", "--budgets", "32")
+    assert run("live", *files, *few, "--out", tmp_path / "out") == 0
+
+    (dialog,) = read_file(tmp_path / "agent.json")
+    answers = pd.read_csv(tmp_path / "out/answers.csv")
+    assert {*answers.dialog} == {dialog.name}
+    assert {*answers.services} == {"task 4"}
+    for recording in record_dialog(load_live(tmp_path / "model").full(record=True), dialog):
+        transcript = recording.transcript
+        assert [turn.speaker for turn in transcript.turns].count("call") == len(dialog.calls) == 3
+        assert {kind for _, kind in recording.spans} == {*SPAN_KINDS}
+        said = [
+            (
+                demand.source,
+                demand.slot,
+                transcript.texts[mention.turn][mention.start : mention.end],
+            )
+            for demand, _ in recording.evidence
+            for mention in demand.mentions[-1:]
+        ]
+        assert said == [
+            ("look", "order_id", "#W12"),
+            ("check", "user", "ann_lee_7"),
+            ("refund", "order_id", "#W12"),
+            ("refund", "items.0", "K-9"),
+            ("refund", "total", "1250.0"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
+        # What no cache can do is said before a model is looked for.
+        (
+            ["--model", "nowhere", "--policies", "fifo", "retrieval"],
+            "Retrieval stores everything and chooses afresh what each turn reads, but a Policy",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    tmp_path: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("live", "--model", BUNDLED, "--out", tmp_path, *options) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"fdkvc: {sentence}")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"num_hidden_layers": 3}, "its weights lack model.layers.2."),
+        (
+            {"intermediate_size": 24},
+            "differ in the size of model.layers.0.mlp",
+        ),
+        (
+            {"hidden_size": 1_000_000, "intermediate_size": 1_000_000},
+            "it takes [0-9,.]+ GB of memory, but this machine has",
+        ),
+        ({"model_type": "none"}, "model type `none`"),
+        ({"vocab_size": 2}, "differ in the size of|there are 2"),
+    ],
+)
+def test_a_model_that_is_not_what_it_says_gets_one_sentence(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    folder = write_model(tmp_path / "model")
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load_live(folder)
+    assert_one_sentence(caught.value)
+
+
+def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
+    document = BUNDLED.parents[1] / "README.md"
+    folder = write_model(tmp_path / "model", tokenizer_class="PreTrainedTokenizerFast")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = (
+        "{% for message in messages %}{{ message.role }}: {{ message.content }}<end>{% endfor %}"
+    )
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    model.generation_config.max_new_tokens = 12
+    names = {"model": model, "tokenizer": tokenizer, "chat": []}
+    text, _, _ = document.read_text("utf-8").partition("## In llama.cpp")
+    text = text.replace("cache=cache", f"{CACHE}=cache")
+    example = doctest.DocTestParser().get_doctest(text, names, document.name, str(document), 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FirstTokensWarning)
+        outcome = doctest.DocTestRunner().run(example)
+    assert outcome.attempted > 4
+    assert outcome.failed == 0

@@ -1,0 +1,136 @@
+"""Several texts in one forward pass: each cache computes and keeps what it does alone."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import NO_TRANSFORMERS
+from fdkvc.models.numpy import head_tokens
+from fdkvc.models.numpy.text_cache import read
+from fdkvc.policies import read_policy
+from tests.library import Numbers
+
+if os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1":
+    pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
+
+from fdkvc.models.transformers import loop
+from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.loop import LiveModel, LiveTextCache
+from fdkvc.models.transformers.side_by_side import SideBySide
+from tests.models.transformers.test_live import (
+    CACHE,
+    CAPPED,
+    LENGTHS,
+    NO_OLD_NAME,
+    RAGGED,
+    SHAPES,
+    assert_same_logits,
+    made,
+    text,
+)
+
+pytestmark = [
+    NO_OLD_NAME,
+    pytest.mark.filterwarnings("ignore::fdkvc.engine.sinks.FirstTokensWarning"),
+]
+
+POLICIES = (
+    *("full", "fifo", "h2o", "sinks(snapkv)", RAGGED, "pyramid(h2o)", "ada-heads(h2o)"),
+    *("recall(h2o, tier=1)", "surprisal", "learned", "shift"),
+)
+
+
+def caches_of(model: LiveModel, decides: str = "head") -> list[LiveTextCache]:
+    evicting = [model.evicting(read_policy(key), 5, decides) for key in POLICIES]
+    return [model.full(), *evicting]
+
+
+def loaded(shape: str = "llama", attention: str = "sdpa", **how: Any) -> LiveModel:
+    tokens: Any = Numbers()
+    return LiveModel("made", made(shape, attention), tokens, "", **how)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attention"),
+    [(shape, how) for shape in SHAPES for how in ("eager", "sdpa") if (shape, how) != CAPPED],
+)
+def test_texts_side_by_side_are_what_each_is_alone(shape: str, attention: str) -> None:
+    model = loaded(shape, attention)
+    ids = text(sum(LENGTHS)).numpy()[0]
+    for decides in ("head", "layer", "model"):
+        together, alone = caches_of(model, decides), caches_of(model, decides)
+        first = 0
+        for length in LENGTHS:
+            turn, first = ids[first : first + length], first + length
+            ours = read(together, turn)
+            theirs = np.concatenate([read([cache], turn) for cache in alone])
+            assert_same_logits(ours, theirs)
+            for one, other in zip(together, alone, strict=True):
+                one.end_turn()
+                other.end_turn()
+                np.testing.assert_array_equal(one.cache.held, other.cache.held)
+
+
+def test_texts_with_closed_up_positions_and_other_tokens() -> None:
+    model = loaded(positions="slots")
+    together, alone = caches_of(model), caches_of(model)
+    for seed, length in enumerate(LENGTHS):
+        rows = np.concatenate([text(length, 31 * seed + at).numpy() for at in range(len(alone))])
+        ours = read(together, rows, last=1)
+        theirs = [
+            read([cache], row, last=1) for cache, row in zip(alone, rows[:, None], strict=True)
+        ]
+        assert_same_logits(ours, np.concatenate(theirs))
+        for cache in (*together, *alone):
+            cache.end_turn()
+
+
+def test_as_many_texts_as_memory_allows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    made_before = SideBySide.__init__
+
+    def counting(self: Any, caches: Any) -> None:
+        sizes.append(len(caches))
+        made_before(self, caches)
+
+    monkeypatch.setattr(SideBySide, "__init__", counting)
+    model = loaded()
+    others = [model.full() for _ in range(5)]
+    read(others[:1], [1, 2, 3])  # a longer one
+    monkeypatch.setattr(loop, "TOKENS_AT_ONCE", 8)
+    read([*others[1:], others[0]], [4, 5])
+    assert sizes == [4], "four texts of two tokens each, and the longer one alone"
+    monkeypatch.setattr(loop, "TOKENS_AT_ONCE", 1)
+    read(others[1:], [6])
+    assert sizes == [4], "each alone"
+
+    windows = loaded("gemma3")
+    read([windows.full(), windows.full()], [1, 2])
+    assert sizes == [4], "layers with a window are the library's"
+
+
+@pytest.mark.parametrize("numbers", [1, 4 * 40 * 256, 2**24])
+def test_heads_that_are_observed_in_parts_decide_the_same(
+    numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held(key: str, decides: str) -> Any:
+        cache = PolicyCache(
+            read_policy(key), 6, model, by_itself=False, decides=decides, tokenizer=Numbers()
+        )
+        for length in LENGTHS:
+            model(text(length), **{CACHE: cache})
+            cache.end_turn()
+        return cache.held
+
+    model = made()
+    for key in ("sinks(snapkv)", "pyramid(h2o)", "sinks(surprisal)"):
+        for decides in ("head", "layer", "model"):
+            before = held(key, decides)
+            with monkeypatch.context() as patched:
+                patched.setattr(head_tokens, "PART_NUMBERS", numbers)
+                np.testing.assert_array_equal(held(key, decides), before)

@@ -1,0 +1,117 @@
+"""A benchmark's numbers depend on nothing but the benchmark, wherever its chunks run."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future
+from typing import Any
+
+import pytest
+
+from fdkvc.paper import benchmark as benchmark_module
+from fdkvc.paper.benchmark import Benchmark, run_benchmark
+from fdkvc.paper.results import BenchmarkRun
+from fdkvc.paper.study import Study
+
+BENCHMARK = Benchmark(dialogs=6, seed=3)
+
+
+class Elsewhere(Executor):
+    """Runs what arrives as bytes and answers in bytes, as another process does.
+
+    Parameters
+    ----------
+    fate : function
+        Told the number of a chunk, and its future, before it runs; may put an end to it.
+    """
+
+    def __init__(self, fate: Callable[[int, Future[Any]], object]) -> None:
+        self.fate = fate
+        self.submitted = 0
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.submitted += 1
+        self.fate(self.submitted, future)
+        if not future.done():
+            run, args, kwargs = pickle.loads(pickle.dumps((function, args, kwargs)))
+            future.set_result(pickle.loads(pickle.dumps(run(*args, **kwargs))))
+        return future
+
+
+def files_of(executor: Executor | None) -> dict[str, str]:
+    results = run_benchmark(BENCHMARK, executor=executor, workers=2, chunk=2)
+    files = BenchmarkRun(Study(results)).files
+    return {name: text for name, text in files.items() if name.endswith(".csv")}
+
+
+def lose_the_second(number: int, future: Future[Any]) -> None:
+    if number == 2:
+        future.set_exception(RuntimeError("its worker is gone"))
+
+
+def cancel(_: int, future: Future[Any]) -> None:
+    future.cancel()
+    future.set_running_or_notify_cancel()
+
+
+def test_the_numbers_are_the_same_from_another_process_that_loses_a_chunk() -> None:
+    elsewhere = Elsewhere(lose_the_second)
+
+    assert files_of(elsewhere) == files_of(None)
+    assert elsewhere.submitted == 3
+
+
+def test_a_mistake_in_a_chunk_is_not_taken_for_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(*_: object) -> None:
+        raise LookupError("a mistake in the chunk")
+
+    monkeypatch.setattr(benchmark_module, "run_job", mistaken)
+
+    with pytest.raises(LookupError, match="a mistake in the chunk"):
+        files_of(Elsewhere(lambda _, future: future.set_exception(LookupError("elsewhere"))))
+
+
+def test_a_run_whose_chunks_were_cancelled_has_no_results() -> None:
+    with pytest.raises(CancelledError):
+        files_of(Elsewhere(cancel))
+
+
+def test_dialogs_that_are_large_run_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = Elsewhere(lambda *_: None)
+    monkeypatch.setattr(benchmark_module, "MAX_CHUNK_NUMBERS", BENCHMARK.numbers_of_a_dialog)
+
+    assert files_of(elsewhere) == files_of(None)
+    assert elsewhere.submitted == BENCHMARK.dialogs
+
+
+class Ordered(Future[Any]):
+    """A future that comes early in a set although it was submitted late."""
+
+    submitted = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Ordered.submitted += 1
+        self.place = 8 - Ordered.submitted
+
+    def __hash__(self) -> int:
+        return self.place
+
+
+def test_chunks_that_end_together_are_told_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(globals(), "Future", Ordered)
+    told: list[int] = []
+
+    run_benchmark(
+        Benchmark(scenarios=BENCHMARK.scenarios[:1], dialogs=3),
+        executor=Elsewhere(lambda *_: None),
+        workers=2,
+        chunk=2,
+        on_progress=lambda progress: told.append(progress.done),
+    )
+
+    assert told == [2, 3]

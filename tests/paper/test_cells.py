@@ -1,0 +1,354 @@
+"""Every cell of the paper's tables is measured, beside the published figure, and judged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from fdkvc.core.statistics import summarize
+from fdkvc.paper.benchmark import Benchmark, run_benchmark
+from fdkvc.paper.published import Published, read_printed
+from fdkvc.paper.replication.cells import (
+    MeasuredTable,
+    cells_table,
+    figure_words,
+    measured_tables,
+    reproduced_by_spread,
+    reproduced_sentence,
+    verdicts_of,
+)
+from fdkvc.paper.replication.judge import DIFFERENCE, Fact, facts, judge, unrelated_spread
+from fdkvc.paper.replication.rules import (
+    ONE_SIDED,
+    POWER,
+    POWER_OF_TEN,
+    SIGNS,
+    TWO_SIDED,
+    Case,
+    mean_case,
+    percentile_case,
+    t_of_difference,
+    verdict,
+)
+from fdkvc.paper.replication.tables import summary_table
+from fdkvc.paper.shipped import papers_run
+from fdkvc.paper.study import run_study
+from fdkvc.policies import policy_named
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.studies import PRINTED, few_dialogs, other_budget, paper_study, paper_tables
+
+
+def table(number: int) -> MeasuredTable:
+    return next(table for table in paper_tables() if table.number == number)
+
+
+def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
+    study = paper_study()
+    table = judge(study)
+    assert not table.duplicated(["source", "scenario", "policy", "metric"]).any()
+    late = table[table.source == "benchmark"]
+    pd.testing.assert_series_equal(
+        late["mean"].reset_index(drop=True), summary_table(study.results)["mean"]
+    )
+    assert set(table.source) == {
+        *("benchmark", "difference", "adaptation", "latency", "default"),
+        *study.sweeps,
+    }
+    assert facts(study) is facts(study)
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
+    printed = PRINTED[number - 1]
+    columns = {"late_retention": "composite"} if number == 4 else {}
+    for (row, column), figure in printed.items():
+        key = f"{float(row):g}" if number in (5, 6) else row
+        cell = table(number).cells[key, columns.get(column, column)]
+        assert cell.published == figure
+        assert math.isfinite(cell.mean)
+
+
+def test_nothing_is_published_where_the_paper_prints_nothing() -> None:
+    blank = {
+        (paper_table.number, row, column)
+        for paper_table in paper_tables()
+        for (row, column), cell in paper_table.cells.items()
+        if cell.published is None
+    }
+    assert (3, "fd-kvc", "gradual") in blank
+    assert (4, "fd-kvc", "mixed") in blank
+    assert (5, "0.3", "late_diversity") in blank
+    assert not any(number in (1, 2, 7) for number, _, _ in blank)
+
+
+def test_the_hyperparameters_are_the_papers_and_count_as_nothing_reproduced() -> None:
+    cells = table(7).cells
+    assert len(cells) == 7
+    assert all(cell.difference == 0 for cell in cells.values())
+    assert {cell.verdict for cell in cells.values()} == {None}
+
+
+def test_the_exact_cells_are_reproduced() -> None:
+    diversity = table(3)
+    for policy in ("fifo", "sink", "h2o"):
+        for scenario in ("shift", "return", "mixed", "complex", "composite"):
+            assert diversity.cells[policy, scenario].verdict == "reproduced"
+    for policy in ("fifo", "sink", "h2o"):
+        assert table(4).cells[policy, "composite"].verdict == "reproduced"
+        for statistic in ("mean", "median", "p90"):
+            assert table(2).cells[policy, statistic].verdict == "reproduced"
+
+
+def test_of_what_varies_100_dialogs_confirm_nothing_and_contradict_no_retention() -> None:
+    for number, column in ((3, "mixed"), (3, "complex"), (4, "composite")):
+        assert table(number).cells["fd-kvc", column].verdict == "open"
+    for number in (5, 6):
+        retention = [
+            cell for (_, column), cell in table(number).cells.items() if column == "late_retention"
+        ]
+        assert len(retention) == 6
+        assert all(cell.verdict in ("open", "reproduced") for cell in retention)
+
+
+def test_a_level_of_alignment_differs_however_small_the_printed_one_is() -> None:
+    levels = [cell for (row, _), cell in table(1).cells.items() if row != DIFFERENCE]
+    assert len(levels) == 24
+    assert {cell.verdict for cell in levels} == {"differs"}
+
+
+def test_the_difference_that_the_paper_tests_is_indistinguishable_from_zero() -> None:
+    cells = {column: cell for (row, column), cell in table(1).cells.items() if row == DIFFERENCE}
+    assert set(cells) == {"shift", "return", "mixed", "complex", "gradual", "composite"}
+    assert {cell.verdict for cell in cells.values()} == {"indistinguishable from zero"}
+    one = paper_study().results.values("shift", "fd-kvc", "late_alignment")
+    other = paper_study().results.values("shift", "h2o", "late_alignment")
+    assert one is not None
+    assert other is not None
+    expected = stats.ttest_rel(one.astype(float), other.astype(float))
+    low, high = expected.confidence_interval()
+    assert (cells["shift"].low, cells["shift"].high) == pytest.approx((low, high), abs=1e-6)
+    assert cells["shift"].published_value == pytest.approx(0.0190 - 0.0084)
+
+
+def test_the_t_of_a_difference_is_the_printed_one_or_follows_from_the_measured_spread() -> None:
+    printed = [t_of_difference(key, math.nan) for key in ("shift", "mixed", "gradual")]
+    assert printed == [1.31, 0.57, 0.87]
+    expected = (0.0196 - 0.0184) / (0.09 / math.sqrt(600))
+    assert t_of_difference("composite", 0.09) == pytest.approx(expected)
+    assert math.isnan(t_of_difference("composite", math.nan))
+
+
+def test_the_spread_of_unrelated_vectors_is_measured_and_smaller_over_five_scenarios() -> None:
+    results = paper_study().results
+    assert unrelated_spread(results, "shift", "fd-kvc") == pytest.approx(0.25, abs=0.04)
+    for policy in ("fifo", "h2o", "fd-kvc"):
+        assert unrelated_spread(results, "composite", policy) == pytest.approx(0.165, abs=0.03)
+    bare = run_benchmark(Benchmark(dialogs=2))
+    assert math.isnan(unrelated_spread(bare, "shift", "fd-kvc"))
+
+
+PUBLISHED = Published(0.5, 0.0005, "50.0%", "Table 9", 400)
+
+
+@pytest.mark.parametrize(
+    ("mean", "expected"),
+    [
+        (0.5, "reproduced"),
+        (0.503, "reproduced"),
+        (0.51, "open"),
+        (0.527, "open"),
+        (0.53, "differs"),
+    ],
+)
+def test_the_rule_by_hand(mean: float, expected: str) -> None:
+    # s = 0.2, n = 400 and 400. Equivalent within 0.0005 + 1.96·0.2/√400 = 0.0201, less the error of
+    # 1.645·0.2/√400 = 0.0165: up to 0.0036. Beyond 0.0005 + 1.96·0.2·√(2/400) = 0.0282 it differs.
+    values = np.where(np.arange(400) % 2, mean + 0.2, mean - 0.2).astype(np.float32)
+    summary = summarize(values)
+    assert verdict(mean_case(summary.mean, summary.sd, 400, PUBLISHED)) == expected
+
+
+def by_rule(
+    measured: float,
+    published: float,
+    sd: float = 0.1,
+    rounding: float = 0.0005,
+    n: int = 600,
+    dialogs: int = 600,
+) -> str | None:
+    figure = Published(published, rounding, str(published), "Table 9", n)
+    return verdict(mean_case(measured, sd, dialogs, figure))
+
+
+def verdicts_at(gap: float, dialogs: int, runs: int = 4000) -> dict[str, float]:
+    """Return how often each verdict comes out where the truth is `gap` standard deviations away."""
+    means = np.random.default_rng(5).normal(0.5 + gap * 0.1, 0.1 / math.sqrt(dialogs), runs)
+    verdicts = [by_rule(mean, 0.5, rounding=0.0, dialogs=dialogs) for mean in means]
+    return {name: verdicts.count(name) / runs for name in SIGNS}
+
+
+@pytest.mark.parametrize("dialogs", [100, 600, 2000])
+def test_a_gap_that_matters_is_hardly_ever_called_reproduced(dialogs: int) -> None:
+    margin = 1.96 / math.sqrt(600)
+    assert verdicts_at(0.2, dialogs)["reproduced"] < 0.001
+    assert verdicts_at(1.01 * margin, dialogs)["reproduced"] <= 0.055
+
+
+@pytest.mark.parametrize("dialogs", [100, 600, 6000])
+def test_no_gap_is_hardly_ever_called_a_difference(dialogs: int) -> None:
+    assert verdicts_at(0.0, dialogs)["differs"] <= 0.055
+
+
+def test_more_dialogs_confirm_what_is_so() -> None:
+    shares = [verdicts_at(0.0, dialogs)["reproduced"] for dialogs in (100, 600, 2000, 6000)]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] > 0.99
+
+
+def test_fewer_published_dialogs_allow_more() -> None:
+    assert by_rule(0.70, 0.7125) == "differs"
+    assert by_rule(0.70, 0.7125, n=200) == "open"
+    assert by_rule(0.70, 0.7075, n=200) == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("turns", "printed", "expected"),
+    [
+        ([4] * 280 + [5] * 320, "4", "open"),  # the true median may well be 4
+        ([4] * 340 + [5] * 260, "4", "reproduced"),
+        ([4] * 200 + [5] * 400, "4", "differs"),
+        ([2] * 100, "2", "reproduced"),
+        ([2] * 100, "3", "differs"),
+    ],
+)
+def test_a_percentile_is_judged_by_the_shares_on_either_side(
+    turns: list[int], printed: str, expected: str
+) -> None:
+    values = np.array(turns, np.float32)
+    assert verdict(percentile_case(values, 0.5, read_printed(printed, "Table 2"))) == expected
+
+
+def test_an_exact_value_has_rounding_only() -> None:
+    assert by_rule(32 / 35, 0.914, sd=0) == "reproduced"
+    assert by_rule(32 / 35, 0.915, sd=0) == "differs"
+
+
+@pytest.mark.parametrize("measured", [0.925, float(np.float32(0.925))])
+def test_half_a_digit_away_is_still_rounding(measured: float) -> None:
+    assert by_rule(measured, 0.92, sd=0, rounding=0.005) == "reproduced"
+
+
+@pytest.mark.parametrize("published", [0.7, 0.1])
+def test_indistinguishable_from_zero_comes_before_any_comparison(published: float) -> None:
+    figure = Published(published, 0.0005, str(published), "Table 9", 600)
+    chance = verdict(mean_case(0.7, 0.1, 600, figure, chance=True))
+    assert chance == "indistinguishable from zero"
+    level = verdict(mean_case(0.7, 0.1, 600, figure))
+    assert level == ("reproduced" if published == 0.7 else "differs")
+
+
+@pytest.mark.parametrize(("dialogs", "judged"), [(99, False), (100, True)])
+def test_fewer_than_100_dialogs_have_no_verdict(dialogs: int, judged: bool) -> None:
+    policies = (policy_named("fifo"), policy_named("h2o"))
+    benchmark = Benchmark(
+        (SCENARIOS["shift"], SCENARIOS["adaptation"]), policies=policies, dialogs=dialogs
+    )
+    table = judge(run_benchmark(benchmark))
+    assert (table.published.notna() == (table.metric != "late_retention")).all()
+    assert (table.verdict.notna() == (judged & table.published.notna())).all()
+
+
+def test_few_dialogs_have_no_verdict_and_times_never_have() -> None:
+    few = judge(few_dialogs())
+    assert few.published.notna().any()
+    assert set(few.verdict) == {None}
+    assert set(verdicts_of(measured_tables(few_dialogs())).values()) == {0}
+    times = judge(paper_study()).query("source == 'latency'")
+    assert times.published.notna().any()
+    assert set(times.verdict) == {None}
+
+
+def test_another_budget_has_nothing_published() -> None:
+    table = judge(other_budget()).query("source != 'default'")
+    assert len(table)
+    assert table.published.isna().all()
+    assert set(table.verdict) == {None}
+
+
+def test_a_variant_stands_beside_the_papers_policy_without_published_figures() -> None:
+    policies = (policy_named("fd-kvc"), policy_named("fd-kvc", gamma=0.8))
+    study = run_study(Benchmark(policies=policies, dialogs=3))
+    cells = measured_tables(study)[0].cells
+    assert cells["fd-kvc", "shift"].published is not None
+    assert cells["fd-kvc gamma=0.8", "shift"].published is None
+
+
+def test_all_cells_as_a_tidy_table() -> None:
+    tables = paper_tables()
+    frame = cells_table(tables)
+    assert len(frame) == sum(len(paper_table.cells) for paper_table in tables)
+    row = frame[(frame.table == 3) & (frame.row == "fifo") & (frame.column == "mixed")].iloc[0]
+    assert row.published == 0.444
+    assert row.difference == pytest.approx(4 / 9 - 0.444, abs=1e-6)
+    counts = verdicts_of(tables)
+    assert counts == {verdict: int((frame.verdict == verdict).sum()) for verdict in counts}
+
+
+def test_reproduced_figures_are_counted_by_what_could_have_come_out_otherwise() -> None:
+    """FIFO, Sink+Window and H2O keep the same topics in every dialog, which confirms little."""
+    tables = measured_tables(papers_run().study)
+    counts = reproduced_by_spread(tables)
+
+    assert sum(counts.values()) == verdicts_of(tables)["reproduced"]
+    assert counts == {"varying": 13, "constant": 22, "percentile": 7}
+    varying = {
+        fact.policy.split()[0]
+        for table in tables
+        for fact in table.cells.values()
+        if fact.verdict == "reproduced" and fact.spread == "varying"
+    }
+    assert varying == {"fd-kvc"}
+    assert "13 varying figures, 22 constants" in reproduced_sentence(tables)
+    assert reproduced_sentence([]) == ""
+
+
+def power(dialogs: int, published_dialogs: int) -> float:
+    """Return the power of `by_equivalence` for two samples of one population, without rounding."""
+    error, margin = 1 / math.sqrt(dialogs), TWO_SIDED / math.sqrt(published_dialogs)
+    room = max(margin - ONE_SIDED * error, 0.0)
+    return math.erf(room / math.sqrt(2 * (1 / dialogs + 1 / published_dialogs)))
+
+
+def test_the_stated_power_is_that_of_the_rules() -> None:
+    assert (round(100 * power(600, 600)), round(100 * power(6000, 600))) == (POWER, POWER_OF_TEN)
+
+
+@pytest.mark.parametrize(("n", "published"), [(100, 600), (600, 600), (2000, 600), (6000, 200)])
+def test_the_power_of_the_rules_is_what_drawn_samples_give(n: int, published: int) -> None:
+    random = np.random.default_rng(n + published)
+    ours, theirs = (random.normal(0, 1 / math.sqrt(size), 4000) for size in (n, published))
+
+    verdicts = [verdict(Case(float(apart), 1.0, n, published)) for apart in np.abs(ours - theirs)]
+
+    assert verdicts.count("reproduced") / 4000 == pytest.approx(power(n, published), abs=0.025)
+    assert verdicts.count("differs") / 4000 == pytest.approx(0.05, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("metric", "figures", "words"),
+    [
+        ("late_retention", (0.721, 0.713, 0.729), "72.1 ± 0.8"),
+        ("late_alignment", (-0.0126, math.nan, math.nan), "−0.0126"),
+        ("late_retention", (0.5, 0.5, 0.5), "50.0"),
+        ("latency", (0.1234, math.nan, math.nan), "0.123"),
+    ],
+)
+def test_a_cell_in_words(metric: str, figures: tuple[float, float, float], words: str) -> None:
+    mean, low, high = figures
+    fact = Fact("benchmark", "mixed", "fd-kvc", metric, 100, mean, low=low, high=high)
+    assert figure_words(fact) == words

@@ -1,0 +1,84 @@
+"""What is shipped is what this code measures, and the paper's run says when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from benchmarks.research.ship import packed
+from fdkvc.core.attention import TOLERANCE
+from fdkvc.paper.benchmark import Results, Values, run_benchmark
+from fdkvc.paper.claims import TIMES
+from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.shipped import BENCHMARK, FOLDER, SWEEPS, papers_run, unpacked
+from fdkvc.paper.study import run_study
+
+FEW = 3
+"""Dialogs that are measured again; a dialog's numbers do not depend on how many there are."""
+
+
+def rows(results: Results) -> Iterator[tuple[str, Values]]:
+    for scenario, by_policy in results.measured.items():
+        for policy, measured in by_policy.items():
+            for name, values in {**measured.values, **measured.series}.items():
+                yield f"{scenario} {policy} {name}", values
+
+
+def assert_begins_with(shipped: Results, fresh: Results) -> None:
+    again = dict(rows(fresh))
+    stored = dict(rows(shipped))
+    assert set(stored) == set(again)
+    for name, values in stored.items():
+        np.testing.assert_allclose(values[:FEW], again[name], atol=TOLERANCE, err_msg=name)
+
+
+def test_the_study_begins_with_what_a_small_one_measures() -> None:
+    study = papers_run().study
+    fresh = run_study(replace(BENCHMARK, dialogs=FEW))
+    assert (study.results.benchmark, study.results.complete) == (BENCHMARK, True)
+    assert_begins_with(study.results, fresh.results)
+    assert set(study.sweeps) == set(fresh.sweeps)
+    for parameter, results in study.sweeps.items():
+        assert_begins_with(results, fresh.sweeps[parameter])
+    assert study.memories == fresh.memories
+    assert study.probes is not None
+    assert fresh.probes is not None
+    np.testing.assert_allclose(study.probes.same_entries, fresh.probes.same_entries, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        study.probes.highest_score, fresh.probes.highest_score, atol=TOLERANCE
+    )
+
+
+@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.parameters[0])
+def test_a_sweep_begins_with_what_a_small_one_measures(sweep: object) -> None:
+    (shipped,) = [results for swept, results in papers_run().sweeps.items() if swept == sweep]
+    assert shipped.complete
+    assert_begins_with(shipped, run_benchmark(replace(shipped.benchmark, dialogs=FEW)))
+
+
+def test_it_decides_every_claim_that_is_not_of_time() -> None:
+    for result in judged_claims(papers_run().study):
+        assert (result.verdict is None) == (result.claim.measure.metric in TIMES), result.claim.key
+        assert result.verdict != "open", result.claim.key
+
+
+def test_it_is_dated_small_and_the_same_after_being_read() -> None:
+    run = papers_run()
+    assert date.fromisoformat(run.made).isoformat() == run.made
+    assert run.version
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
+    again = unpacked(packed(run.study, run.sweeps, run.made))
+    for one, other in zip(
+        (run.study.results, *run.study.sweeps.values(), *run.sweeps.values()),
+        (again.study.results, *again.study.sweeps.values(), *again.sweeps.values()),
+        strict=True,
+    ):
+        assert (one.benchmark, one.seconds) == (other.benchmark, other.seconds)
+        for (name, values), (name_again, values_again) in zip(rows(one), rows(other), strict=True):
+            assert name == name_again
+            assert np.array_equal(values, values_again)
+    assert (again.study.latencies, again.made) == (run.study.latencies, run.made)

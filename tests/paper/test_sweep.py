@@ -1,0 +1,126 @@
+"""A sweep runs one policy over a grid of settings, beside all others, on the same dialogs."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from fdkvc.core.parameters import parameters_of
+from fdkvc.paper.benchmark import Results, run_benchmark
+from fdkvc.paper.published import published_ablation, published_sweep
+from fdkvc.paper.replication.tables import ablation_table, sweep_table
+from fdkvc.paper.sweep import Sweep, read_values, suggested_values, sweepable
+from fdkvc.paper.sweep_results import SweepRun
+from fdkvc.policies import POLICIES, policy_named, synthetic_policies
+from fdkvc.synthetic.scenarios import SCENARIOS
+
+GRID = Sweep(axes=(("gamma", (0.8, 0.88)), ("w_c", (0.2, 0.5, 0.8))), dialogs=3)
+
+
+@pytest.fixture(scope="module")
+def one() -> tuple[Sweep, Results]:
+    sweep = Sweep(dialogs=4)
+    return sweep, run_benchmark(sweep.benchmark)
+
+
+@pytest.fixture(scope="module")
+def two() -> tuple[Sweep, Results]:
+    return GRID, run_benchmark(GRID.benchmark)
+
+
+def test_two_hyperparameters_make_a_grid() -> None:
+    assert [policy.name for policy in GRID.variants] == [
+        *("fd-kvc gamma=0.8 w_c=0.2", "fd-kvc gamma=0.8 w_c=0.5", "fd-kvc gamma=0.8 w_c=0.8"),
+        *("fd-kvc w_c=0.2", "fd-kvc w_c=0.5", "fd-kvc w_c=0.8"),
+    ]
+
+
+def test_every_policy_stands_beside_the_sweep_once() -> None:
+    names = [policy.name for policy in Sweep(axes=(("gamma", (0.8, 0.88)),)).benchmark.policies]
+    assert sorted(names) == sorted({"fd-kvc gamma=0.8", *synthetic_policies()})
+
+
+def test_the_table_has_each_setting_with_the_published_figure(one: tuple[Sweep, Results]) -> None:
+    table = sweep_table(*one)
+    swept = table[table.swept]
+    assert swept.gamma.unique().tolist() == list(published_sweep("gamma"))
+    figure = published_ablation("gamma", 0.8, "late_retention")
+    assert figure is not None
+    row = swept[(swept.gamma == 0.8) & (swept.metric == "late_retention")].iloc[0]
+    assert row.published == figure.value
+    beside = table[~table.swept]
+    assert set(beside.setting) == set(synthetic_policies()) - {
+        "fd-kvc"
+    }  # γ = 0.88 is among the values
+    assert beside.published.isna().all()
+    assert beside.gamma.isna().all()
+
+
+def test_only_the_swept_ones_are_the_command_lines_ablation(one: tuple[Sweep, Results]) -> None:
+    sweep, results = one
+    only = SweepRun(sweep, results).swept
+    alone = run_benchmark(sweep.alone)
+    pd.testing.assert_frame_equal(only, ablation_table(alone, "gamma"))
+
+
+def test_a_grid_is_published_nowhere(two: tuple[Sweep, Results]) -> None:
+    table = sweep_table(*two)
+    assert table.published.isna().all()
+    grid = table[table.swept & (table.metric == "late_diversity")]
+    assert len(grid) == 6
+    values = two[1].values("mixed", "fd-kvc gamma=0.8 w_c=0.2", "late_diversity")
+    assert values is not None
+    assert grid["mean"].iloc[0] == pytest.approx(values.mean())
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_suggested_values_are_valid_for_every_hyperparameter_of_every_policy(key: str) -> None:
+    for name in sweepable(key):
+        values = suggested_values(key, name)
+        assert len(values) >= 2
+        for value in values:
+            known = parameters_of(POLICIES[key])[name]
+            assert known.low <= value <= known.high
+            policy_named(key, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("axes", "sentence"),
+    [
+        ((), "the swept hyperparameters are none, but must be one or two different ones"),
+        ((("gamma", (0.8,)), ("gamma", (0.9,))), "gamma, gamma, but must be one or two"),
+        ((("gamma", ()),), "gamma has no values to sweep"),
+        ((("gamma", (1.5,)),), "gamma is 1.5, but must be a number above 0 and below 1"),
+        ((("delta", (1.5,)),), "parameter 'delta' is unknown to fd-kvc: choose from gamma"),
+    ],
+)
+def test_what_cannot_be_swept_is_said(
+    axes: tuple[tuple[str, tuple[float, ...]], ...], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Sweep(axes=axes)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "gamma has no values to sweep: give some"),
+        ("0.5 half", "gamma has the value 'half', but takes numbers"),
+        ("1_0 0.5", "gamma has the value '1_0', but takes numbers"),
+        ("0.5 nan", "gamma has the value 'nan', but takes numbers"),
+        ("0.1 0.2 0.3 0.4", "gamma has 4 values, but at most 3 run here"),
+    ],
+)
+def test_values_that_cannot_be_read(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        read_values(text, "fd-kvc", "gamma", most=3)
+
+
+def test_values_are_read_in_order_and_once() -> None:
+    assert read_values("4, 2 2", "sink", "sinks", 5) == (2, 4)
+
+
+def test_another_scenario_has_no_published_figures() -> None:
+    sweep = Sweep(scenario=SCENARIOS["shift"], axes=(("gamma", (0.8,)),), dialogs=2)
+    table = sweep_table(sweep, run_benchmark(sweep.benchmark))
+    assert table.published.isna().all()

@@ -1,0 +1,154 @@
+"""The stage: what the browser gets of a run is the run, in few bytes, and what it opens on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fdkvc.engine.fork import Fork
+from fdkvc.engine.trace import Rule, Status
+from fdkvc.explain.course import term_courses
+from fdkvc.explain.decisions import turn_view
+from fdkvc.player.moments import nearly_kept
+from fdkvc.player.payload import PROTECTED_BIT, RULE_BIT, LaneHead
+from fdkvc.player.run import DialogChoice, Run
+from fdkvc.policies import POLICIES, policy_named, read_policy
+from fdkvc.synthetic.scenarios import World, custom_scenario, scenario_named
+from fdkvc.ui.component import lanes_payload, name_of_all, payload
+from fdkvc.ui.lanes import load_fork, load_run
+from tests.app_pages import unpacked
+
+every_policy = pytest.mark.parametrize("key", list(POLICIES))
+
+
+def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> Run:
+    world = World(tokens_per_turn=8)
+    dialog = DialogChoice(custom_scenario(schedule), 3, world)
+    return load_run(dialog, read_policy(name), budget, ())
+
+
+@every_policy
+def test_what_the_browser_gets_is_the_run(key: str) -> None:
+    run = run_of(key)
+    head, (difference, flags, score, *terms) = unpacked(payload(run, ""))
+    token = np.cumsum(difference, dtype=np.uint32)
+    entries = run.entries
+
+    assert head["lanes"][0]["counts"] == entries.groupby("turn").size().tolist()
+    assert token.tolist() == entries["token"].tolist()
+    assert [Status(flag & 7).name for flag in flags] == entries["status"].tolist()
+    rules = [Rule(flag >> RULE_BIT & 3) for flag in flags]
+    assert [rule.name if rule else None for rule in rules] == [
+        rule if isinstance(rule, str) else None for rule in entries["rule"]
+    ]
+    assert (flags >> PROTECTED_BIT).astype(bool).tolist() == entries["protected"].tolist()
+    np.testing.assert_array_equal(score, entries["score"].to_numpy(np.float32))
+    assert len(terms) == (len(run.terms) if len(run.terms) > 1 else 0)
+    for name, column in zip(run.terms, terms, strict=False):
+        np.testing.assert_array_equal(column, entries[name].to_numpy(np.float32))
+    cutoffs = [None if cutoff is None else pytest.approx(cutoff) for cutoff in run.cutoffs]
+    assert head["lanes"][0]["cutoffs"] == cutoffs
+
+
+def test_the_browser_knows_what_leaves_together_in_each_turn() -> None:
+    world = World(tokens_per_turn=8)
+    dialog = DialogChoice(custom_scenario("AABBA"), 3, world)
+    parent = load_run(dialog, read_policy("blocks(fifo, size=4)"), 12, ())
+    fork = load_fork(parent, Fork(2, policy=policy_named("fifo")))
+
+    head, _ = unpacked(lanes_payload((parent, fork), 2 * (LaneHead("", 12, "", ()),), None))
+    pages = [lane["pages"] for lane in head["lanes"]]
+    assert pages == [[4] * 5, [4, 4, 4, 1, 1]]
+
+
+def test_lanes_are_their_runs_one_after_the_other() -> None:
+    parent = run_of("fd-kvc")
+    runs = (run_of("h2o"), parent, load_fork(parent, Fork(2, budget=6)))
+    heads = tuple(LaneHead(name, 12, "", ()) for name in ("one", "two", "fork"))
+    head, columns = unpacked(lanes_payload(runs, heads, None))
+
+    assert head["name"] == name_of_all(runs)
+    assert [lane["label"] for lane in head["lanes"]] == ["one", "two", "fork"]
+    assert len(columns) == 3 * len(runs)
+    for run, lane, difference, flags in zip(
+        runs, head["lanes"], columns[::3], columns[1::3], strict=True
+    ):
+        assert np.cumsum(difference, dtype=np.uint32).tolist() == run.entries["token"].tolist()
+        assert [Status(flag & 7).name for flag in flags] == run.entries["status"].tolist()
+        assert sum(lane["counts"]) == len(run.entries)
+        assert len(lane["cutoffs"]) == run.dialogs.turns
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("key", "to"), [("h2o", "fd-kvc"), ("fd-kvc", "h2o")])
+def test_a_fork_that_alone_has_states_continues_the_table_of_turns(key: str, to: str) -> None:
+    parent = run_of(key)
+    fork = load_fork(parent, Fork(1, policy=policy_named(to)))
+
+    states = fork.turns["ownership_loss"].notna().tolist()
+    assert states == [key == "fd-kvc"] * 2 + [to == "fd-kvc"] * 3
+    assert fork.turns["retention"].tolist()[:2] == parent.turns["retention"].tolist()[:2]
+
+
+def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
+    dialog = DialogChoice(custom_scenario("AAABBBCCCDDDEEEBBBAA" * 3), 7, World())
+    run = load_run(dialog, policy_named("fd-kvc"), 512, ())
+
+    assert len(run.entries) > 28_000
+    assert len(payload(run, "")) < 300_000
+
+
+@pytest.mark.parametrize(
+    "name", ["fd-kvc", "recall(window(fd-kvc-adaptive kappa=1, share=0.5))", "h2o"]
+)
+def test_less_what_all_entries_lost_alike_each_has_gained(name: str) -> None:
+    """Attention and relevance only ever add to a score."""
+    trace = run_of(name).trace
+    for course in term_courses(trace):
+        terms = [
+            dict(zip(trace.entries_in(turn).token[0], result.terms[course.term][0], strict=True))
+            for turn, result in enumerate(trace.results or ())
+        ]
+        for turn in range(1, trace.turns):
+            stayed = set(trace.kept[0, turn - 1]) & set(terms[turn]) - {-1}
+            share = np.prod([shares[turn] for shares in course.shares.values()])
+            gained = [terms[turn][token] - share * terms[turn - 1][token] for token in stayed]
+            assert stayed
+            if course.shares or name == "h2o":
+                assert min(gained) > -1e-5
+                assert max(gained) > 0
+
+
+@every_policy
+def test_only_a_policy_that_looks_at_history_remembers(key: str) -> None:
+    trace = run_of(key).trace
+
+    assert {course.remembers for course in term_courses(trace)} == {
+        "history" in trace.policy.looks_at
+    }
+
+
+def test_decay_and_reinforcement_are_told_apart() -> None:
+    cumulative, recency = term_courses(run_of("fd-kvc gamma=0.7").trace)
+
+    assert recency.gained == "Relevance reinforcement"
+    assert list(recency.shares) == ["Recency decay"]
+    np.testing.assert_allclose(recency.shares["Recency decay"][1:], 0.7, rtol=1e-5)
+    assert cumulative.gained == "Cumulative attention"
+
+
+def test_it_opens_on_the_turn_after_a_change_of_topic_with_what_was_nearly_kept() -> None:
+    for key in ("fd-kvc", "h2o"):
+        dialog = DialogChoice(scenario_named("shift"), 7, World())
+        run = load_run(dialog, policy_named(key), 56, ())
+        turn, token = nearly_kept(run)
+        made = turn_view(run.trace, run.dialogs, 0, turn)
+        gone = (made.rule == Rule.budget) & ~made.new
+
+        assert turn == 4  # B comes in turn 3
+        assert token == made.token[gone][np.argmax(made.score[gone])]
+
+
+def test_where_nothing_is_evicted_it_opens_on_the_last_turn() -> None:
+    assert nearly_kept(run_of("full")) == (4, None)
+    assert nearly_kept(run_of("fifo", "A", budget=8)) == (0, None)

@@ -1,0 +1,304 @@
+"""A killed run goes on where it stopped, with the numbers of one that was not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import NO_LLAMA, NO_TRANSFORMERS
+from fdkvc.commands.main import main
+from fdkvc.conversations.formats import EXAMPLES
+from fdkvc.models import answers
+from fdkvc.runs.finished import Finished
+from tests.language_models import write_model
+from tests.refusals import assert_one_sentence
+
+CAPTURED = pytest.CaptureFixture[str]
+
+ROOT = Path(__file__).parents[2]
+
+KILLED = """
+import os, signal, sys
+from fdkvc.commands.main import main
+from fdkvc.models import answers
+from fdkvc.runs.finished import Finished
+
+class Fatal(Finished):
+    def add(self, number, result):
+        super().add(number, result)
+        if len(self.results) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+import fdkvc.models.command as command
+command.Finished, answers.CHUNK = Fatal, 1
+main(sys.argv[1:])
+"""
+"""A command that is killed once two dialogs are finished."""
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("killed")
+    dialogs = [
+        {**dialog, "dialogue_id": f"{turns}_{at}", "turns": dialog["turns"][:turns]}
+        for turns in (4, 6)
+        for at, dialog in enumerate(json.loads((EXAMPLES / "dialogues.json").read_text("utf-8")))
+    ]
+    (folder / "dialogs.json").write_text(json.dumps(dialogs), "utf-8")
+    write_model(folder / "model", seed=5)
+    options = ["--model", str(folder / "model"), "--dialogs", str(folder / "dialogs.json")]
+    return [*options, "--policies", "fifo", "h2o", "--budgets", "12"]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each dialog that is read."""
+    names: list[str] = []
+    work = answers.run_job
+
+    def counting(settings: Any, model: Any, dialogs: Sequence[Any], *rest: Any, **more: Any) -> Any:
+        names.extend(dialog.name for dialog in dialogs)
+        return work(settings, model, dialogs, *rest, **more)
+
+    monkeypatch.setattr(answers, "run_job", counting)
+    return names
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_run_goes_on_bit_for_bit(
+    case: list[str], workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["answers", *case, "--workers", workers, "--out"]
+    whole, killed = tmp_path / "whole", tmp_path / "new" / "killed"
+    monkeypatch.setattr(answers, "CHUNK", 1)
+    names = counted(monkeypatch) if workers == "1" else []  # a function of workers is importable
+    assert main([*arguments, str(whole)]) == 0
+    assert list(tmp_path.iterdir()) == [whole]
+    every, names[:] = [*names], []
+
+    line = [sys.executable, "-c", KILLED, *arguments, str(killed)]
+    code = subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode
+    assert code == -signal.SIGKILL
+    kept = killed.with_name("killed.unfinished")
+    assert [*killed.parent.iterdir()] == [kept]
+    numbers = {json.loads(line)[0] for line in kept.read_bytes().splitlines()[1:]}
+    assert len(numbers) == 2
+
+    assert main([*arguments, str(killed)]) == 0
+    if workers == "1":
+        assert names == [name for at, name in enumerate(every) if at not in numbers]
+        assert len(names) == 2
+    assert [*killed.parent.iterdir()] == [killed]
+    for file in whole.glob("*.csv"):
+        assert (killed / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def interrupting(self: Finished, number: int, result: Any) -> None:
+    """Add a result, and end the run."""
+    ADD(self, number, result)
+    raise KeyboardInterrupt
+
+
+ADD = Finished.add
+
+
+@pytest.mark.long
+def test_live_goes_on(case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    names, ended = counted(monkeypatch), tmp_path / "ended"
+    assert main(["live", *case, "--out", str(tmp_path / "whole")]) == 0
+    for step in range(3):
+        names.clear()
+        monkeypatch.setattr(Finished, "add", interrupting if step < 2 else ADD)
+        assert main(["live", *case, "--out", str(ended)]) == (130 if step < 2 else 0)
+        assert len(names) == (1 if step < 2 else 2)
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "ended"}
+    numbers = (tmp_path / "whole" / "answers.csv").read_bytes()
+    assert (ended / "answers.csv").read_bytes() == numbers
+
+
+@pytest.mark.long
+@pytest.mark.smollm2
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+def test_live_in_llama_goes_on_after_it_was_killed(
+    case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llama_cpp", reason=NO_LLAMA)
+    names, ended = counted(monkeypatch), tmp_path / "ended"
+    arguments = ["live", "--engine", "llama.cpp", "--model", "smollm2", *case[2:4], "--policies"]
+    arguments += ["sink", "--budgets", "12", "--decides", "model", "--out"]
+    assert main([*arguments, str(tmp_path / "whole")]) == 0
+    assert len(names) == 4
+    names.clear()
+
+    line = [sys.executable, "-c", KILLED, *arguments, str(ended)]
+    code = subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode
+    assert code == -signal.SIGKILL
+    assert main([*arguments, str(ended)]) == 0
+    assert len(names) == 2
+    numbers = (tmp_path / "whole" / "answers.csv").read_bytes()
+    assert (ended / "answers.csv").read_bytes() == numbers
+
+
+def test_only_the_same_command_goes_on(
+    case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "CHUNK", 1)
+    names = counted(monkeypatch)
+    out = ["--workers", "1", "--out", str(tmp_path / "out")]
+    for settings, again in (([], 0), ([], 1), (["--every", "5"], 0), (["--every", "5"], 1)):
+        names.clear()
+        monkeypatch.setattr(Finished, "add", interrupting)
+        assert main(["answers", *case, *out, *settings]) == 130
+        monkeypatch.setattr(Finished, "add", ADD)
+        assert len(names) == 1, (settings, again)
+        assert len(finished_numbers(tmp_path)) == again + 1
+
+
+def finished_numbers(folder: Path) -> list[int]:
+    lines = (folder / "out.unfinished").read_bytes().splitlines()[1:]
+    return [json.loads(line)[0] for line in lines]
+
+
+@contextmanager
+def finished_of(out: Path, key: str = "key") -> Iterator[Finished]:
+    """Yield what a run has of an earlier one, and end it before it is done."""
+    with suppress(KeyboardInterrupt), Finished(out) as finished:
+        finished.take_over(key)
+        yield finished
+        raise KeyboardInterrupt
+
+
+def test_a_line_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
+    value = [[["näme", 0.1 + 0.2, float("inf"), 3]], []]
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, value)
+        finished.add(2, value)
+    whole = finished.path.read_bytes()
+    for end in range(len(whole), whole.index(b"\n[2"), -1):
+        finished.path.write_bytes(whole[:end])
+        with finished_of(tmp_path / "out") as again:
+            assert again.results == ({0: value, 2: value} if end == len(whole) else {0: value})
+            again.add(3, value)
+        with finished_of(tmp_path / "out") as once_more:
+            assert once_more.results == {**again.results, 3: value}
+    with finished_of(tmp_path / "out", "other") as other:
+        assert other.results == {}
+    assert finished.path.read_bytes().startswith(whole[:end]), "kept until another job is finished"
+    with Finished(tmp_path / "out"):
+        pass
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        *(b"", b"\n", b"\n[", b"\n[12", b'\n[0, {"a": 1}]\n[1, [[], []]]', b"[1, [[]]]\n"),
+        *(b"fdk", b"fdkvc ", b"fdkvc 12", b"fdkvc 12\n[3, [[], []]]"),
+    ],
+)
+def test_what_an_earlier_run_left_never_blocks_the_next(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "out.unfinished").write_bytes(left)
+    with finished_of(tmp_path / "out") as finished:
+        assert finished.results == {}
+        finished.add(1, [2])
+    with finished_of(tmp_path / "out") as again:
+        assert again.results == {1: [2]}
+
+
+def test_a_run_that_finished_nothing_leaves_nothing(tmp_path: Path) -> None:
+    with finished_of(tmp_path / "new" / "folder" / "out"):
+        assert (tmp_path / "new" / "folder" / "out.unfinished").exists()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_second_run_with_the_same_folder_is_told_so_before_it_begins(
+    case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    names = counted(monkeypatch)
+    (tmp_path / "same").symlink_to(tmp_path / "out")
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, [])
+        for name in ("out", "same"):
+            line = ["answers", "--model", "nowhere", "--out", str(tmp_path / name)]
+            assert main(line) == 2
+            assert capsys.readouterr().err == (
+                f"fdkvc: another run has {finished.path} now: wait for its end, or choose another "
+                "--out\n"
+            )
+        finished.add(1, [])
+    with finished_of(tmp_path / "out") as again:
+        assert again.results == {0: [], 1: []}
+    assert not names
+
+
+HELD = """
+import sys
+from fdkvc.runs.finished import Finished
+with Finished(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+def test_a_run_that_was_killed_holds_nothing(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", HELD, str(tmp_path / "out")]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(line, cwd=ROOT, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(ValueError, match="another run has"):
+            Finished(tmp_path / "out")
+        process.kill()
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, [])
+
+
+@pytest.mark.parametrize("reason", [errno.EROFS, errno.EACCES, errno.ENAMETOOLONG])
+def test_where_nothing_can_be_written_beside_the_folder_the_file_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    (tmp_path / "out").mkdir()
+    opened = Path.open
+
+    def refuse(path: Path, *how: Any, **more: Any) -> Any:
+        if path.parent == tmp_path:
+            raise OSError(reason, os.strerror(reason), str(path))
+        return opened(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, [])
+    assert finished.path == tmp_path / "out" / "out.unfinished"
+    with finished_of(tmp_path / "out") as again:
+        assert again.results == {0: []}
+    with pytest.raises(ValueError, match=r"new\.unfinished' cannot be written: ") as caught:
+        Finished(tmp_path / "new")
+    assert_one_sentence(caught.value)
+
+
+def test_another_file_of_this_name_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out.unfinished"
+    for text in ("my own notes", "\nmy own notes", "[1, 2]", "fdk!", "\n\n["):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"out\.unfinished is not from an earlier run"):
+            Finished(tmp_path / "out")
+        assert path.read_text() == text
+    path.unlink()
+    for make in (path.mkdir, partial(os.mkfifo, path)):
+        make()
+        with pytest.raises(ValueError, match=r"out\.unfinished is not from an earlier run"):
+            Finished(tmp_path / "out")
+        (path.rmdir if path.is_dir() else path.unlink)()

@@ -1,0 +1,128 @@
+"""Worker processes: used again, replaced when one dies or the code changes, and never in doubt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fdkvc.paper.benchmark import Benchmark, run_benchmark
+from fdkvc.paper.results import BenchmarkRun
+from fdkvc.paper.study import Study
+from fdkvc.runs import workers
+from fdkvc.runs.jobs import Progress, run_jobs
+
+ROOT = Path(__file__).parents[2]
+BENCHMARK = Benchmark(dialogs=30, seed=2)
+
+
+def processes() -> set[int]:
+    submit = workers.shared_workers(2)
+    return {future.result() for future in [submit(os.getpid) for _ in range(20)]}
+
+
+def files(**how: object) -> dict[str, str]:
+    """Return the files of a run that do not depend on its time."""
+    written = BenchmarkRun(Study(run_benchmark(BENCHMARK, **how))).files  # type: ignore[arg-type]
+    return {name: text for name, text in written.items() if name.endswith(".csv")}
+
+
+def test_a_later_run_finds_the_workers_of_an_earlier_one() -> None:
+    first, later = processes(), processes()
+
+    assert len(first | later) <= 2
+    assert os.getpid() not in first
+
+
+def test_other_code_gets_other_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Or a policy that somebody has just changed would run as it was before."""
+    before = processes()
+    package = tmp_path / "fdkvc"
+    package.mkdir()
+    monkeypatch.setattr(workers, "__file__", str(package / "workers.py"))
+    (package / "policy.py").write_text("gamma = 0.88")
+    changed = processes()
+    os.utime(package / "policy.py", ns=(1, 1))
+
+    assert not before & changed
+    assert not changed & processes()
+
+
+def test_a_worker_that_dies_costs_no_result() -> None:
+    killed: list[int] = []
+
+    def kill(_: Progress) -> None:
+        if not killed:
+            killed.append(min(processes()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    assert files(workers=2, chunk=2, on_progress=kill) == files(workers=1)
+    assert killed
+    assert killed[0] not in processes()
+
+
+def _killed_elsewhere(here: int, job: list[int]) -> int:
+    if os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return sum(job)
+
+
+def test_a_worker_that_is_killed_is_mentioned(caplog: pytest.LogCaptureFixture) -> None:
+    run = partial(_killed_elsewhere, os.getpid())
+
+    assert run_jobs(run, [[1, 2], [3]], workers=2) == [3, 3]
+    assert caplog.messages == 2 * [
+        "A worker failed or was killed: its part of the run was run again here, with the same "
+        "numbers."
+    ]
+
+
+def test_a_function_that_fails_says_what_failed_and_spares_the_next() -> None:
+    submit = workers.shared_workers(2)
+    failing = submit(int, "many")
+
+    with pytest.raises(RuntimeError, match="ValueError: invalid literal for int"):
+        failing.result()
+    assert submit(int, "3").result() == 3
+
+
+def test_what_a_function_prints_is_not_taken_for_its_result(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    # A worker that starts while standard error is captured here.
+    assert workers._Worker().call(print, ("told",)) is None
+    assert capfd.readouterr() == ("", "told\n")
+
+
+def test_a_process_does_not_wait_for_calls_that_threads_of_it_make() -> None:
+    """Such as a server that is told to stop while a run goes on."""
+    code = (
+        "from time import sleep; from fdkvc.runs.workers import DaemonThreads;"
+        "DaemonThreads(1).submit(sleep, 300)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("told", "share"),
+    [
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "max 100000"}, sys.maxsize),
+        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 0.5),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, sys.maxsize),
+        ({}, sys.maxsize),
+    ],
+)
+def test_a_containers_share_of_the_cores_is_read(
+    told: dict[str, str], share: float, tmp_path: Path
+) -> None:
+    for name, text in told.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+
+    assert workers._quota(tmp_path) == share
