@@ -39,8 +39,9 @@ from fdkvc.models.llama_cpp.context import llama_tokens  # noqa: E402
 DOCUMENT = Path(llama_module.__file__).parents[1] / "README.md"
 BUDGET = 64
 KEEPER = "sinks(surprisal redundancy=1)"
-BY_TEXT = ("fifo", "sink", "learned", KEEPER, "whitelist(learned, first=0, speaker=user)", "full")
 PINNED = "whitelist(fifo, first=0, speaker=prompt, most=1)"
+USERS = "whitelist(learned, first=0, speaker=user)"
+BY_TEXT = ("fifo", "sink", "learned", KEEPER, USERS, PINNED, "full")
 
 
 def new_llama(**options: Any) -> Any:

@@ -274,8 +274,11 @@ class LlamaText:
         lengths: list[int] = np.diff([0, *self.ends]).tolist()
         dialog = one_dialog(turn_lengths=lengths, **vectors)
         if speakers is not None:
-            columns["speakers"] = speakers[[0, *self.ends[:-1]]]
-        return replace(dialog, **{name: column[None] for name, column in columns.items()})
+            columns["speakers"] = speakers[np.array(self.ends) - 1]
+        dialog = replace(dialog, **{name: column[None] for name, column in columns.items()})
+        if speakers is not None:  # the first turn may hold the model's own prompt as well
+            vars(dialog)["spoken_by"] = speakers[None]
+        return dialog
 
     # ------------------------------------------------------------------------------ copies
 
