@@ -79,15 +79,15 @@ def _written(restored: Restoration, text: str, expected: str) -> str:
 
 
 def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
-    """Mark the words that differ from the full cache; while both are written, those judged so far.
+    """Mark the words that differ from the full cache; while both are written, those up to now.
 
     The last word of each may then be incomplete, and the full cache may still write further ones.
     """
     words = text.split()
-    judged = max(min(len(words), len(full)) - 1, 0) if writing else len(words)
+    compared = max(min(len(words), len(full)) - 1, 0) if writing else len(words)
     return " ".join(
         f"<mark>{escape(word)}</mark>" if changed else escape(word)
-        for word, changed in zip_longest(words, changed_words(words[:judged], full))
+        for word, changed in zip_longest(words, changed_words(words[:compared], full))
     )
 
 
