@@ -27,7 +27,7 @@ from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.player.moments import with_schedule
 from fdkvc.policies import CANDIDATES, read_policy
-from fdkvc.policies import POLICIES as EVERY
+from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked
@@ -74,7 +74,7 @@ HEADS = replace(WAYS, default="kv")
 
 HEAD = Field("Head", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
-POLICIES = replace(LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc"))
+POLICIES = replace(LANES, choices=ALL_POLICIES, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field("Show", name="look", default="", read=read_lane)
 VIEW = Field(
     "View",
@@ -87,7 +87,7 @@ COMPARED = Field(
     "They also run with the system prompt pinned, where there is one.",
     name="judged",  # in links
     default=CANDIDATES,
-    choices={**{name: read_policy(name).title for name in CANDIDATES}, **EVERY},
+    choices={**{name: read_policy(name).title for name in CANDIDATES}, **ALL_POLICIES},
 )
 LARGER = Field("Larger budgets", name="larger", default=0, low=0, high=len(OFFERED))
 """How many budgets larger than half of the text a verdict also tries."""
