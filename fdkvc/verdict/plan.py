@@ -35,19 +35,8 @@ TARGET = Field(
 OFFERED = tuple(1 << power for power in range(4, 14))
 """Budgets that pages offer, and of which `fitting_budgets` chooses."""
 
-PLAN = (
-    "policy",
-    "heads",
-    "budget",
-    "n",
-    "services",
-    "recall",
-    "ci_low",
-    "ci_high",
-    "entries",
-    "bytes",
-    "saved",
-)
+_RECALL = ("n", "services", "recall", "ci_low", "ci_high")
+PLAN = ("policy", "heads", "budget", *_RECALL, "entries", "bytes", "saved")
 
 
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:

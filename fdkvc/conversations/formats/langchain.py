@@ -47,17 +47,17 @@ def _messages(value: Mapping[str, Any], field: str, place: str, unread: Unread) 
                 message = require(sent, inner, dict, where)
                 unread.fields(sent, {*BOOKKEEPING, inner})
         role = message.get("role") if kind == "chat" else ROLES.get(kind, kind)
-        additional = optional(message, "additional_kwargs", dict, where)
+        extra = optional(message, "additional_kwargs", dict, where)
         content, parts = message.get("content"), []
         if isinstance(content, list):
             parts = [part for part, _ in objects(map(_part, content), "part", where)]
-        calls = _calls(message, additional, parts, where)
+        calls = _calls(message, extra, parts, where)
         if isinstance(content, list):
             in_calls = {json.dumps(call, sort_keys=True) for call in calls}
             content = [part for part in parts if not _repeats(part, in_calls, where)]
         if "content" not in message and not calls:
             require(message, "content", str, where)
-        unread.fields(additional, {"tool_calls", "function_call"})
+        unread.fields(extra, {"tool_calls", "function_call"})
         for metadata in METADATA:
             unread.fields(optional(message, metadata, dict, where), BOOKKEEPING)
         fields = {"role": role, "content": content, "tool_calls": calls}
@@ -82,18 +82,15 @@ def _type(message: Mapping[str, Any]) -> str:
 
 
 def _calls(
-    message: Mapping[str, Any],
-    additional: Mapping[str, Any],
-    parts: list[dict[str, Any]],
-    where: str,
+    message: Mapping[str, Any], extra: Mapping[str, Any], parts: list[dict[str, Any]], where: str
 ) -> list[dict[str, Any]]:
     """Return the calls of a message in OpenAI's layout, from the first place that has any."""
     listed: list[Any] = []
     for field in ("tool_calls", "invalid_tool_calls"):
         listed += optional(message, field, list, where)
     if not listed:
-        old = optional(additional, "function_call", dict, where)
-        listed = optional(additional, "tool_calls", list, where) or ([old] if old else [])
+        old = optional(extra, "function_call", dict, where)
+        listed = optional(extra, "tool_calls", list, where) or ([old] if old else [])
     if not listed:
         listed = [part for part in parts if part.get("type") in CALLS]
     return [_call(call, inside) for call, inside in objects(listed, "call", where)]
