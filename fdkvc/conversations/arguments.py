@@ -28,10 +28,8 @@ SOURCE_LABELS: Mapping[str, str] = {
 CALL = ["dialog", "services", "turn", "call", "call_number"]
 """Columns of what the arguments of a call share."""
 
-SOURCE_RECALL = (
-    *("policy", "heads", "budget", "source", "age", "arguments"),
-    *("n", "services", "mean", "ci_low", "ci_high"),
-)
+MEAN = ("n", "services", "mean", "ci_low", "ci_high")
+SOURCE_RECALL = ("policy", "heads", "budget", "source", "age", "arguments", *MEAN)
 
 
 def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
@@ -48,13 +46,13 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
         for source in SOURCE_LABELS:
             of_source = group if source == ANY else group[group.source == source]
             for age, (low, high) in spans.items():
-                some = of_source[(of_source.age > low) & (of_source.age <= high)]
-                if len(some):
-                    calls = some.groupby(CALL, sort=False).held
+                needed = of_source[(of_source.age > low) & (of_source.age <= high)]
+                if len(needed):
+                    calls = needed.groupby(CALL, sort=False).held
                     dialogs = calls.mean().groupby(CALL[:2], sort=False).mean()
                     services = dialogs.index.get_level_values("services").tolist()
                     mean = mean_by_cluster(dialogs.to_numpy(), services, share=True)
-                    rows.append((*case, source, age, len(some), *mean))
+                    rows.append((*case, source, age, len(needed), *mean))
     return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
 
 

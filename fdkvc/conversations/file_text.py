@@ -149,15 +149,12 @@ def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
     with _broken(kind):
         archive = zipfile.ZipFile(io.BytesIO(content))
     hidden = re.compile(r"(^|/)(__MACOSX/|\.(?!/))")
-    members = [
-        member
-        for member in archive.infolist()
-        if not (member.is_dir() or hidden.search(member.filename))
-    ]
+    files = (member for member in archive.infolist() if not member.is_dir())
+    members = [member for member in files if not hidden.search(member.filename)]
     if len(members) != 1:
         names = first_three([clean_name(member.filename) for member in members])
-        held = f"{len(members):,} files ({names})" if members else "no file"
-        raise ValueError(f"the archive has {held}, but must have one: give a file of it")
+        files_words = f"{len(members):,} files ({names})" if members else "no file"
+        raise ValueError(f"the archive has {files_words}, but must have one: give a file of it")
     (member,) = members
     if member.flag_bits & 1:
         raise ValueError("the archive is encrypted: give the file that is in it")
@@ -178,14 +175,13 @@ def decoded(content: bytes) -> str:
     >>> decoded("{}".encode("utf-16")), decoded("User: é".encode("utf-16-be"))
     ('{}', 'User: é')
     """
-    found = _unicode_of(content)
+    encoding = _unicode_of(content)
     try:
-        text = content.decode("utf-8-sig" if found.startswith("utf-8") else found)
+        text = content.decode("utf-8-sig" if encoding.startswith("utf-8") else encoding)
     except UnicodeDecodeError as error:
-        if not found.startswith("utf-8"):
-            raise ValueError(
-                f"the file begins as {found.upper()} text, but goes on otherwise"
-            ) from None
+        if not encoding.startswith("utf-8"):
+            begun = f"the file begins as {encoding.upper()} text"
+            raise ValueError(f"{begun}, but goes on otherwise") from None
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(
             f"line {line} of the file is not UTF-8 text: {_other(content)}; save it as UTF-8"
@@ -197,11 +193,11 @@ def decoded(content: bytes) -> str:
 
 def _unicode_of(content: bytes) -> str:
     """Return which encoding of Unicode a file has, also without a byte order mark."""
-    found = json.detect_encoding(content)  # by its first four bytes
+    encoding = json.detect_encoding(content)  # by its first four bytes
     sample = content[:MAX_SAMPLED_BYTES]
-    zeros = [at % 2 for at, byte in enumerate(sample) if not byte]
-    if found != "utf-8" or len(content) % 2 or len(zeros) * 50 < len(sample):
-        return found
+    zeros = [place % 2 for place, byte in enumerate(sample) if not byte]
+    if encoding != "utf-8" or len(content) % 2 or len(zeros) * 50 < len(sample):
+        return encoding
     odd = sum(zeros) / max(len(zeros), 1)  # half of the bytes of spaces, line ends and marks
     return "utf-16-le" if odd > 0.75 else "utf-16-be" if odd < 0.25 and zeros else "utf-8"
 

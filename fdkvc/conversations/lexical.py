@@ -9,8 +9,9 @@ real evidence, but has no notion of meaning.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,9 @@ def lexical_recording(transcript: Transcript, seed: int = 0) -> Recording:
     """
     SEED.check(seed, "seed")
     world = World()
-    tokens = tuple(
-        tuple(
-            Token(turn.text[start:end][:MAX_NAME_CHARACTERS], start, end)
-            for start, end in word_spans(turn.text)
-        )
-        for turn in transcript.turns
-    )
+    tokens = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns)
     words: dict[str, int] = {}  # each once: a long dialog repeats most of them
-    of_word = [words.setdefault(token.text, len(words)) for turn in tokens for token in turn]
+    of_word = [words.setdefault(row.text, len(words)) for row in chain.from_iterable(tokens)]
     embeddings = word_vectors([*words], seed, world.dimension)[of_word]
     projections = _projections(seed, world.dimension, world.head_dimension)
     queries, keys, values = (embeddings @ projections)[:, None]
@@ -72,6 +67,11 @@ def lexical_recording(transcript: Transcript, seed: int = 0) -> Recording:
     )
 
 
+def _tokens(text: str) -> Iterator[Token]:
+    for start, end in word_spans(text):
+        yield Token(text[start:end][:MAX_NAME_CHARACTERS], start, end)
+
+
 class LexicalRecordings(Sequence[Recording]):
     """Lexical recordings of dialogs, computed on access; see `lexical_recording`.
 
@@ -85,10 +85,10 @@ class LexicalRecordings(Sequence[Recording]):
     def __len__(self) -> int:
         return len(self.transcripts)
 
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return LexicalRecordings(self.transcripts[at], self._seed)
-        return _last_recording(self.transcripts[at], self._seed)
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return LexicalRecordings(self.transcripts[index], self._seed)
+        return _last_recording(self.transcripts[index], self._seed)
 
 
 @lru_cache(maxsize=1)

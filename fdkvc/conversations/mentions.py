@@ -82,8 +82,8 @@ class MentionFinder:
     and ``HAT1`` is not in ``HAT1-B``. In scripts without spaces a wording is found wherever it
     stands, and in Hangul at the start of a word, whose end may be a particle. Digits of any
     script, widths of letters, and letters that JSON escapes are the same. Mentions of a value may
-    overlap. The symbols of the
-    dialog are sorted once by all that follows, so that a search takes time by the wording's length.
+    overlap. The symbols of the dialog are sorted once, each by the text from there on, so that the
+    time of a search depends on the length of the wording alone.
 
     Examples
     --------
@@ -106,11 +106,11 @@ class MentionFinder:
         self._foreign = is_foreign(self._text)
         symbols = word_pattern(_SYMBOL, self._foreign).findall(self._text)
         self._starts = [*accumulate(map(len, symbols), initial=0)]
-        self._turns = [at for at, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
+        self._turns = [place for place, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
         # Each different symbol is a character, so that a search compares few.
         spellings = {symbol: same_spelling(symbol) for symbol in dict.fromkeys(symbols)}
         different = dict.fromkeys(spellings.values())
-        self._letters = {symbol: chr(at) for at, symbol in enumerate(different)}
+        self._letters = {symbol: chr(number) for number, symbol in enumerate(different)}
         spaces = [" ", *filter(str.isspace, self._letters)]
         self._letters |= dict.fromkeys(spaces, chr(len(self._letters)))
         coded = {symbol: self._letters[spelling] for symbol, spelling in spellings.items()}
@@ -193,10 +193,10 @@ class MentionFinder:
             yield np.sort(places[(places >= start) & (places < end)])
             return
         size = 1024
-        while end > start:
+        while end > start:  # read backwards, ever larger parts: the latest mentions are enough
             begin = max(end - size, start)
-            some = ranks[begin:end]
-            yield begin + np.flatnonzero((some >= low) & (some < high))
+            part = ranks[begin:end]
+            yield begin + np.flatnonzero((part >= low) & (part < high))
             end, size = begin, 2 * size
 
     @cached_property
@@ -204,7 +204,7 @@ class MentionFinder:
         """The places of the symbols, sorted by all symbols from there on, and the rank of each."""
         count, step = len(self._coded), 1
         ranks = np.array([*map(ord, self._coded)], np.intp)
-        while True:  # the ranks are by twice as many symbols each time
+        while True:  # prefix doubling: the ranks are by twice as many symbols each time
             later = np.zeros(count, np.intp)
             later[:-step] = ranks[step:] + 1
             different, ranks = np.unique(ranks * (count + 2) + later, return_inverse=True)
@@ -216,7 +216,7 @@ class MentionFinder:
         """Return whether a pattern of no characters matches at the start of symbols."""
         matched = self._matched.setdefault(pattern, np.full(len(self._starts), -1, np.int8))
         new, match = places[matched[places] < 0], re.compile(pattern).match
-        matched[new] = [bool(match(self._text, self._starts[at])) for at in new.tolist()]
+        matched[new] = [bool(match(self._text, self._starts[place])) for place in new.tolist()]
         return matched[places] > 0
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any, Unpack
 
 import numpy as np
@@ -58,11 +58,10 @@ HEADS = Field(
     },
 )
 
-REPLAYED = ("dialog", "services", "policy", "heads", "budget", "metric", "value")
-ARGUMENTS = (
-    *("dialog", "services", "policy", "heads", "budget"),
-    *("turn", "call", "call_number", "slot", "value", "source", "mentioned", "age", "held", "lost"),
-)
+CASE = ("dialog", "services", "policy", "heads", "budget")
+NEED = ("turn", "call", "call_number", "slot", "value", "source", "mentioned", "age")
+REPLAYED = (*CASE, "metric", "value")
+ARGUMENTS = (*CASE, *NEED, "held", "lost")
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,8 @@ class Replay:
     @property
     def measured(self) -> tuple[Metric, ...]:
         """The metrics of evidence, then the requested ones."""
-        more = map(METRICS.__getitem__, self.metrics)
-        return tuple(dict.fromkeys((*metrics_of("evidence", optional=False).values(), *more)))
+        evidence = metrics_of("evidence", optional=False).values()
+        return tuple(dict.fromkeys((*evidence, *(METRICS[key] for key in self.metrics))))
 
 
 def replay(
@@ -143,14 +142,15 @@ def replay_arguments(
     run = partial(run_job, settings)
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
         run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
-    chunks = run_jobs(run, [jobs[at] for at in order], **how)
+    chunks = run_jobs(run, [jobs[index] for index in order], **how)
     return replay_tables([chunk for _, chunk in sorted(zip(order, chunks, strict=False))])
 
 
 def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tables of `replay_arguments` of the chunks that are not cancelled."""
     done = [chunk for chunk in chunks if chunk]
-    rows, arguments = ([row for chunk in done for row in chunk[at]] for at in (0, 1))
+    rows = [*chain.from_iterable(rows for rows, _ in done)]
+    arguments = [*chain.from_iterable(arguments for _, arguments in done)]
     return pd.DataFrame(rows, columns=[*REPLAYED]), pd.DataFrame(arguments, columns=[*ARGUMENTS])
 
 
@@ -173,16 +173,16 @@ def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Seque
     """Yield the recordings in order, as many at once as are small enough together."""
     first = tokens = turns = widest = 0
     heads, width = len(recordings[0].heads), recordings[0].embeddings.shape[1]
-    for at, turn_sizes in enumerate(turn_tokens(recordings)):
+    for index, turn_sizes in enumerate(turn_tokens(recordings)):
         needs = sum(turn_sizes), len(turn_sizes), max(turn_sizes)
         tokens, turns, widest = map(max, needs, (tokens, turns, widest))
         # A token has a number per dimension and per turn, and in its turn one per cached entry.
         of_turn = widest * (widest + max(settings.budgets))
         numbers = max((tokens + 1) * max(width, turns), of_turn)
-        count = at - first
+        count = index - first
         if count == CHUNK or (count and (count + 1) * heads * numbers > CHUNK_NUMBERS):
-            yield recordings[first:at]
-            first, (tokens, turns, widest) = at, needs
+            yield recordings[first:index]
+            first, (tokens, turns, widest) = index, needs
     yield recordings[first:]
 
 
@@ -199,7 +199,7 @@ def deciders(mode: str, recordings: Sequence[Recording]) -> int:
     """
     if mode != "kv":
         return 1 if mode == "each" else len(recordings[0].heads)
-    sizes = {size for recording in recordings for size in recording.groups}
+    sizes = set[int]().union(*(recording.groups for recording in recordings))
     if len(sizes) > 1:
         raise ValueError(
             "heads that share keys cannot decide together: there are groups of "
@@ -230,12 +230,12 @@ def run_job(
         deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
         trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
-        for at, recording in enumerate(recordings):
-            dialog, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
+        for index, recording in enumerate(recordings):
+            dialog, rows = recording.transcript, slice(index * heads, (index + 1) * heads)
             case = (dialog.name, dialog.services, policy.name, mode, budget)
             of_dialog = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
             evidence = Evidence(of_dialog, recording)
-            arguments += [(*case, *row) for row in _arguments(evidence, needs[at])]
+            arguments += [(*case, *row) for row in _arguments(evidence, needs[index])]
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 results.append((*case, metric.name, float(np.mean(values))))
@@ -244,18 +244,18 @@ def run_job(
 
 def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield the last columns of `ARGUMENTS` for each argument of a call."""
-    for what, turns in zip(needs, evidence.lost, strict=True):
-        if what:
-            held, gone = float((turns < 0).mean()), turns[turns >= 0]
-            yield *what, held, int(gone.min()) if gone.size else -1
+    for need, turns in zip(needs, evidence.lost, strict=True):
+        if need:
+            held, evicted = float((turns < 0).mean()), turns[turns >= 0]
+            yield *need, held, int(evicted.min()) if evicted.size else -1
 
 
 def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
-    """Return what an argument of a call is and where it was mentioned; nothing for a state."""
+    """Return the columns `NEED` of each demand of a call; nothing for one of a state."""
     dialog, needs = recording.transcript, list[tuple[Any, ...]]()
     for demand, _ in recording.evidence:
         turn, start, _ = demand.mentions[-1]
-        what = demand.turn, demand.source, demand.call_number, demand.slot, demand.value
-        more = dialog.span_kind(turn, start), turn, demand.age
-        needs.append((*what, *more) if demand.kind == "call" else ())
+        argument = demand.turn, demand.source, demand.call_number, demand.slot, demand.value
+        mentioned = dialog.span_kind(turn, start), turn, demand.age
+        needs.append((*argument, *mentioned) if demand.kind == "call" else ())
     return needs

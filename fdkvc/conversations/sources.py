@@ -39,7 +39,9 @@ class Sources:
     """The files that options name, and where to send sentences on what is in them."""
 
     dialogs: str | None = None
+    """A file of dialogs."""
     trace: str | None = None
+    """A trace file."""
     tools: bool = False
     """Whether a dialog begins with the tools that its file lists."""
     calls: bool = False
@@ -47,7 +49,9 @@ class Sources:
     seed: int = SEED.default
     """Of the lexical embedding."""
     model: str | None = None
+    """A folder of a model."""
     warn: Callable[[str], None] = lambda sentence: None
+    """Gets each sentence on what is in the files."""
     reading: Callable[[str], AbstractContextManager[Any]] = nullcontext
     """Shows, while a file is read, what is read."""
 
@@ -60,7 +64,7 @@ class Sources:
     def read_transcripts(self) -> tuple[Sequence[Transcript], str]:
         """Return the dialogs of the file, by default the examples, and its SHA-256.
 
-        With tools, it is of "tools" as well.
+        With tools, the SHA-256 is that of the content followed by "tools".
         """
         name = str(self.dialogs or EXAMPLES / "dialogues.json")
         content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
@@ -114,8 +118,10 @@ class Sources:
 
 def skipped_text(skipped: Sequence[str]) -> str:
     """Return the list of skipped dialogs with reasons, "" if there are none."""
-    more = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
-    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *more]) if skipped else ""
+    if not skipped:
+        return ""
+    rest = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
+    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *rest])
 
 
 def read_sources(options: Namespace) -> Sources:

@@ -141,10 +141,10 @@ def with_tools(
     A dialog that lists no tools stays as it is. Raises a ValueError if none lists any or all are
     left out.
     """
-    some_list = any(transcript.tools for transcript in transcripts)
+    any_tools = any(transcript.tools for transcript in transcripts)
     begun, skipped = [], []
     for transcript in transcripts:
-        as_it_is = some_list and not transcript.tools
+        as_it_is = any_tools and not transcript.tools
         try:
             begun.append(transcript if as_it_is else begin_with_tools(transcript))
         except SkippedError as error:

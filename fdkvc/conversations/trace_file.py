@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from tokenize import TokenError
 from typing import Any
 
@@ -71,10 +72,8 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Type and axes of every array; a letter is the same length everywhere."""
 
-OPTIONAL = (
-    *("demand_carried", "demand_calls", "surprisal"),
-    *("dialog_clusters", "turn_kinds", "turn_calls"),
-)
+_LATER = ("demand_carried", "demand_calls", "dialog_clusters", "turn_kinds", "turn_calls")
+OPTIONAL = (*_LATER, "surprisal")
 """Arrays that may be absent."""
 
 _KINDS: Mapping[str, tuple[str, str]] = {
@@ -131,26 +130,26 @@ class TraceSize:
     """The size of recordings in a trace file; sizes add up."""
 
     lengths: Mapping[str, int]
+    """Of each axis."""
     widths: Mapping[str, int]
     """Bytes of an item of each array."""
 
     def __add__(self, other: TraceSize) -> TraceSize:
-        mine, theirs = self.lengths, other.lengths
-        return TraceSize(
-            {axis: mine[axis] + (theirs[axis] if axis in GROWING else 0) for axis in mine},
-            {name: max(width, other.widths[name]) for name, width in self.widths.items()},
-        )
+        lengths = {**self.lengths}
+        for axis in GROWING:
+            lengths[axis] += other.lengths[axis]
+        widths = {name: max(width, other.widths[name]) for name, width in self.widths.items()}
+        return TraceSize(lengths, widths)
 
     @property
     def bytes(self) -> int:
         """Bytes of all arrays together."""
-        return sum(
-            width
-            * math.prod(
-                int(axis) if axis.isdigit() else self.lengths[axis] for axis in SHAPES[name][1]
-            )
-            for name, width in self.widths.items()
-        )
+        total = 0
+        for name, width in self.widths.items():
+            axes = SHAPES[name][1]
+            shape = (int(axis) if axis.isdigit() else self.lengths[axis] for axis in axes)
+            total += width * math.prod(shape)
+        return total
 
     def check(self) -> None:
         """Raise a ValueError that says which limit is exceeded, if one is."""
@@ -165,27 +164,24 @@ def trace_size(recording: Recording) -> TraceSize:
 
 
 def _size_of(arrays: Arrays) -> TraceSize:
-    lengths = {
-        axis: length
-        for name, array in arrays.items()
-        for axis, length in zip(SHAPES[name][1], array.shape, strict=True)
-        if not axis.isdigit()
-    }
+    lengths: dict[str, int] = {}
+    for name, array in arrays.items():
+        sizes = zip(SHAPES[name][1], array.shape, strict=True)
+        lengths |= {axis: length for axis, length in sizes if not axis.isdigit()}
     return TraceSize(lengths, {name: array.itemsize for name, array in arrays.items()})
 
 
 def _arrays_of(recordings: Sequence[Recording]) -> dict[str, Any]:
     transcripts = [recording.transcript for recording in recordings]
-    turns = [turn for transcript in transcripts for turn in transcript.turns]
-    tokens = [token for recording in recordings for turn in recording.tokens for token in turn]
-    demands = [
-        (at, demand) for at, transcript in enumerate(transcripts) for demand in transcript.demands
-    ]
-    mentions = [
-        (at, mention.turn, mention.start, mention.end)
-        for at, (_, demand) in enumerate(demands)
-        for mention in demand.mentions
-    ]
+    turns = [*chain.from_iterable(transcript.turns for transcript in transcripts)]
+    turn_tokens = [*chain.from_iterable(recording.tokens for recording in recordings)]
+    tokens = [*chain.from_iterable(turn_tokens)]
+    demands: list[tuple[int, Demand]] = []
+    for dialog, transcript in enumerate(transcripts):
+        demands += [(dialog, demand) for demand in transcript.demands]
+    mentions: list[tuple[int, ...]] = []
+    for number, (_, demand) in enumerate(demands):
+        mentions += [(number, *mention) for mention in demand.mentions]
 
     def joined(name: str, axis: int, step: int = 1) -> NDArray[Any]:
         parts = [getattr(recording, name)[::step] for recording in recordings]
@@ -205,7 +201,7 @@ def _arrays_of(recordings: Sequence[Recording]) -> dict[str, Any]:
         "turn_topics": [turn.topic or "" for turn in turns],
         "turn_kinds": [turn.kind or "" for turn in turns],
         "turn_calls": [turn.call_characters for turn in turns],
-        "turn_tokens": [len(turn) for recording in recordings for turn in recording.tokens],
+        "turn_tokens": [*map(len, turn_tokens)],
         "token_texts": [token.text for token in tokens],
         "token_spans": [(token.start, token.end) for token in tokens],
         "embeddings": joined("embeddings", 0),
@@ -213,7 +209,7 @@ def _arrays_of(recordings: Sequence[Recording]) -> dict[str, Any]:
         "keys": joined("keys", 1, sharing),
         "values": joined("values", 1, sharing),
         "demand_kinds": [demand.kind for _, demand in demands],
-        "demand_places": [(at, demand.turn) for at, demand in demands],
+        "demand_places": [(dialog, demand.turn) for dialog, demand in demands],
         "demand_sources": [demand.source for _, demand in demands],
         "demand_slots": [demand.slot for _, demand in demands],
         "demand_values": [demand.value for _, demand in demands],
@@ -234,12 +230,12 @@ def _arrays_of(recordings: Sequence[Recording]) -> dict[str, Any]:
 
 def _sharing(recordings: Sequence[Recording]) -> int:
     """Return how many consecutive heads share keys and values, in all recordings."""
-    size, *others = {size for recording in recordings for size in recording.groups}
+    size, *others = set[int]().union(*(recording.groups for recording in recordings))
     if others or size == 1:
         return 1
     values = (recording.values for recording in recordings)
-    same = (np.array_equal(array, array[::size].repeat(size, axis=0)) for array in values)
-    return size if all(same) else 1
+    shared = (np.array_equal(array, array[::size].repeat(size, axis=0)) for array in values)
+    return size if all(shared) else 1
 
 
 # ------------------------------------------------------------------------------- reading
@@ -438,15 +434,14 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
     demands: list[list[Demand]] = [[] for _ in turns]
     names = ("kinds", "sources", "slots", "values", "carried", "calls")
     columns = (arrays[f"demand_{name}"].tolist() for name in names)
-    for at, ((dialog, turn), kind, source, slot, value, carried, call) in enumerate(
-        zip(arrays["demand_places"].tolist(), *columns, strict=True)
-    ):
-        place = f"demand {at}"
+    places = arrays["demand_places"].tolist()
+    for number, ((dialog, turn), *row) in enumerate(zip(places, *columns, strict=True)):
+        (kind, source, slot, value, carried, call), place = row, f"demand {number}"
         if kind not in ("call", "state"):
             raise ValueError(f"{place}: its kind is {kind[:40]!r}, but must be call or state")
         if not (0 <= dialog < len(turns) and 1 <= turn <= turns[dialog]):
             raise ValueError(f"{place}: there is no dialog {dialog} that has a turn {turn}")
-        mentioned = tuple(mentions[at])
+        mentioned = tuple(mentions[number])
         if not mentioned or [*mentioned] != sorted(mentioned):
             raise ValueError(f"{place}: it needs mentions, oldest first")
         for mention in mentioned:

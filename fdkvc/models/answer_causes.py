@@ -34,12 +34,13 @@ class Word:
     text: str
     passage: int
     first: int
+    """Position of its first token in the text."""
     end: int
-    """Positions of its tokens in the text, `end` exclusive."""
+    """Position after its last token."""
 
     @property
     def span(self) -> tuple[int, int]:
-        """Its first and last token, exclusive."""
+        """Positions of its first token and after its last."""
         return self.first, self.end
 
     @property
@@ -50,18 +51,18 @@ class Word:
 
 def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Word, ...]:
     """Return the words of each passage; special tokens are not words."""
-    return tuple(
-        Word(text, number, start + low, start + high)
-        for number, (_, first, end) in enumerate(passages)
-        for start, stop in tokens.texts_of(ids[first:end], first)
-        for text, low, high in words_in(tokens, ids[start:stop])
-    )
+    words: list[Word] = []
+    for number, (_, first, end) in enumerate(passages):
+        for start, stop in tokens.texts_of(ids[first:end], first):
+            found = words_in(tokens, ids[start:stop])
+            words += [Word(text, number, start + low, start + high) for text, low, high in found]
+    return tuple(words)
 
 
 def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text, and the names in its marks, with their tokens (last exclusive)."""
     text = tokens.text(ids)
-    prefixes = [tokens.text(ids[: at + 1]) for at in range(len(ids))]
+    prefixes = [tokens.text(ids[: index + 1]) for index in range(len(ids))]
     # A character that spans several tokens is complete with the last of them.
     begun = [part.endswith("\ufffd") for part in prefixes]
     ends = [len(part.rstrip("\ufffd")) for part in prefixes[:-1]]
@@ -100,8 +101,9 @@ class GradedArgument:
 
     slot: str
     written: str | None
+    """None if it was not written."""
     expected: str | None
-    """None if not written, or not expected."""
+    """None if it was not expected."""
 
     @property
     def right(self) -> bool:
@@ -151,11 +153,19 @@ def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
     [False, False, False, True]
     """
     blocks = SequenceMatcher(None, written, other, False).get_matching_blocks()
-    same = {at for first, _, size in blocks for at in range(first, first + size)}
-    return [at not in same for at in range(len(written))]
+    changed = [True] * len(written)
+    for first, _, size in blocks:
+        changed[first : first + size] = [False] * size
+    return changed
 
 
 # ------------------------------------------------------------------------------- why
+
+
+PLACE = ("passage", "turn", "writer", "word", "first", "end")
+SHARES = ("attended", "all_there")
+EVICTION = ("heads", "evicted", "first_evicted_in", "last_evicted_in", "rule")
+"""Columns of `why_table`: where a word stands, its attention, and its eviction."""
 
 
 @dataclass(frozen=True)
@@ -168,60 +178,52 @@ class HeadSelection:
     def slices(self, group: int = 1) -> tuple[slice, slice]:
         """Return the selected layers, and KV heads that `group` query heads share."""
         head = None if self.head is None else self.head // group
-        layers, heads = (
-            slice(None) if at is None else slice(at, at + 1) for at in (self.layer, head)
-        )
-        return layers, heads
+        return _one_or_all(self.layer), _one_or_all(head)
+
+
+def _one_or_all(index: int | None) -> slice:
+    return slice(None) if index is None else slice(index, index + 1)
 
 
 def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd.DataFrame:
     """Return the attention behind a word that a cache's model wrote, a row for each earlier word.
 
-    Each token of the word was predicted at the token before it; attention is their mean. `attended`
-    is the word's share of attention; `all_there` is its share if nothing had been evicted. Of
-    `heads` KV heads, `evicted` had lost part of the word before the passage began, in the turns
-    that `first_evicted_in` and `last_evicted_in` name.
+    Attention is the mean over the word's tokens. `attended` is the earlier word's share of it;
+    `all_there` is its share if nothing had been evicted. Of `heads` KV heads, `evicted` had lost
+    part of the earlier word before the passage began, in the turns that `first_evicted_in` and
+    `last_evicted_in` name.
     """
     cache, passages = chat.caches[name], chat.passages[name]
-    positions = range(word.first - 1, word.end - 1)
-    attended, all_there = (
-        np.mean(
-            [
-                cache.attention(at, whole_text=whole)[selection.slices()].mean(axis=(0, 1))
-                for at in positions
-            ],
-            axis=0,
-        )
-        for whole in (False, True)
-    )
+    attended = _mean_attention(cache, word, selection, whole_text=False)
+    all_there = _mean_attention(cache, word, selection, whole_text=True)
     heads, turns = selection.slices(cache.decoder.shape.group), turns_of(passages)
-    gone, rules = cache.evicted_in[heads], cache.evicted_by[heads]
+    evicted_in, rules = cache.evicted_in[heads], cache.evicted_by[heads]  # both (L, K, N)
     rows = []
     for earlier in words_of(chat.model.tokens, cache.ids, passages):
         if earlier.first >= word.first:
             break
         passage, tokens = earlier.passage, earlier.tokens
-        at = gone[:, :, tokens]
-        lost = (at >= 0) & (at < word.passage)
-        when = sorted({turns[turn] for turn in at[lost].tolist()}) or [None]
-        by = {Rule(rule).name for rule in rules[:, :, tokens][lost].tolist()}
-        rows.append(
-            (
-                *(passage, turns[passage], passages[passage][0]),
-                *(earlier.text, earlier.first, earlier.end),
-                *(float(attended[tokens].sum()), float(all_there[tokens].sum())),
-                *(at[:, :, 0].size, int(lost.any(axis=-1).sum()), when[0], when[-1]),
-                " and ".join(sorted(by)),
-            )
-        )
-    table = pd.DataFrame(
-        rows,
-        columns=[
-            *("passage", "turn", "writer", "word", "first", "end", "attended", "all_there"),
-            *("heads", "evicted", "first_evicted_in", "last_evicted_in", "rule"),
-        ],
-    )
+        evictions = evicted_in[:, :, tokens]
+        lost = (evictions >= 0) & (evictions < word.passage)
+        when = sorted({turns[turn] for turn in evictions[lost].tolist()}) or [None]
+        lost_by = {Rule(rule).name for rule in rules[:, :, tokens][lost].tolist()}
+        place = passage, turns[passage], passages[passage][0], earlier.text, *earlier.span
+        shares = float(attended[tokens].sum()), float(all_there[tokens].sum())
+        counts = evictions[:, :, 0].size, int(lost.any(axis=-1).sum())
+        rows.append((*place, *shares, *counts, when[0], when[-1], " and ".join(sorted(lost_by))))
+    table = pd.DataFrame(rows, columns=[*PLACE, *SHARES, *EVICTION])
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
+
+
+def _mean_attention(
+    cache: TextCache, word: Word, selection: HeadSelection, *, whole_text: bool
+) -> Floats:
+    """Return the attention to each token (N,), averaged over a word's tokens and some heads."""
+    # A token is predicted at the one before it.
+    positions = range(word.first - 1, word.end - 1)
+    attention = [cache.attention(position, whole_text=whole_text) for position in positions]
+    heads = selection.slices()
+    return np.asarray(np.mean([row[heads].mean(axis=(0, 1)) for row in attention], axis=0))
 
 
 # ------------------------------------------------------------------------------- restore
@@ -242,9 +244,9 @@ class Attempt:
 
     spans: tuple[Span, ...]
     as_it_was: str
+    """With the entries computed when the spans were read."""
     as_it_would_be: str
-    """With the entries computed when the spans were read, and with entries recomputed from the
-    tokens that are still cached before them."""
+    """With entries recomputed from the tokens that are still cached before the spans."""
 
 
 @dataclass(frozen=True)
@@ -254,8 +256,9 @@ class Restoration:
     writer: Writer
     """What the full cache writes there."""
     full: str
+    """The passage with the full cache."""
     lost: str
-    """The passage with the full cache and with the policy's."""
+    """The passage with the policy's cache."""
     attempts: tuple[Attempt, ...]
     """Each span alone, by falling attention of the full cache; then all of them."""
 
@@ -272,21 +275,24 @@ def restore_spans(
     full = TextCache(model.decoder)
     writer = first_writer(tokens, read([full], cache.ids, last=1)[0, 0])
     (answer,) = generate_passages(tokens, [full], writer, stop_loops=True)
-    weights = sum(
-        full.attention(at).mean(axis=(0, 1))[: cache.count]
-        for at in range(cache.count + len(tokens.marks[writer]) - 1, full.count)
-    )
-    gone: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
-    lost_spans = _spans(words_of(tokens, cache.ids, passages), np.asarray(weights), gone)
+    # 1. Weigh the words that are evicted from some head by what the full cache attended to.
+    written = range(cache.count + len(tokens.marks[writer]) - 1, full.count)
+    weights = sum(full.attention(token).mean(axis=(0, 1))[: cache.count] for token in written)
+    evicted: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
+    lost_spans = _spans(words_of(tokens, cache.ids, passages), np.asarray(weights), evicted)
+    # 2. Restore each span alone, then all of them, and let each cache write.
     spans = list(islice(lost_spans, most))
-    sets = [*((span,) for span in spans), *([tuple(spans)] if len(spans) > 1 else [])]
-    restored = [_with(cache, some, again) for again in (False, True) for some in sets]
+    sets: list[tuple[Span, ...]] = [(span,) for span in spans]
+    if len(spans) > 1:
+        sets.append(tuple(spans))
+    restored = [_with(cache, chosen, read_again=False) for chosen in sets]
+    restored += [_with(cache, chosen, read_again=True) for chosen in sets]
     lost, *texts = generate_passages(tokens, [cache.fork(), *restored], writer, stop_loops=True)
     attempts = map(Attempt, sets, texts[: len(sets)], texts[len(sets) :])
     return Restoration(writer, answer, lost, tuple(attempts))
 
 
-def _with(cache: TextCache, spans: Sequence[Span], read_again: bool) -> TextCache:
+def _with(cache: TextCache, spans: Sequence[Span], *, read_again: bool) -> TextCache:
     for span in sorted(spans, key=lambda span: span.first):
         cache = cache.restored(span.first, span.end, read_again=read_again)
     return cache
@@ -297,13 +303,13 @@ def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span
     weight = np.array([float(weights[word.tokens].sum()) for word in words])
     free = np.array([lost[word.tokens].any() for word in words], np.bool_)
     passage = np.array([word.passage for word in words])
-    for at in np.argsort(-weight, kind="stable").tolist():
-        if free[at]:
-            joins = free & (passage == passage[at]) & (weight >= weight[at] / 2)
+    for index in np.argsort(-weight, kind="stable").tolist():
+        if free[index]:
+            joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
             others = np.flatnonzero(~np.pad(joins, 1)) - 1  # and the places beyond both ends
-            after = np.searchsorted(others, at)
+            after = np.searchsorted(others, index)
             low, end = others[after - 1] + 1, others[after]
             free[low:end] = False
             text = " ".join(word.text for word in words[low:end])
             first, last = words[low].first, words[end - 1].end
-            yield Span(text, words[at].passage, first, last, sum(weight[low:end].tolist()))
+            yield Span(text, words[index].passage, first, last, sum(weight[low:end].tolist()))

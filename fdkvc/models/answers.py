@@ -75,7 +75,7 @@ EXTRA_TOKENS = 24
 MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
 
 Row = tuple[str, str, str, int, str, float, int]
-
+"""A row of the table with columns `MEASURED`."""
 
 GRADED = ("values_right", "calls_exact", "arguments_right")
 """Metrics of what is written, each also among those that the full cache gets right."""
@@ -227,8 +227,9 @@ def _read(
         reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
     dialog = transcript.name, transcript.services
-    for at, (name, budget) in enumerate(caches):
-        for metric, (value, count) in reader.measures(at).items():
+    for row, (name, budget) in enumerate(caches):
+        for metric, (value, count) in reader.measures(row).items():
+            # The full cache is read once, and stands under every budget.
             for shown in settings.budgets if name == FULL else (budget,):
                 yield *dialog, name, shown, metric, value, count
 
@@ -270,7 +271,7 @@ class _Reader:
     ) -> None:
         self.settings, self.model, self.caches = settings, model, [*caches.values()]
         named = [(settings.controls.get(name), budget) for name, budget in caches]
-        self.cuts = [(at, cut, budget) for at, (cut, budget) in enumerate(named) if cut]
+        self.cuts = [(row, cut, budget) for row, (cut, budget) in enumerate(named) if cut]
         self.ends: list[int] = []  # tokens at the end of each turn
         self.transcript = transcript
         self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
@@ -299,17 +300,17 @@ class _Reader:
         best: list[NDArray[np.intp]] = []
         for first, end in self._parts(passage):
             before_first, after = self._read(ids[first:end])
-            for logits, at in ((before_first, first), (after[:, :-1], first + 1)):
+            for logits, token in ((before_first, first), (after[:, :-1], first + 1)):
                 if logits is not None and logits.shape[1]:
-                    came = slice(at, at + logits.shape[1])
+                    came = slice(token, token + logits.shape[1])
                     best.append(self._score(logits, ids[came]))
                     self.ages.append(ages[came])
         if call:
             # The model writes neither the mark nor what follows the end.
             stop = min(passage.stop + 1, len(passage.ids))
             rest = passage.ids[passage.start : stop]
-            at = stop - len(passage.ids) + sum(part.shape[1] for part in best)
-            likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]
+            end = stop - len(passage.ids) + sum(part.shape[1] for part in best)
+            likeliest = np.concatenate(best, axis=1)[:, end - len(rest) : end]
             self._grade_values(passage, likeliest)
         if writes:
             exact = np.asarray((likeliest == rest).all(axis=1))
@@ -323,12 +324,12 @@ class _Reader:
             cache.end_turn()
         ids = self.caches[0].ids
         self.ends.append(len(ids))
-        for at, cut, budget in self.cuts:
+        for row, cut, budget in self.cuts:
             kept = cut(self.model.tokens, ids, self.ends, budget) if len(ids) > budget else ids
-            if [*kept] != self.caches[at].ids:
-                self.caches[at] = self.model.full()
-                read([self.caches[at]], kept, last=0)
-                self.caches[at].end_turn()
+            if [*kept] != self.caches[row].ids:
+                self.caches[row] = self.model.full()
+                read([self.caches[row]], kept, last=0)
+                self.caches[row].end_turn()
 
     def _read(self, ids: NDArray[np.intp]) -> tuple[Floats | None, Floats]:
         """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
@@ -336,8 +337,7 @@ class _Reader:
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
         full, *others = self.caches
-        same = [cache for cache in others if cache.count == full.count]
-        whole: list[Any] = [cache for cache in same if cache.whole]
+        whole: list[Any] = [row for row in others if row.count == full.count and row.whole]
         alone = [cache not in whole for cache in self.caches]
         logits = read([*compress(self.caches, alone)], ids)
         for cache in whole:
@@ -349,9 +349,10 @@ class _Reader:
 
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the bounds of parts to read; evict where `every` would while writing."""
-        every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
-        mark = passage.start
-        stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
+        interval, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
+        stops: set[int] = set()
+        if interval is not None and writer != "user":
+            stops = {*range(passage.start + interval, size, interval)}
         vocabulary, at_once = self.model.decoder.shape.vocabulary, LOGITS_AT_ONCE
         if vocabulary >= LARGE_VOCABULARY:
             at_once = max(at_once, MAX_CHUNK_NUMBERS // (len(self.caches) * vocabulary))
@@ -376,16 +377,16 @@ class _Reader:
         closes = '"' if tokens.calls_as_json else SEPARATOR.strip()
         # As long as greedy decoding writes the true tokens, it has read what was read here.
         for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
-            at = np.array(passage.tokens_of(*span), np.intp) - passage.start
-            if not at.size:
+            value = np.array(passage.tokens_of(*span), np.intp) - passage.start
+            if not value.size:
                 continue
-            after = at[-1] + 1
+            after = value[-1] + 1
             ends = [
                 token in (rest[after], tokens.end)
                 or tokens.text([token]).lstrip().startswith(closes)
                 for token in likeliest[:, after].tolist()
             ]
-            right = (likeliest[:, at] == rest[at]).all(axis=1) & ends
+            right = (likeliest[:, value] == rest[value]).all(axis=1) & ends
             self.right["values_right"].append(right[:, None])
             self.value_ages.append(_age(call, argument))
             self.value_sources.append(_source(self.transcript, argument))
@@ -400,9 +401,9 @@ class _Reader:
         slots = [argument.slot for argument in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)
         texts = self._written_calls(passage, start, others)
-        for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
+        for row, text in zip(np.flatnonzero(~exact), texts, strict=True):
             graded = {part.slot: part.right for part in grade_call(text, wanted).arguments}
-            right[at] = [graded.get(slot, False) for slot in slots]
+            right[row] = [graded.get(slot, False) for slot in slots]
         self.right["calls_exact"].append(exact[:, None])
         self.right["arguments_right"].append(right)
 
@@ -412,17 +413,18 @@ class _Reader:
         """Yield the call that each cache writes in place of a passage from token `start` on."""
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
         most = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
-        every = self.settings.every
-        back = len(passage.ids) if every is None else 0  # a control holds fewer tokens
+        interval = self.settings.every
+        back = len(passage.ids) if interval is None else 0  # a control holds fewer tokens
         for first in range(0, len(caches), WRITERS_AT_ONCE):
             writers = caches[first : first + WRITERS_AT_ONCE]
-            some = [cache.fork(cache.count - back) for cache in writers]
-            yield from generate_passages(tokens, some, "call", most=most, every=every)
+            forks = [cache.fork(cache.count - back) for cache in writers]
+            yield from generate_passages(tokens, forks, "call", most=most, every=interval)
 
-    def measures(self, at: int) -> dict[str, tuple[float, int]]:
+    def measures(self, row: int) -> dict[str, tuple[float, int]]:
         """Return each measure that one cache has a value of, with the number that it averages."""
-        nats, kl, same = (
-            np.concatenate([part[at] for part in parts]) for parts in zip(*self.scores, strict=True)
+        nats, kl, same_best = (
+            np.concatenate([part[row] for part in parts])
+            for parts in zip(*self.scores, strict=True)
         )
         ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
         value_sources = np.array(self.value_sources, np.str_)
@@ -431,18 +433,18 @@ class _Reader:
             "nats_arguments": nats[ages > 0],
             "kl": kl,
             "kl_p99": np.quantile(kl, [0.99]),
-            "same_best": same,
+            "same_best": same_best,
         }
         for name, parts in self.right.items():
-            right, full_right = np.concatenate(parts, axis=1)[[at, 0]]
+            right, full_right = np.concatenate(parts, axis=1)[[row, 0]]
             measured |= {name: right, f"{name}_of_full": right[full_right]}
             if name == "values_right":
                 for source in SPAN_KINDS:
-                    some = full_right & (value_sources == source)
-                    measured[f"values_right_of_full_{source}"] = right[some]
+                    counted = full_right & (value_sources == source)
+                    measured[f"values_right_of_full_{source}"] = right[counted]
                 for age, (_, (low, high)) in AGES.items():
-                    some = full_right & (value_ages > low) & (value_ages <= high)
-                    measured[f"values_right_of_full_{age}"] = right[some]
+                    counted = full_right & (value_ages > low) & (value_ages <= high)
+                    measured[f"values_right_of_full_{age}"] = right[counted]
         for age, (_, (low, high)) in AGES.items():
             measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
         return {

@@ -7,7 +7,7 @@ changed nothing. A word has the sum over its tokens.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ LINE_BREAK, SPACE = "⏎", "␣"
 
 
 class Part(NamedTuple):
-    """A passage of a text: who says it, in which turn, and its tokens from `first` to `end`."""
+    """A passage of a text: its speaker, its turn, and its tokens from `first` up to `end`."""
 
     speaker: str
     turn: int
@@ -80,18 +80,18 @@ def chat_text(tokens: Tokens, ids: Sequence[int], passages: Passages) -> Text:
 
 
 def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
-    """Find the words; a token that is part of none is one of its own."""
-    words = [
-        Word(text, passage, part.first + low, part.first + high)
-        for passage, part in enumerate(parts)
-        for text, low, high in words_in(tokens, ids[part.first : part.end])
-    ]
-    alone = {*range(len(ids))}.difference(*(range(word.first, word.end) for word in words))
-    for at in alone:
-        passage = max(np.searchsorted([part.first for part in parts], at, side="right") - 1, 0)
-        text = tokens.tokenizer.decode([ids[at]], skip_special_tokens=False)
+    """Find the words of a text; a token that belongs to no word becomes a word by itself."""
+    words: list[Word] = []
+    for passage, part in enumerate(parts):
+        for text, low, high in words_in(tokens, ids[part.first : part.end]):
+            words.append(Word(text, passage, part.first + low, part.first + high))
+    alone = {*range(len(ids))}.difference(*(range(*word.span) for word in words))
+    starts = [part.first for part in parts]
+    for token in alone:
+        passage = max(int(np.searchsorted(starts, token, side="right")) - 1, 0)
+        text = tokens.tokenizer.decode([ids[token]], skip_special_tokens=False)
         shown = text.strip() or (LINE_BREAK if "\n" in text else SPACE)
-        words.append(Word(shown, int(passage), at, at + 1))
+        words.append(Word(shown, passage, token, token + 1))
     return Text(tuple(ids), tuple(parts), tuple(sorted(words, key=lambda word: word.first)))
 
 
@@ -105,20 +105,19 @@ class Cause(NamedTuple):
     share: float
     """Attention that goes to its evicted entries, as a mean over layers and heads."""
     largest: float
+    """Attention of the head that attends to them most."""
     layer: int
+    """Of that head."""
     head: int
-    """The head that attends to them most, and how much."""
+    """The number of that head in its layer."""
 
 
 class HurtWord(NamedTuple):
-    """A word that is predicted worse, and why.
-
-    Of the most hurt ones, `restored` is the KL when the turn is read again with the entries of the
-    causes.
-    """
+    """A word that is predicted worse, and why."""
 
     word: int
     restored: float | None
+    """The KL when the turn is read again with the entries of the causes, of the most hurt words."""
     causes: tuple[Cause, ...]
 
 
@@ -128,9 +127,10 @@ class Damage:
 
     text: Text
     full_nats: Floats
+    """Shape (N,). −log p of each token with the full cache; 0 for the first token, which nothing
+    predicts."""
     nats: Floats
-    """Shape (N,). −log p of each token with the full cache and with the policy's; 0 for the first
-    token, which nothing predicts."""
+    """Shape (N,). The same with the policy's cache."""
     kl: Floats
     """Shape (N,)."""
     hurt: tuple[HurtWord, ...]
@@ -149,8 +149,11 @@ class Damage:
     def by_token(self) -> pd.DataFrame:
         """Return a row for each token."""
         words, parts = self.text.words, self.text.parts
-        of = [(word.text, *parts[word.passage][:2]) for word in words for _ in range(*word.span)]
-        table = pd.DataFrame(of, columns=["word", "speaker", "turn"])
+        rows: list[tuple[str, str, int]] = []
+        for word in words:
+            part = parts[word.passage]
+            rows += [(word.text, part.speaker, part.turn)] * (word.end - word.first)
+        table = pd.DataFrame(rows, columns=["word", "speaker", "turn"])
         lost = self.nats - self.full_nats
         return table.rename_axis("token").assign(kl=self.kl, nats=self.nats, nats_lost=lost)
 
@@ -183,16 +186,16 @@ def read_damage(
     def explain(passage: int, kl: Floats) -> None:
         lost = words_kl(text.words, kl[1])
         least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
-        for at in np.flatnonzero(lost >= least).tolist():
-            if text.words[at].passage == passage and cache.attended is not None:
-                hurt.append(HurtWord(at, None, causes_of(full, cache, text, at)))
+        for index in np.flatnonzero(lost >= least).tolist():
+            if text.words[index].passage == passage and cache.attended is not None:
+                hurt.append(HurtWord(index, None, causes_of(full, cache, text, index)))
 
     nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.8), explain)
     damage = Damage(text, nats[0], nats[1], kl[1], ())
     hurt.sort(key=lambda word: (-damage.of_words[word.word], word.word))
-    for at, word in enumerate(hurt[:MAX_RESTORED_WORDS]):
-        hurt[at] = word._replace(restored=restored_kl(full, cache, text, word))
-        on_read(0.8 + 0.2 * (at + 1) / MAX_RESTORED_WORDS)
+    for rank, word in enumerate(hurt[:MAX_RESTORED_WORDS]):
+        hurt[rank] = word._replace(restored=restored_kl(full, cache, text, word))
+        on_read(0.8 + 0.2 * (rank + 1) / MAX_RESTORED_WORDS)
     return replace(damage, hurt=tuple(hurt[:MAX_EXPLAINED_WORDS]))
 
 
@@ -238,16 +241,18 @@ def read_losses(
     return nats, kl
 
 
-def causes_of(full: TextCache, cache: TextCache, text: Text, at: int) -> tuple[Cause, ...]:
+def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tuple[Cause, ...]:
     """Return the evicted words that the full cache attends to at a word of the turn just read."""
-    word, shape = text.words[at], full.decoder.shape
-    gone = _gone(cache, word.passage).repeat(shape.group, axis=1)
+    word, shape = text.words[index], full.decoder.shape
+    evicted = _evicted(cache, word.passage).repeat(shape.group, axis=1)  # (L, H, n)
+    count = evicted.shape[2]
     places = range(max(word.first - 1, 0), max(word.end - 1, 1))
-    weights = np.mean([full.attention(place)[:, :, : gone.shape[2]] for place in places], axis=0)
-    sums = np.pad(np.cumsum(weights * gone, axis=2, dtype=float), ((0, 0), (0, 0), (1, 0)))
-    earlier = [earlier for earlier in text.words if earlier.end <= gone.shape[2]]
-    first, end = np.array([word.span for word in earlier] or [(0, 0)]).T
-    by_word = sums[:, :, end] - sums[:, :, first]
+    weights = np.mean([full.attention(place)[:, :, :count] for place in places], axis=0)
+    # The attention to a word is a difference of sums over all tokens up to its end (L, H, n + 1).
+    sums = np.pad(np.cumsum(weights * evicted, axis=2, dtype=float), ((0, 0), (0, 0), (1, 0)))
+    spans = [earlier.span for earlier in text.words if earlier.end <= count]
+    first, end = np.array(spans or [(0, 0)]).T
+    by_word = sums[:, :, end] - sums[:, :, first]  # (L, H, words)
     share = by_word.mean(axis=(0, 1))
     causes = []
     for place in np.argsort(-share, kind="stable")[:CAUSES].tolist():
@@ -263,7 +268,7 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
     """Return the KL of a word when its turn is read again with the entries of its causes."""
     word = text.words[hurt.word]
     turn, start = word.passage, text.parts[word.passage].first
-    also = [token for cause in hurt.causes for token in range(*text.words[cause.word].span)]
+    causes = chain.from_iterable(range(*text.words[cause.word].span) for cause in hurt.causes)
     ids, low = np.asarray(text.ids), max(word.first - 1, start)
 
     def logits_of(again: TextCache) -> Floats:
@@ -272,21 +277,21 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
 
     # One after the other: each is a copy of all keys and values up to the turn.
     expected = logits_of(full.before_turn(turn))
-    restored = logits_of(cache.before_turn(turn, also))
+    restored = logits_of(cache.before_turn(turn, [*causes]))
     _, kl, _ = losses(np.concatenate([expected, restored]), ids[low + 1 : word.end])
     return float(kl[1].sum())
 
 
-def _gone(cache: TextCache, turn: int) -> Bools:
+def _evicted(cache: TextCache, turn: int) -> Bools:
     """Return which earlier tokens each KV head has evicted when a turn begins (L, K, n)."""
     attended = cache.attended_by_turn[turn - 1] if turn else None
     count = cache.ends[turn - 1] if turn else 0
     shape = cache.decoder.shape
-    gone = np.zeros((shape.layers, shape.kv_heads, count + 1), np.bool_)
+    evicted = np.zeros((shape.layers, shape.kv_heads, count + 1), np.bool_)
     if attended is not None:
-        gone[:] = True
-        np.put_along_axis(gone, attended, False, axis=2)  # −1 is the column beyond
-    return gone[:, :, :-1]
+        evicted[:] = True
+        np.put_along_axis(evicted, attended, False, axis=2)  # −1 is the column beyond
+    return evicted[:, :, :-1]
 
 
 def damage_by_head(

@@ -65,7 +65,7 @@ def first_rows() -> pd.DataFrame:
     return judged_table().query("data == @FIRST and budget == @ENTRIES and metric == 'kl'")
 
 
-def verdict() -> str:
+def judged_sentence() -> str:
     """Say which policy without attention is best, how it compares, and how sure that is."""
     rows = first_rows()
     attends = np.array(["attention" in read_policy(name).looks_at for name in rows.policy])

@@ -43,9 +43,13 @@ class RecordedDamage:
     """A dialog as a model read it under several policies."""
 
     model: str
+    """The name of the model."""
     parameters: int
+    """How many parameters it has."""
     dialog: str
+    """The name of the dialog."""
     budget: int
+    """Entries that a KV head may hold after a turn."""
     text: Text
     damages: Mapping[str, Damage]
     """By the name of the policy, each of whose KV heads decides by itself."""
@@ -110,12 +114,15 @@ def read_recorded(content: str) -> RecordedDamage:
         return np.array(values, np.float32)
 
     def hurt(words: Any) -> tuple[HurtWord, ...]:
-        return tuple(HurtWord(at, kl, tuple(Cause(*cause) for cause in of)) for at, kl, of in words)
+        return tuple(
+            HurtWord(word, kl, tuple(Cause(*cause) for cause in causes))
+            for word, kl, causes in words
+        )
 
     full = numbers(stored["full_nats"])
     damages = {
-        name: Damage(text, full, numbers(of["nats"]), numbers(of["kl"]), hurt(of["hurt"]))
-        for name, of in stored["damages"].items()
+        name: Damage(text, full, numbers(row["nats"]), numbers(row["kl"]), hurt(row["hurt"]))
+        for name, row in stored["damages"].items()
     }
     model, parameters, dialog, budget = (stored[name] for name in NAMES)
     received = numbers(stored["received"])

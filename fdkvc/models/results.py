@@ -33,18 +33,25 @@ class AnswersRun(Run):
     kind = "answers"
     settings_type = Answers
     depends: ClassVar = {
-        **{"model": dict[str, Any], "file": str, "dialogs": int, "baseline": str},
+        "model": dict[str, Any],
+        "file": str,
+        "dialogs": int,
+        "baseline": str,
         "unread": dict[str, int] | None,
     }
 
     settings: Answers
+    """What ran."""
     model: AnyModel
+    """Which answered."""
     scores: pd.DataFrame
     """As `run_answers` returns them."""
     seconds: float
+    """How long it took."""
     digest: str
     """The SHA-256 of the file of dialogs."""
     baseline: str = FULL
+    """The policy to compare with."""
     more: Mapping[str, object] = field(default_factory=dict)
     """What else the numbers depend on, as values of JSON."""
     unread: Mapping[str, int] = field(default_factory=dict)

@@ -73,7 +73,7 @@ BASELINE = "h2o"
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
-JUDGED = (*PAPER_POLICIES, "sinks(weighted-recency)", "sinks(learned)", "sinks(h2o)")
+CANDIDATES = (*PAPER_POLICIES, "sinks(weighted-recency)", "sinks(learned)", "sinks(h2o)")
 """What a verdict on dialogs compares: the paper's, the best without attention, the best with it."""
 
 WRAPPERS: dict[str, type[Wrapper]] = {

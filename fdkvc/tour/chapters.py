@@ -12,7 +12,7 @@ import numpy as np
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, percent
 from fdkvc.engine.evidence import Evidence
-from fdkvc.models.judged import verdict
+from fdkvc.models.judged import judged_sentence
 from fdkvc.models.recorded_damage import shipped_damage
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
@@ -221,7 +221,7 @@ def closing() -> Chapter:
     damages = shipped_damage().damages
     alone, healed = (float(damages[name].kl.mean()) for name in ("surprisal", "sinks(surprisal)"))
     sentences = (
-        verdict(),
+        judged_sentence(),
         "In practice, protect the first tokens, whatever the policy. In the recording of the "
         f"previous scene, predictions are off by {healed:.2f} nats per token with sinks(surprisal) "
         f"and by {alone:.2f} with surprisal alone.",

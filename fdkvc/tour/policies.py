@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from fdkvc.models.judged import verdict
+from fdkvc.models.judged import judged_sentence
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.policies.base import Step
@@ -16,7 +16,7 @@ from fdkvc.ui.markdown import Markdown, plain
 
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
-    st.container(key="page-answer").markdown(plain(verdict()))
+    st.container(key="page-answer").markdown(plain(judged_sentence()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
         with st.expander(plain(title)):

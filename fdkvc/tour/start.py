@@ -9,7 +9,7 @@ from fdkvc.ui.frame import Page, panel, side_by_side
 from fdkvc.ui.lanes import Lane, load_lanes
 from fdkvc.ui.markdown import Markdown
 from fdkvc.verdict.page.evidence import headline
-from fdkvc.verdict.page.transcript import DEMANDS, Outcome, show_transcript, verdicts
+from fdkvc.verdict.page.transcript import DEMANDS, Outcome, outcomes_of, show_transcript
 
 PAGE = "start"
 FILE, POLICY, BUDGET = "evening", "fd-kvc", 48
@@ -28,7 +28,7 @@ def moment() -> tuple[HeadChoice, Lane, Outcome]:
     (lane,) = load_lanes(head, [policy_named(POLICY)], BUDGET)
     later = (
         lost
-        for lost in verdicts(lane.run, head.recording)
+        for lost in outcomes_of(lane.run, head.recording)
         if lost.demand.kind == "call" and lost.demand.mentions[-1].turn < lost.lost
     )
     return head, lane, next(later)

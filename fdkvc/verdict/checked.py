@@ -17,12 +17,12 @@ from fdkvc.models.answers import FULL, Answers, run_answers
 from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import AnyModel
-from fdkvc.policies import JUDGED, read_policy
+from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.base import Available
 from fdkvc.runs.jobs import Execution
 from fdkvc.verdict.plan import Verdict, named, unpinned_name
 
-RIVAL = JUDGED[-1]
+RIVAL = CANDIDATES[-1]
 """The best policy that scores by attention, as measured on a pretrained model."""
 
 KL, RIGHT = "kl", "values_right_of_full"
@@ -45,6 +45,7 @@ class Check:
 
     sentence: str
     contradicts: bool
+    """Whether another policy loses less than the recommended one."""
 
 
 def sample_of(
@@ -86,7 +87,7 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
 
 
 def check_verdict(
-    judged: Verdict,
+    verdict: Verdict,
     tokens: Sequence[int],
     model: AnyModel,
     transcripts: Sequence[Transcript],
@@ -97,14 +98,14 @@ def check_verdict(
     The budget is the verdict's share of the mean length of dialogs of so many `tokens`. Raises a
     ValueError if there is no dialog to read, or no verdict.
     """
-    if not judged.policy:
-        raise ValueError(f"there is nothing to check: {judged.lead}")
+    if not verdict.policy:
+        raise ValueError(f"there is nothing to check: {verdict.lead}")
     sample = sample_of(model, transcripts)
     read = sum(count_tokens(model, dialog) for dialog in sample)
-    share = min(judged.budget * len(tokens) / sum(tokens), 1.0)
+    share = min(verdict.budget * len(tokens) / sum(tokens), 1.0)
     budget = max(1, round(share * read / len(sample)))
-    names = dict.fromkeys((judged.policy, RIVAL))
-    if unpinned_name(judged.policy) == RIVAL != judged.policy:
+    names = dict.fromkeys((verdict.policy, RIVAL))
+    if unpinned_name(verdict.policy) == RIVAL != verdict.policy:
         del names[RIVAL]
     settings = Answers((*map(read_policy, names),), (budget,), cut_text=False)
     shape = model.decoder.shape
@@ -131,18 +132,19 @@ def check_verdict(
         sentence += f" Of {right}, {kept} stay right."
     sentence = " ".join([sentence, *notes])
     paired = paired_differences(table, RIVAL)
-    paired = paired[paired.policy == judged.policy]
+    paired = paired[paired.policy == verdict.policy]
     if paired.empty:
         return Check(sentence, False)
     better = paired.mean_diff.where(paired.metric != KL, -paired.mean_diff)
     sure, few = better[paired.significant.eq(True)], paired.significant.isna().all()
-    if few and mean[judged.policy, KL] - mean[RIVAL, KL] >= CLEARLY:
+    if few and mean[verdict.policy, KL] - mean[RIVAL, KL] >= CLEARLY:
         sure = better
     if (sure <= 0).all() and (sure < 0).any():
         hedge = ", as far as so few dialogs tell" if few else ""
-        told = f"This contradicts the recommendation: {named(RIVAL)} loses less{hedge}."
-        return Check(f"{sentence} {told}", True)
-    told = "This agrees with the recommendation."
+        conclusion = f"This contradicts the recommendation: {named(RIVAL)} loses less{hedge}."
+        return Check(f"{sentence} {conclusion}", True)
+    conclusion = "This agrees with the recommendation."
     if few or sure.empty or (sure < 0).any():
-        told = f"The two are not distinguishable on {'so few dialogs' if few else 'this sample'}."
-    return Check(f"{sentence} {told}", False)
+        sample_words = "so few dialogs" if few else "this sample"
+        conclusion = f"The two are not distinguishable on {sample_words}."
+    return Check(f"{sentence} {conclusion}", False)

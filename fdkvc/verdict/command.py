@@ -15,7 +15,7 @@ from fdkvc.runs.options import settings_from
 from fdkvc.runs.write import check_folder
 from fdkvc.verdict.checked import check_verdict
 from fdkvc.verdict.model_shape import read_shape
-from fdkvc.verdict.plan import TARGET, judged_replay
+from fdkvc.verdict.plan import TARGET, replay_settings
 from fdkvc.verdict.results import ReplayRun
 
 
@@ -38,8 +38,8 @@ def dialogs(options: Namespace) -> None:
         first = recordings[0]  # computed on access, which takes long
     if shape is not None:
         policies = settings.policies if options.policies or options.pin else ()
-        asked = judged_replay(recordings, policies, options.budgets or ())
-        settings = replace(settings, policies=asked.policies, budgets=asked.budgets)
+        compared = replay_settings(recordings, policies, options.budgets or ())
+        settings = replace(settings, policies=compared.policies, budgets=compared.budgets)
         baseline = baseline_of(settings.policies, options.baseline)
     heads = len(first.heads)
     if options.heads is None:
@@ -53,10 +53,10 @@ def dialogs(options: Namespace) -> None:
     with running(options) as how:
         run = ReplayRun.measure(settings, recordings, about, **how)
     if shape is not None and model is not None:
-        judged, tokens = run.verdict(shape, run.target), run.tokens
+        verdict, tokens = run.verdict(shape, run.target), run.tokens
         if model.tokens.note:
             warn(model.tokens.note)
         with running(options) as how:
-            check = check_verdict(judged, tokens, model, transcripts_of(recordings), **how)
+            check = check_verdict(verdict, tokens, model, transcripts_of(recordings), **how)
         run = replace(run, checked=check.sentence)
     finish(options, run)

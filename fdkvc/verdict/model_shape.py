@@ -23,6 +23,7 @@ class ModelShape:
 
     name: str
     layers: int
+    """How many attend to all tokens."""
     numbers: int
     """Of an entry in a layer: a key and a value in each KV head, or what they are computed from."""
     bits: int = 16
@@ -109,10 +110,10 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     """
     inner = config.get("text_config")
     fields = {**config, **inner} if isinstance(inner, dict) else config
-    every = _number(fields, *_LAYERS)
-    if every is None:
+    all_layers = _number(fields, *_LAYERS)
+    if all_layers is None:
         raise ValueError(_unknown("layers"))
-    layers = _full_layers(fields, every)
+    layers = _full_layers(fields, all_layers)
     latent, rotated = _number(fields, "kv_lora_rank"), _number(fields, "qk_rope_head_dim")
     if latent and rotated:
         numbers = latent + rotated
@@ -129,8 +130,9 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
             f"give {IN_NUMBERS}"
         )
     name = clean_name(str(config.get("_name_or_path") or config.get("model_type") or "config.json"))
-    some = "" if layers == every else f" (the {layers} of {every} layers that attend to all tokens)"
-    return ModelShape(name + some, layers, numbers, BITS[dtype])
+    if layers != all_layers:
+        name += f" (the {layers} of {all_layers} layers that attend to all tokens)"
+    return ModelShape(name, layers, numbers, BITS[dtype])
 
 
 def _full_layers(config: Mapping[str, Any], layers: int) -> int:

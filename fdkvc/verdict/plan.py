@@ -17,7 +17,7 @@ from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import count, listed, percent, ranged, sentence, signed, written_bytes
 from fdkvc.engine.sinks import RECALL_ONLY, SINKS, sinks_of
 from fdkvc.engine.summary import mean_table, paired_differences
-from fdkvc.policies import JUDGED, Policy, read_policy, usable, with_pinned_prompts
+from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.whitelist import Whitelist
 from fdkvc.verdict.model_shape import ModelShape
 
@@ -35,10 +35,8 @@ TARGET = Field(
 OFFERED = tuple(1 << power for power in range(4, 14))
 """Budgets that pages offer, and of which `fitting_budgets` chooses."""
 
-PLAN = (
-    *("policy", "heads", "budget", "n", "services", "recall", "ci_low", "ci_high"),
-    *("entries", "bytes", "saved"),
-)
+_RECALL = ("n", "services", "recall", "ci_low", "ci_high")
+PLAN = ("policy", "heads", "budget", *_RECALL, "entries", "bytes", "saved")
 
 
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -70,26 +68,25 @@ def tenth_of(tokens: float) -> int:
     return min(OFFERED, key=lambda size: abs(math.log(10 * size / max(tokens, 1))))
 
 
-def judged_replay(
+def replay_settings(
     recordings: Sequence[Recording],
     policies: Sequence[Policy] = (),
     budgets: Sequence[int] = (),
 ) -> Replay:
-    """Return what a verdict on these dialogs rests on.
+    """Return the replay that a verdict on these dialogs rests on.
 
-    By default, of `JUDGED` those that these dialogs allow, at the budgets that fit their lengths.
-    They also run with the system prompt pinned, where there is one.
+    By default, of those of `CANDIDATES` that these dialogs allow, at the budgets that fit their
+    lengths. Policies also run with the system prompt pinned, where there is one.
     """
-    first, every = recordings[0], map(read_policy, JUDGED)
-    chosen = policies or [
-        policy
-        for policy in every
-        if first.surprisal is not None or "surprisal" not in policy.looks_at
-    ]
-    if any(turn.kind == "system" for row in transcripts_of(recordings) for turn in row.turns):
-        chosen = with_pinned_prompts(chosen)
+    first = recordings[0]
+    if not policies:
+        policies = [*map(read_policy, CANDIDATES)]
+        if first.surprisal is None:
+            policies = [policy for policy in policies if "surprisal" not in policy.looks_at]
+    if any("system" in (turn.kind for turn in row.turns) for row in transcripts_of(recordings)):
+        policies = with_pinned_prompts(policies)
     budgets = budgets or fitting_budgets(float(np.mean(dialog_lengths(recordings))))
-    return Replay((*dict.fromkeys(chosen),), tuple(budgets), (default_heads(first),))
+    return Replay((*dict.fromkeys(policies),), tuple(budgets), (default_heads(first),))
 
 
 def plan_table(
@@ -135,6 +132,7 @@ class Verdict:
     policy: str
     """The name of the recommended policy; of the best one if none reaches the target."""
     budget: int
+    """The entries that it needs."""
     lead: str
     """The answer in a sentence."""
     rest: str = ""
@@ -149,11 +147,13 @@ class Verdict:
 
 
 NO_VERDICT = Verdict(
-    *("", 0, "There is no verdict: no call in these dialogs needs a value mentioned before."),
+    policy="",
+    budget=0,
+    lead="There is no verdict: no call in these dialogs needs a value mentioned before.",
 )
 
 
-def verdict(
+def find_verdict(
     settings: Replay,
     replayed: pd.DataFrame,
     arguments: pd.DataFrame,
@@ -176,13 +176,13 @@ def verdict(
     enough, largest = bool(needed.notna().any()), int(plan.budget.max())
     budget = int(needed.min()) if enough else largest
     at_budget = plan[plan.budget == budget]
-    able = at_budget[at_budget.policy.map(needed) == budget] if enough else at_budget
-    some = replayed[(replayed.budget == budget) & (replayed.heads == mode)]
-    some = some[(some.metric == "call_recall") & some.policy.isin(plan.policy)]
-    best = able.iloc[int(able.recall.argmax())]
+    reaching = at_budget[at_budget.policy.map(needed) == budget] if enough else at_budget
+    recalls = replayed[(replayed.budget == budget) & (replayed.heads == mode)]
+    recalls = recalls[(recalls.metric == "call_recall") & recalls.policy.isin(plan.policy)]
+    best = reaching.iloc[int(reaching.recall.argmax())]
     if enough:
-        paired = paired_differences(some, str(best["policy"]))
-        tied = able[~able.policy.isin(paired.policy[paired.significant.eq(True)])]
+        paired = paired_differences(recalls, str(best["policy"]))
+        tied = reaching[~reaching.policy.isin(paired.policy[paired.significant.eq(True)])]
         safe = tied[[sinks_of(read_policy(name), budget) == SINKS for name in tied.policy]]
         best = safe.iloc[int(safe.recall.argmax())] if len(safe) else best
     name, held = str(best["policy"]), f"{budget:,} entries"
@@ -198,28 +198,33 @@ def verdict(
             f"{named(name)} holds most, {interval}."
         )
         parts = []
-    mine = (arguments.policy == name) & (arguments.budget == budget) & (arguments.heads == mode)
-    parts.append(_forgotten_words(arguments[mine]))
-    paired = paired_differences(some, name).set_index("policy")
+    of_best = (arguments.policy == name) & (arguments.budget == budget) & (arguments.heads == mode)
+    parts.append(_forgotten_words(arguments[of_best]))
+    paired = paired_differences(recalls, name).set_index("policy")
     titles = {policy.name: policy.title for policy in settings.policies}
     unpinned, sure = unpinned_name(name), int(best["services"]) >= MIN_CLUSTERS
     rivals = [other for other in paired.index if unpinned_name(other) == other != unpinned]
-    ties = [other for other in rivals if not paired.significant[other]]
     if rivals and sure:
-        one = len(rivals) - len(ties) == 1
-        more = (paired.mean_diff[rivals].drop(ties) > 0).any()
-        who = "the other" if one else "the others" if ties else "all others"
-        verb = f"differ{'s' * one}" if more else f"hold{'s' * one} less"
-        less = f"{who} {verb}" * (ties != rivals)
-        alike = listed([titles[row] for row in ties]) if ties else ""
-        same = f"it is not distinguishable from {alike}" if ties else ""
-        parts.append(f"At this budget {'; '.join(filter(None, (same, less)))}.")
+        parts.append(_rivals_sentence(paired.loc[rivals], titles))
     if enough:
         parts.append(_others_need(needed[rivals] / budget, titles, target, largest))
     for twin in paired.index:
         if unpinned_name(twin) == unpinned and sure:
             parts.append(_pinning(paired.loc[twin], 1 if name == unpinned else -1))
     return Verdict(name, budget, lead, " ".join(filter(None, parts)), _caution(best))
+
+
+def _rivals_sentence(paired: pd.DataFrame, titles: Mapping[str, str]) -> str:
+    """Say from which other policies the recommended one is not distinguishable; those hold less."""
+    different = paired[paired.significant.eq(True)]
+    ties = [titles[name] for name in paired.index if name not in different.index]
+    parts = [f"it is not distinguishable from {listed(ties)}"] if ties else []
+    if len(different):
+        one, above = len(different) == 1, bool((different.mean_diff > 0).any())
+        others = "the other" if one else "the others" if ties else "all others"
+        ending = "s" if one else ""
+        parts.append(f"{others} differ{ending}" if above else f"{others} hold{ending} less")
+    return f"At this budget {'; '.join(parts)}."
 
 
 def unpinned_name(name: str) -> str:
@@ -232,20 +237,21 @@ def unpinned_name(name: str) -> str:
 def named(name: str) -> str:
     """Return the title of a policy for a sentence."""
     inside = unpinned_name(name)
-    return read_policy(inside).title + " (system prompt pinned)" * (inside != name)
+    title = read_policy(inside).title
+    return title if inside == name else f"{title} (system prompt pinned)"
 
 
 def _forgotten_words(arguments: pd.DataFrame) -> str:
     """Return how many values were lost, and where most of them came from."""
     lost = arguments[arguments.held < 1]
     if lost.empty:
-        return f"Forgotten: none of {count(len(arguments), 'value')}." * bool(len(arguments))
+        return "" if arguments.empty else f"Forgotten: none of {count(len(arguments), 'value')}."
     most = []
     for keys, words in ((lost.source, GIVEN_BY), (lost.age.map(age_of), AGE_LABELS)):
         counts = keys.value_counts()
         if counts.iloc[0] > len(lost) / 2:
             most.append(words[counts.index[0]])
-    them = "most of them " * (len(lost) > 1)
+    them = "most of them " if len(lost) > 1 else ""
     where = f", {them}{', '.join(most)}" if most else ""
     return f"Still forgotten: {len(lost):,} of {count(len(arguments), 'value')}{where}."
 

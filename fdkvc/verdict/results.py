@@ -33,10 +33,22 @@ from fdkvc.runs.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.plan import TARGETS, Verdict, dialog_lengths, plan_table, verdict
+from fdkvc.verdict.plan import TARGETS, Verdict, dialog_lengths, find_verdict, plan_table
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """Suffixes of a policy's name, by which heads decide together."""
+
+LOSS_COLUMNS = {
+    "dialog": "dialog",
+    "call": "call",
+    "slot": "argument",
+    "value": "value",
+    "calls": "calls",
+    "turn": "in turn",
+    "mentioned": "mentioned",
+    "lost": "evicted",
+}
+"""Columns of what was forgotten, and their headings."""
 
 OF_LETTERS = (
     "Without a model's vectors, policies that use attention compare the letters of words, not "
@@ -52,18 +64,27 @@ class ReplayRun(Run):
     kind = "replay"
     settings_type = Replay
     depends: ClassVar = {
-        **{"source": str, "name": str | None, "file": str, "seed": int, "dialogs": int},
-        **{"baseline": str, "shape": ModelShape | None, "vectors": str | None},
+        "source": str,
+        "name": str | None,
+        "file": str,
+        "seed": int,
+        "dialogs": int,
+        "baseline": str,
+        "shape": ModelShape | None,
+        "vectors": str | None,
         "unread": dict[str, int] | None,
     }
 
     settings: Replay
+    """What ran."""
     recordings: Sequence[Recording]
+    """On which it ran."""
     table: pd.DataFrame
     """As `replay` returns it."""
     arguments: pd.DataFrame
     """Every argument of every call, as `replay_arguments` returns it."""
     seconds: float
+    """How long it took."""
     digest: str
     """The SHA-256 of the file of dialogs."""
     name: str | None = None
@@ -117,8 +138,8 @@ class ReplayRun(Run):
         if digest != about["file"]:
             raise ValueError(OTHER_FILE[kind])
         recordings = recordings[: max(1, about["dialogs"])]
-        more = {key: about.get(key) for key in ("name", "seed", "shape", "baseline")}
-        return cls.measure(record.settings, recordings, more | {"digest": digest}, **how)
+        again = {key: about.get(key) for key in ("name", "seed", "shape", "baseline")}
+        return cls.measure(record.settings, recordings, again | {"digest": digest}, **how)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -156,7 +177,7 @@ class ReplayRun(Run):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        made = {
+        tables = {
             "replay.csv": self.table,
             "replay_summary.csv": mean_table(self.table),
             "replay_paired.csv": paired_differences(self.table, self.baseline),
@@ -164,8 +185,8 @@ class ReplayRun(Run):
             "replay_forgotten.csv": self.forgotten,
         }
         if self.shape is not None:
-            made["plan.csv"] = plan_table(self.settings, self.table, self.tokens, self.shape)
-        return made
+            tables["plan.csv"] = plan_table(self.settings, self.table, self.tokens, self.shape)
+        return tables
 
     @property
     def text(self) -> str:
@@ -182,16 +203,15 @@ class ReplayRun(Run):
 
     def verdict(self, shape: ModelShape, target: float) -> Verdict:
         """Return which policy and budget to use in a model of this shape, in words."""
-        of = self.settings, self.table, self.arguments, self.tokens
-        judged = verdict(*of, shape, target)
-        letters = judged.policy and self.source.startswith(LEXICAL)
-        return replace(judged, caution=f"{judged.caution} {OF_LETTERS}") if letters else judged
+        found = find_verdict(self.settings, self.table, self.arguments, self.tokens, shape, target)
+        of_letters = found.policy and self.source.startswith(LEXICAL)
+        return replace(found, caution=f"{found.caution} {OF_LETTERS}") if of_letters else found
 
     def lost(self, policy: str, budget: int) -> pd.DataFrame:
         """Return what a policy forgot at a budget, of the first mode of the heads."""
         lost = self.forgotten
-        same = (lost.policy == policy) & (lost.budget == budget)
-        return lost[same & (lost.heads == self.settings.heads[0])]
+        chosen = (lost.policy == policy) & (lost.budget == budget)
+        return lost[chosen & (lost.heads == self.settings.heads[0])]
 
 
 def replay_grid(
@@ -231,11 +251,11 @@ def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
 
 def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid:
     """Return the recall of each policy by source and age, of the first mode of the heads."""
-    some = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
-    table = some.assign(
+    rows = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
+    table = rows.assign(
         metric="call_recall",
-        source=some.source.map(SOURCE_LABELS),
-        mentioned=some.age.map(AGE_LABELS),
+        source=rows.source.map(SOURCE_LABELS),
+        mentioned=rows.age.map(AGE_LABELS),
     )
     titles = {policy.name: policy.title for policy in settings.policies}
     grid = pivot(table, figures(table), ["source", "mentioned"], "policy", titles.__getitem__)
@@ -257,21 +277,13 @@ def forgotten_text(run: ReplayRun, chosen: Verdict | None = None) -> str:
         f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
         sources_grid(run.sources, run.settings, budget).text(grouped=True),
     ]
-    gone = run.lost(policy, budget)
-    if len(gone):
-        parts += [
-            f"What {policy} forgot at budget {budget}: {count(len(gone), 'argument')}, the worst "
-            "losses first",
-            Grid(
-                ["dialog", "call", "argument", "value", "calls", "in turn", "mentioned", "evicted"],
-                [
-                    [
-                        *(row["dialog"], row["call"], row["slot"], row["value"][:40]),
-                        *(str(row[name]) for name in ("calls", "turn", "mentioned", "lost")),
-                    ]
-                    for row in worst_losses(gone).to_dict("records")
-                ],
-                4,
-            ).text(),
-        ]
+    lost = run.lost(policy, budget)
+    if len(lost):
+        parts.append(
+            f"What {policy} forgot at budget {budget}: {count(len(lost), 'argument')}, the worst "
+            "losses first"
+        )
+        losses = worst_losses(lost)
+        losses = losses.assign(value=losses.value.str[:40])[[*LOSS_COLUMNS]].astype(str)
+        parts.append(Grid([*LOSS_COLUMNS.values()], losses.to_numpy().tolist(), 4).text())
     return "\n\n".join(parts)

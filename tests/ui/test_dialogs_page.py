@@ -36,7 +36,7 @@ from fdkvc.models.numpy import BUNDLED
 from fdkvc.player.entry_files import trace_files
 from fdkvc.player.moments import Spoken, deciding_token, value_sentences, why_sentences
 from fdkvc.player.run import build_run, continue_run
-from fdkvc.policies import JUDGED, policy_named, with_pinned_prompts
+from fdkvc.policies import CANDIDATES, policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.runs.export import csv_text
 from fdkvc.runs.record import digest
@@ -49,7 +49,7 @@ from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import replay as replay_page
 from fdkvc.verdict.page import verdict as verdict_page
 from fdkvc.verdict.page.choices import VIEW
-from fdkvc.verdict.page.replay import FileRun, Replayed, judge_file, report_of
+from fdkvc.verdict.page.replay import FileRun, Replayed, replay_file, report_of
 from tests.app_pages import (
     SECONDS,
     check_specs,
@@ -79,7 +79,7 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
 
 
 def replayed(settings: Replay, file: DialogFile) -> Replayed:
-    done = judge_file(FileRun(settings, file.key, None, file))
+    done = replay_file(FileRun(settings, file.key, None, file))
     assert done is not None
     return done
 
@@ -576,7 +576,7 @@ def card(app: AppTest) -> AppTest:
     return app
 
 
-def test_a_file_is_judged_by_itself_as_the_command_does(
+def test_a_file_is_replayed_by_itself_as_the_command_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     app = card(open_page("dialogs", file="rental"))
@@ -587,7 +587,7 @@ def test_a_file_is_judged_by_itself_as_the_command_does(
     assert plain(verdict.rest) in words_of(app)
     assert plain(verdict.lead) in words_of(app)
     assert plain(verdict.caution) in words_of(app)
-    assert {row.name for row in done.content.replay.policies} > {*JUDGED}
+    assert {row.name for row in done.content.replay.policies} > {*CANDIDATES}
     buttons = [
         button.label for button in app.button if (button.key or "").startswith("dialogs/loss/")
     ]
@@ -648,7 +648,7 @@ def test_a_verdict_is_partial_then_whole() -> None:
     several = dataclasses.replace(file, transcripts=texts, digest="three")
     settings = Replay((policy_named("fifo"),), (64,))
     steps: list[Any] = []
-    whole = judge_file(
+    whole = replay_file(
         FileRun(settings, several.key, None, several), workers=1, on_progress=steps.append
     )
     parts = [step.partial for step in steps if step.partial is not None]

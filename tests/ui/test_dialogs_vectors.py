@@ -26,7 +26,7 @@ from fdkvc.ui.downloads import files_of
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict.page import vectors as page
-from fdkvc.verdict.page.replay import FileRun, judge_file, report_of
+from fdkvc.verdict.page.replay import FileRun, replay_file, report_of
 from fdkvc.verdict.page.vectors import READ, VECTORS, Vectors, read_file, read_layers
 from fdkvc.verdict.results import OF_LETTERS
 from tests.app_pages import html, link_of, open_page, press, settled
@@ -104,7 +104,7 @@ def read_with(app: AppTest) -> AppTest:
 
 
 def test_a_run_is_the_mean_of_the_heads() -> None:
-    done = judge_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "1,4"), FILE), workers=1)
+    done = replay_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "1,4"), FILE), workers=1)
     assert done is not None
     model = shared_language_model(models.MODELS[NAME])
     tables = []
@@ -185,7 +185,7 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
     assert [*read.recordings] == [0]
     assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
     assert (
-        judge_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "0"), FILE), cancelled=cancelled)
+        replay_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "0"), FILE), cancelled=cancelled)
         is None
     )
 

@@ -16,7 +16,7 @@ from fdkvc.conversations.page.file_choice import FILE
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.explain.tables import entries_table
-from fdkvc.models.judged import verdict
+from fdkvc.models.judged import judged_sentence
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.recorded_damage import SHIPPED
@@ -263,7 +263,7 @@ def test_without_its_package_a_model_is_seen_in_its_recording(
 
 def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:
     finding, use, still = story_chapters()[6].sentences
-    assert finding == verdict()
+    assert finding == judged_sentence()
     stored = json.loads(SHIPPED.read_text("utf-8"))["damages"]
     healed, alone = (np.mean(stored[name]["kl"]) for name in ("sinks(surprisal)", "surprisal"))
     off = f"off by {healed:.2f} nats per token with sinks(surprisal) and by {alone:.2f}"

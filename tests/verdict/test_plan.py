@@ -14,15 +14,15 @@ from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.statistics import FEW_CLUSTERS
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.engine.sinks import RECALL_ONLY
-from fdkvc.policies import JUDGED, policy_named, read_policy
+from fdkvc.policies import CANDIDATES, policy_named, read_policy
 from fdkvc.verdict.model_shape import SHAPES, read_shape, shape_of
 from fdkvc.verdict.plan import (
     Verdict,
-    judged_replay,
+    find_verdict,
     plan_table,
+    replay_settings,
     smallest_budgets,
     unpinned_name,
-    verdict,
 )
 from tests.refusals import assert_one_sentence
 
@@ -100,7 +100,7 @@ def arguments(**lost: int) -> pd.DataFrame:
 def test_half_of_the_lost_values_are_not_most_of_them() -> None:
     table = arguments(surprisal=6)
     sources = ["user", "result"] * (len(table) // 2)
-    advice = verdict(SETTINGS, replayed(), table.assign(source=sources), TOKENS, SHAPE)
+    advice = find_verdict(SETTINGS, replayed(), table.assign(source=sources), TOKENS, SHAPE)
     assert "6 of 10 values, most of them more than 6 turns ago." in advice.rest
 
 
@@ -112,7 +112,7 @@ def test_intervals_of_enough_clusters_are_not_too_narrow() -> None:
 
 
 def verdict_of(table: pd.DataFrame, target: float = 0.95, tokens: Any = TOKENS) -> Verdict:
-    return verdict(SETTINGS, table, arguments(surprisal=6), tokens, SHAPE, target)
+    return find_verdict(SETTINGS, table, arguments(surprisal=6), tokens, SHAPE, target)
 
 
 def test_the_verdict_names_policy_budget_saving_losses_and_rivals() -> None:
@@ -147,7 +147,7 @@ def test_of_tied_policies_one_is_named_that_protects_the_first_tokens() -> None:
     for recall, named in ((0.9599, "sink"), (0.952, "fifo")):
         table = replayed(fifo=(0.5, 0.96, 0.97), sink=(0.5, recall, 0.97))
         table = table[table.policy.isin(["fifo", "sink", "h2o"])]
-        advice = verdict(settings, table, arguments(), TOKENS, SHAPE)
+        advice = find_verdict(settings, table, arguments(), TOKENS, SHAPE)
         assert (advice.policy, advice.budget) == (named, 200)
 
 
@@ -157,7 +157,7 @@ def test_of_those_that_protect_the_first_tokens_the_best_is_named() -> None:
     for means in ((0.9595, 0.9599), (0.9599, 0.9595)):
         recalls: Any = dict(zip(names[1:3], ((0.5, mean, 0.97) for mean in means), strict=True))
         table = replayed(fifo=(0.5, 0.96, 0.97), **recalls)
-        advice = verdict(settings, table[table.policy.isin(names)], arguments(), TOKENS, SHAPE)
+        advice = find_verdict(settings, table[table.policy.isin(names)], arguments(), TOKENS, SHAPE)
         assert advice.policy == names[1 + int(np.argmax(means))]
 
 
@@ -196,20 +196,22 @@ def test_a_pinned_prompt_is_compared_with_its_twin() -> None:
     )
     table = replayed(**means)
     table = table[table.policy.isin(names)]
-    advice = verdict(settings, table, arguments(), TOKENS, SHAPE)
+    advice = find_verdict(settings, table, arguments(), TOKENS, SHAPE)
     assert advice.lead.startswith("Use Sinks (Learned) (system prompt pinned) with 200 ent")
     assert "FIFO does not reach 95 % within 400 entries." in advice.rest
     assert re.search(r"Pinning the system prompt changes recall by \+26\.0 \(", advice.rest)
 
 
-def test_what_is_judged_fits_the_dialogs() -> None:
+def test_what_is_replayed_fits_the_dialogs() -> None:
     prompt = Turn("system", "Be kind", kind="system")
     talk = (prompt, *(Turn("user", "a table for two please " * 40) for _ in range(4)))
-    settings = judged_replay(LexicalRecordings([Transcript("one", talk)]))
-    assert [row.name for row in settings.policies][: len(JUDGED)] == [*JUDGED]
-    assert {unpinned_name(row.name) for row in settings.policies[len(JUDGED) :]} == {*JUDGED}
+    settings = replay_settings(LexicalRecordings([Transcript("one", talk)]))
+    names = [row.name for row in settings.policies]
+    assert names[: len(CANDIDATES)] == [*CANDIDATES]
+    assert {*map(unpinned_name, names[len(CANDIDATES) :])} == {*CANDIDATES}
     assert settings.budgets == (32, 64, 128, 256)
-    without = judged_replay(LexicalRecordings([Transcript("one", talk[1:])]), [policy_named("h2o")])
+    spoken = LexicalRecordings([Transcript("one", talk[1:])])
+    without = replay_settings(spoken, [policy_named("h2o")])
     assert [row.name for row in without.policies] == ["h2o"]
 
 

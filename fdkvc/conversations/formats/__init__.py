@@ -6,6 +6,7 @@ or rejected with one sentence that names the place.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def read_dialogs(
 
 def endings() -> list[str]:
     """Return the endings of files of dialogs."""
-    return list(dict.fromkeys(ending for format in FORMATS.values() for ending in format.endings))
+    return [*dict.fromkeys(chain.from_iterable(format.endings for format in FORMATS.values()))]
 
 
 def read_file(path: str | Path) -> tuple[Transcript, ...]:
@@ -209,7 +210,7 @@ def _is_item(value: Mapping[str, Any]) -> bool:
 
 def _format_of(value: Mapping[str, Any], number: int) -> Format:
     for format in FORMATS.values():
-        if format.field in value and (format.recognizes is None or format.recognizes(value)):
+        if format.fits(value):
             return format
     fields = sorted({format.field for format in FORMATS.values() if format.field is not None})
     inside = next((name for name, inner in value.items() if _has_dialogs(inner)), None)
@@ -219,10 +220,7 @@ def _format_of(value: Mapping[str, Any], number: int) -> Format:
 def _has_dialogs(value: Any) -> bool:
     """Whether a field holds dialogs, or one, in a known format."""
     first = value[0] if isinstance(value, list) and value else value
-    return isinstance(first, dict) and any(
-        format.field in first and (format.recognizes is None or format.recognizes(first))
-        for format in FORMATS.values()
-    )
+    return isinstance(first, dict) and any(format.fits(first) for format in FORMATS.values())
 
 
 def _is_lines(text: str) -> bool:
@@ -239,8 +237,5 @@ def _is_lines(text: str) -> bool:
 
 def _lines(text: str) -> list[Any]:
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
-    return [
-        parse_json(line, number)
-        for number, line in enumerate(text.split("\n"), start=1)
-        if line.strip()
-    ]
+    lines = enumerate(text.split("\n"), start=1)
+    return [parse_json(line, number) for number, line in lines if line.strip()]

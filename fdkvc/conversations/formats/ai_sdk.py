@@ -37,18 +37,13 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
             continue
         listed = parts or optional(message, "content", list, where)
         placed: list[Placed] = [*objects(listed, "part", where)]
-        known = {json.dumps(_called(part), sort_keys=True) for part, _ in placed}
+        in_parts = {json.dumps(_called(part), sort_keys=True) for part, _ in placed}
         invoked = optional(message, "toolInvocations", list, where)
-        said = restated(message, "parts", content=[*_blocks(placed, where, unread)])
-        said["toolInvocations"] = [
-            call for call in invoked if json.dumps(call, sort_keys=True) not in known
-        ]
-        texts = [str(part["text"]) for part, _ in placed if "text" in part]
-        if (
-            parts
-            and content
-            and "".join(str(content).split()) not in "".join("".join(texts).split())
-        ):
+        invoked = [call for call in invoked if json.dumps(call, sort_keys=True) not in in_parts]
+        blocks = [*_blocks(placed, where, unread)]
+        said = restated(message, "parts", content=blocks, toolInvocations=invoked)
+        texts = "".join(str(part["text"]) for part, _ in placed if "text" in part)
+        if parts and content and "".join(str(content).split()) not in "".join(texts.split()):
             unread.add("field 'content'")
         if any(is_thinking(str(part.get("type"))) for part, _ in placed):
             said.pop("reasoning", None)  # the parts repeat it

@@ -15,6 +15,7 @@ Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.base import Format, with_calls
@@ -48,6 +49,7 @@ class Frame:
     """A turn's annotation for one service."""
 
     service: str
+    """Its name."""
     spans: tuple[tuple[str, int, int], ...]
     """(slot, start, end): characters of the utterance."""
     copies: Mapping[str, str]
@@ -57,6 +59,7 @@ class Frame:
     canonical: Mapping[tuple[str, str], tuple[str, ...]]
     """Wordings by (slot, canonical value), from the turn's actions."""
     call: tuple[str, Mapping[str, str]] | None
+    """Method and arguments of the service call."""
     names_intent: bool
     """Whether the turn introduces an intent."""
     weight: int
@@ -92,17 +95,16 @@ def read_dialogue(
         services.append(_services(frames, services[-1] if services else frozenset()))
     texts, name = [turn.text for turn in turns], name or f"dialog {number}"
     check_texts(name, texts, [*unread.items()])
-    every = [frame for frames in framed for frame in frames]
-    spanned = sum(end - start for frame in every for _, start, end in frame.spans)
-    check_most(
-        f"{name}: its slots have", spanned, "characters", MAX_DIALOG_CHARACTERS, TooLargeError
-    )
-    used = len({frame.service for frame in every})
+    all_frames = [*chain.from_iterable(framed)]
+    spans = chain.from_iterable(frame.spans for frame in all_frames)
+    spanned, slots = sum(end - start for _, start, end in spans), f"{name}: its slots have"
+    check_most(slots, spanned, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
+    used = len({frame.service for frame in all_frames})
     check_most(f"{name}: it has", used, "services", MAX_TOPICS, TooLargeError)
     demands = _Demands(MentionFinder(texts, name), services)
-    for at, frames in enumerate(framed):
+    for index, frames in enumerate(framed):
         for frame in frames:
-            demands.add_frame(at, frame, turns[at])
+            demands.add_frame(index, frame, turns[index])
     yield Transcript(
         name,
         tuple(turns),
@@ -147,15 +149,15 @@ class _Demands:
     spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
     copies: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def add_frame(self, at: int, frame: Frame, turn: Turn) -> None:
-        """Add a frame of a turn."""
+    def add_frame(self, index: int, frame: Frame, turn: Turn) -> None:
+        """Add a frame of a turn, whose place in the dialog is `index`."""
         if frame.call is not None:
-            self._call(at, frame)
+            self._call(index, frame)
         for slot, *span in frame.spans:
             start, end = (turn.call_characters + character for character in span)
             wording = turn.text[start:end].lower()
             mentions = self.spans.setdefault((frame.service, slot, wording), [])
-            mentions.append(Mention(at, start, end))
+            mentions.append(Mention(index, start, end))
         for (slot, value), wordings in frame.canonical.items():
             self.canonical[frame.service, slot, value] = wordings
         for slot, copied in frame.copies.items():
@@ -163,24 +165,25 @@ class _Demands:
         if frame.values:
             self.state[frame.service] = frame.values
             for slot, wordings in frame.values.items():
-                entry = frame.service, slot, wordings[0].lower()
-                if self._add("state", at + 1, frame.service, frame.service, slot, wordings) == ():
+                service, entry = frame.service, (frame.service, slot, wordings[0].lower())
+                if self._add("state", index + 1, service, service, slot, wordings) == ():
                     self.missing_values.add(entry)
                 else:
                     self.missing_values.discard(entry)
 
-    def _call(self, at: int, frame: Frame) -> None:
+    def _call(self, index: int, frame: Frame) -> None:
         assert frame.call is not None
-        method, arguments = frame.call
+        method, values = frame.call
         state = self.state.get(frame.service, {})
-        made = []
-        for slot, value in arguments.items():
+        arguments = []
+        for slot, value in values.items():
             canonical = self.canonical.get((frame.service, slot, value.lower()), ())
             wordings = (value, *state.get(slot, ()), *canonical)
-            mentions = self._add("call", at, frame.service, method, slot, wordings)
+            mentions = self._add("call", index, frame.service, method, slot, wordings)
             self.missing += mentions == ()
-            made.append(Argument(slot, clean_name(value), mentions[-1] if mentions else None))
-        self.calls.append(Call(at, method, tuple(sorted(made, key=lambda argument: argument.slot))))
+            arguments.append(Argument(slot, clean_name(value), mentions[-1] if mentions else None))
+        arguments.sort(key=lambda argument: argument.slot)
+        self.calls.append(Call(index, method, tuple(arguments)))
 
     def _add(
         self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
@@ -189,7 +192,7 @@ class _Demands:
         if all(wording.lower() in NO_EVIDENCE for wording in wordings):
             return None
         spans = (self.spans.get((service, slot, wording.lower()), []) for wording in wordings)
-        annotated = [mention for some in spans for mention in some[-MAX_MENTIONS:]]
+        annotated = chain.from_iterable(mentions[-MAX_MENTIONS:] for mentions in spans)
         mentions = self.finder.mentions(wordings, turn, annotated)
         carried = False
         if kind == "state":

@@ -13,7 +13,9 @@ class Format:
     """A format of dialogs."""
 
     key: str
+    """Its name in the registry."""
     label: str
+    """Its name on pages."""
     endings: tuple[str, ...]
     """Endings of file names. A text is read as the format of its ending, or else as the first text
     format."""
@@ -26,14 +28,18 @@ class Format:
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None
     """Whether an object with the field has this format; by default, each has."""
 
+    def fits(self, value: Mapping[str, Any]) -> bool:
+        """Whether an object is a dialog in this format."""
+        return self.field in value and (self.recognizes is None or self.recognizes(value))
+
 
 def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
     """Yield the parts in a field of all messages, of whatever may be messages."""
     for message in messages if isinstance(messages, list) else ():
         parts = message.get(field) if isinstance(message, dict) else None
-        yield from filter(
-            lambda part: isinstance(part, dict), parts if isinstance(parts, list) else ()
-        )
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                yield part
 
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:

@@ -15,10 +15,8 @@ from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of
 from fdkvc.core.json_input import check_object, objects, require
 from fdkvc.core.unread import Unread
 
-READ = (
-    *("text", "toolUse", "toolResult", "json", "guardContent", "citationsContent", "cachePoint"),
-    "reasoningContent",
-)
+WORDS = ("text", "toolUse", "toolResult", "json", "guardContent", "citationsContent")
+READ = (*WORDS, "cachePoint", "reasoningContent")
 """Fields by which blocks are read, or say nothing."""
 
 BLOCKS = frozenset((*READ, "image", "document", "video", "audio"))
@@ -38,11 +36,10 @@ def _blocks(content: Any, where: str, unread: Unread) -> Any:
     """Return a list of blocks as those of Anthropic's messages, and anything else as it is."""
     if not isinstance(content, list):
         return content
-    return [
-        inner
-        for block, inside in objects(content, "block", where)
-        for inner in ([block] if "type" in block else _block(block, inside, unread))
-    ]
+    blocks: list[dict[str, Any]] = []
+    for block, inside in objects(content, "block", where):
+        blocks += [block] if "type" in block else _block(block, inside, unread)
+    return blocks
 
 
 def _block(block: Mapping[str, Any], where: str, unread: Unread) -> Iterator[dict[str, Any]]:

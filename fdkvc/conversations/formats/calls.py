@@ -75,20 +75,19 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
     >>> cut_calls('Ok. <tool_call>{"name": "go", "arguments": {"to": 2}}</tool_call>', Unread())
     ('Ok.', [{'name': 'go', 'arguments': {'to': 2}}])
     """
-    found: list[Mapping[str, Any]] = []
+    all_calls: list[Mapping[str, Any]] = []
     for opening, closing in CALL_TAGS:
         if opening not in text:
             continue
         kept: list[str] = []
         for before, inside in blocks(text, opening, closing):
             calls = calls_in(inside) if inside else []
-            found += calls
-            kept.append(
-                before if inside is None or calls else f"{before}{opening}{inside}{closing}"
-            )
-        text = "".join(kept).strip() if found else text
+            all_calls += calls
+            is_kept = inside is not None and not calls
+            kept.append(f"{before}{opening}{inside}{closing}" if is_kept else before)
+        text = "".join(kept).strip() if all_calls else text
         unread.add(UNKNOWN_CALL, text.count(opening))
-    return text, found
+    return text, all_calls
 
 
 def cut_thinking(text: str, unread: Unread) -> str:
@@ -104,8 +103,8 @@ def cut_thinking(text: str, unread: Unread) -> str:
             pieces: Sequence[tuple[str, str | None]] = [*blocks(text, opening, closing)]
             thought = [inside for _, inside in pieces if inside is not None]
             words = [before for before, _ in pieces]
-            begin, found, after = words[-1].partition(closing)
-            if found and not thought:  # what opens it is in the template
+            begin, tag, after = words[-1].partition(closing)
+            if tag and not thought:  # what opens it is in the template
                 thought, words = [begin], [after]
             elif not thought and text.lstrip().startswith(opening):  # it ends before its end
                 thought, words = [text], []
@@ -122,11 +121,11 @@ def blocks(text: str, opening: str, closing: str) -> Iterator[tuple[str, str | N
     >>> [*blocks("a <b> c </b> d <b>", "<b>", "</b>")]
     [('a ', ' c '), (' d <b>', None)]
     """
-    at = 0
-    while (start := text.find(opening, at)) >= 0:
+    after = 0
+    while (start := text.find(opening, after)) >= 0:
         end = text.find(closing, start + len(opening))
         if end < 0:
             break
-        yield text[at:start], text[start + len(opening) : end]
-        at = end + len(closing)
-    yield text[at:], None
+        yield text[after:start], text[start + len(opening) : end]
+        after = end + len(closing)
+    yield text[after:], None

@@ -9,6 +9,7 @@ messages as these. What is not read is counted.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any, Literal
 
 from fdkvc.conversations.formats.base import Format, with_calls
@@ -60,14 +61,13 @@ TEXTS = {
 }
 """Types of a message's parts that have text, and its field."""
 
+_CALLED = ("tool", "function", "toolcall", "functioncall")
+_RETURNED = ("response", "responses", "result", "results", "output", "outputs")
+
 KINDS: Mapping[str, Literal["system", "result"]] = {
     **dict.fromkeys(("system", "developer", "systemprompt"), "system"),
     **dict.fromkeys(("tool", "function", "observation", "environment", "ipython"), "result"),
-    **{
-        f"{called}{result}": "result"
-        for called in ("tool", "function", "toolcall", "functioncall")
-        for result in ("response", "responses", "result", "results", "output", "outputs")
-    },
+    **dict.fromkeys(map("".join, product(_CALLED, _RETURNED)), "result"),
 }
 """Kinds of span by roles, those of ShareGPT too, as `bare` writes them."""
 
@@ -103,8 +103,8 @@ def chat_format(
         place, unread = f"dialog {number}", Unread()
         name = named(value)
         names = (key for key, inner in value.items() if inner == name)
-        more = reads if messages else SYSTEM_FIELDS
-        unread.fields(value, {field, *DIALOG_FIELDS, *more, *names})
+        besides = reads if messages else SYSTEM_FIELDS
+        unread.fields(value, {field, *DIALOG_FIELDS, *besides, *names})
         listed = with_system(value, field, place)
         placed = [*(messages(value, place, unread) if messages else listed)]
         yield transcript_of(placed, name, place, calls, cluster(value, place), unread)
@@ -186,20 +186,21 @@ def transcript_of(
     demands: list[Demand] = []
     calls: list[Call] = []
     missing = malformed = 0
-    for at, method, arguments in found_calls:
-        if not isinstance(arguments, dict):
+    for turn, method, values in found_calls:
+        if not isinstance(values, dict):
             malformed += 1
             continue
-        made = []
-        for slot, wording in _values(arguments, ""):
+        arguments = []
+        for slot, wording in _values(values, ""):
             value, demanded = clean_name(wording), wording.strip().casefold() not in NO_EVIDENCE
-            mentions = finder.mentions(wordings_of(wording) if demanded else (), before=at)
+            mentions = finder.mentions(wordings_of(wording) if demanded else (), before=turn)
             missing += demanded and not mentions
             if mentions:
-                demand = Demand("call", at, method, slot, value, mentions, call_number=len(calls))
+                demand = Demand("call", turn, method, slot, value, mentions, call_number=len(calls))
                 demands.append(demand)
-            made.append(Argument(slot, value, mentions[-1] if mentions else None))
-        calls.append(Call(at, method, tuple(sorted(made, key=lambda argument: argument.slot))))
+            arguments.append(Argument(slot, value, mentions[-1] if mentions else None))
+        arguments.sort(key=lambda argument: argument.slot)
+        calls.append(Call(turn, method, tuple(arguments)))
     return Transcript(
         name,
         tuple(turns),
@@ -222,8 +223,9 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
     role = clean_name(require(message, "role", str, place))
     for field in ("value", "text"):
         if not message.keys() & CONTENT_FIELDS and (field in message or "from" in sent):
-            known = isinstance(message.get(field), list | dict)
-            content = message.get(field) if known else require(message, field, str, place)
+            content = message.get(field)
+            if not isinstance(content, list | dict):
+                content = require(message, field, str, place)
             message = restated(message, field, content=content)
     key = bare(role)
     if is_thinking(key) or message.get("channel") == "analysis":
@@ -317,8 +319,8 @@ def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[M
     functions: list[Mapping[str, Any]] = []
     if (called := message.get("function_call")) is not None:
         parsed = parse_within(called) if isinstance(called, str) else called
-        known = isinstance(parsed, dict) and parsed
-        functions.append(parsed if known else require(message, "function_call", dict, place))
+        is_call = isinstance(parsed, dict) and parsed
+        functions.append(parsed if is_call else require(message, "function_call", dict, place))
     items = message.get("tool_calls")
     if isinstance(items, str):
         parsed = parse_within(items)
@@ -357,8 +359,8 @@ def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
             path = f"{name}.{key}" if name else key
             yield from _values(inner, path[: 2 * MAX_NAME_CHARACTERS])
     elif isinstance(value, list):
-        for at, inner in enumerate(value):
-            yield from _values(inner, f"{name}.{at}")
+        for index, inner in enumerate(value):
+            yield from _values(inner, f"{name}.{index}")
     elif type(value) in (str, int) or (isinstance(value, float) and math.isfinite(value)):
         yield clean_name(name), str(value)
 

@@ -30,21 +30,14 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
 THOUGHTS = ("thoughts", "reasoning_recap")
 """Types of a content that is counted."""
 
-BOOKKEEPING = frozenset(
-    (
-        *(
-            "author",
-            "channel",
-            "current_node",
-            "default_model_slug",
-            "finish_details",
-            "gizmo_type",
-        ),
-        *("is_visually_hidden_from_conversation", "mapping", "message_type", "metadata"),
-        *("conversation_origin", "reasoning_status", "serialization_metadata", "thinking_effort"),
-        *("model_slug", "moderation_results", "real_author", "recipient", "resolved_model_slug"),
-    )
-)
+READ = ("author", "current_node", "is_visually_hidden_from_conversation", "mapping", "recipient")
+"""Fields that are read elsewhere."""
+
+_MODEL = ("default_model_slug", "model_slug", "reasoning_status", "resolved_model_slug")
+_STATE = ("channel", "finish_details", "message_type", "moderation_results", "thinking_effort")
+_ORIGIN = ("conversation_origin", "gizmo_type", "metadata", "real_author", "serialization_metadata")
+
+BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 """Fields that are read elsewhere, or say nothing of what is said."""
 
 

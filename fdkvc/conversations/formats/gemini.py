@@ -35,11 +35,8 @@ def _messages(value: Mapping[str, Any], field: str, place: str, unread: Unread) 
 
 def _named(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object's fields that are not null, as JSON names them."""
-    return {
-        re.sub("_([a-z])", lambda match: match[1].upper(), name): inner
-        for name, inner in value.items()
-        if inner is not None
-    }
+    given = {name: inner for name, inner in value.items() if inner is not None}
+    return {re.sub("_([a-z])", lambda match: match[1].upper(), name): given[name] for name in given}
 
 
 def _turns(content: Any, role: str, where: str, unread: Unread) -> Iterator[Placed]:
@@ -52,11 +49,9 @@ def _turns(content: Any, role: str, where: str, unread: Unread) -> Iterator[Plac
     if isinstance(parts, str):
         parts = {"text": parts}
     parts = optional({"parts": [parts] if isinstance(parts, dict) else parts}, "parts", list, where)
-    blocks = [
-        block
-        for part, inside in objects(parts, "part", where)
-        for block in _block(part, inside, unread)
-    ]
+    blocks: list[dict[str, Any]] = []
+    for part, inside in objects(parts, "part", where):
+        blocks += _block(part, inside, unread)
     said = restated(content, "parts", role=role, content=blocks)
     yield from turns_of_blocks(said, where, unread)
 

@@ -36,9 +36,9 @@ def read_log(
     check_most("the file has", len(samples), "samples", MAX_DIALOGS)
     unread = Unread()
     unread.fields(value, {"samples"})
-    for at, sample in enumerate(samples, start=number):
+    for index, sample in enumerate(samples, start=number):
         try:
-            yield from read_sample(check_object(sample, f"sample {at}"), at, calls, unread)
+            yield from read_sample(check_object(sample, f"sample {index}"), index, calls, unread)
             unread = Unread()  # what is beside the samples counts once
         except SkippedError as error:
             yield error
@@ -55,11 +55,9 @@ def read_sample(
     name = f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
     attached = _Attached(optional(value, "attachments", dict, place), name or place)
     tools = _tools(optional(value, "events", list, place), unread)
-    turns = [
-        turn
-        for message, where in _messages(value, place)
-        for turn in turns_of_blocks(_restated(message, where, attached, unread), where, unread)
-    ]
+    turns: list[Placed] = []
+    for message, where in _messages(value, place):
+        turns += turns_of_blocks(_restated(message, where, attached, unread), where, unread)
     yield replace(transcript_of(turns, name, place, calls, cluster, unread), tools=tools)
 
 

@@ -29,10 +29,10 @@ ARGUMENTS = ("args", "arguments", "input")
 
 METADATA = ("response_metadata", "usage_metadata")
 
-BOOKKEEPING = (
-    *("additional_kwargs", "id", "invalid_tool_calls", "lc", "tool_call_chunks", "type"),
-    *("model_name", "model_provider", "service_tier", "system_fingerprint"),
-)
+READ = ("additional_kwargs", "id", "invalid_tool_calls", "lc", "tool_call_chunks", "type")
+"""Fields that are read elsewhere."""
+
+BOOKKEEPING = (*READ, "model_name", "model_provider", "service_tier", "system_fingerprint")
 """Fields that are read elsewhere, or say nothing of what is said."""
 
 
@@ -47,18 +47,17 @@ def _messages(value: Mapping[str, Any], field: str, place: str, unread: Unread) 
                 message = require(sent, inner, dict, where)
                 unread.fields(sent, {*BOOKKEEPING, inner})
         role = message.get("role") if kind == "chat" else ROLES.get(kind, kind)
-        more = optional(message, "additional_kwargs", dict, where)
+        extra = optional(message, "additional_kwargs", dict, where)
         content, parts = message.get("content"), []
         if isinstance(content, list):
-            texts = (_part(part) for part in content)
-            parts = [part for part, _ in objects(texts, "part", where)]
-        calls = _calls(message, more, parts, where)
+            parts = [part for part, _ in objects(map(_part, content), "part", where)]
+        calls = _calls(message, extra, parts, where)
         if isinstance(content, list):
-            known = {json.dumps(call, sort_keys=True) for call in calls}
-            content = [part for part in parts if not _repeats(part, known, where)]
+            in_calls = {json.dumps(call, sort_keys=True) for call in calls}
+            content = [part for part in parts if not _repeats(part, in_calls, where)]
         if "content" not in message and not calls:
             require(message, "content", str, where)
-        unread.fields(more, {"tool_calls", "function_call"})
+        unread.fields(extra, {"tool_calls", "function_call"})
         for metadata in METADATA:
             unread.fields(optional(message, metadata, dict, where), BOOKKEEPING)
         fields = {"role": role, "content": content, "tool_calls": calls}
@@ -69,9 +68,9 @@ def _part(part: Any) -> Any:
     return {"type": "text", "text": part} if isinstance(part, str) else part
 
 
-def _repeats(part: Mapping[str, Any], known: set[str], where: str) -> bool:
-    """Whether a part is one of the calls."""
-    return part.get("type") in CALLS and json.dumps(_call(part, where), sort_keys=True) in known
+def _repeats(part: Mapping[str, Any], calls: set[str], where: str) -> bool:
+    """Whether a part is one of the calls, which are texts of JSON."""
+    return part.get("type") in CALLS and json.dumps(_call(part, where), sort_keys=True) in calls
 
 
 def _type(message: Mapping[str, Any]) -> str:
@@ -83,16 +82,15 @@ def _type(message: Mapping[str, Any]) -> str:
 
 
 def _calls(
-    message: Mapping[str, Any], more: Mapping[str, Any], parts: list[dict[str, Any]], where: str
+    message: Mapping[str, Any], extra: Mapping[str, Any], parts: list[dict[str, Any]], where: str
 ) -> list[dict[str, Any]]:
     """Return the calls of a message in OpenAI's layout, from the first place that has any."""
-    listed = [
-        *optional(message, "tool_calls", list, where),
-        *optional(message, "invalid_tool_calls", list, where),
-    ]
+    listed: list[Any] = []
+    for field in ("tool_calls", "invalid_tool_calls"):
+        listed += optional(message, field, list, where)
     if not listed:
-        old = optional(more, "function_call", dict, where)
-        listed = optional(more, "tool_calls", list, where) or [old] * bool(old)
+        old = optional(extra, "function_call", dict, where)
+        listed = optional(extra, "tool_calls", list, where) or ([old] if old else [])
     if not listed:
         listed = [part for part in parts if part.get("type") in CALLS]
     return [_call(call, inside) for call, inside in objects(listed, "call", where)]

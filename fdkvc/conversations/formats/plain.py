@@ -36,7 +36,7 @@ def read_plain_text(
     begun = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
     turns: list[tuple[str, list[str]]] = []
     speakers: set[str] = set()
-    for at, line in enumerate([*lines, "---"], start=1):
+    for line_number, line in enumerate([*lines, "---"], start=1):
         if _END.fullmatch(line):
             if turns:
                 yield _dialog(f"dialog {number}", turns)
@@ -45,9 +45,8 @@ def read_plain_text(
         named = _SPEAKER.match(line)
         speaker = clean_name(named[1]) if named else ""
         if number >= MAX_DIALOGS:
-            raise ValueError(
-                f"line {at} begins another dialog, but at most {MAX_DIALOGS} are allowed"
-            )
+            begun_here = f"line {line_number} begins another dialog"
+            raise ValueError(f"{begun_here}, but at most {MAX_DIALOGS} are allowed")
         if named and (begun[speaker] > 1 or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))
@@ -55,14 +54,15 @@ def read_plain_text(
             turns[-1][1].append(line)
         elif line.strip():
             raise ValueError(
-                f"line {at} has no speaker: begin it with a name and a colon, as in 'User: hello'"
+                f"line {line_number} has no speaker: begin it with a name and a colon, as in "
+                "'User: hello'"
             )
 
 
 def _dialog(name: str, turns: list[tuple[str, list[str]]]) -> Transcript | SkippedError:
     try:
-        made = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
-        return Transcript(name, tuple(made))
+        spoken = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+        return Transcript(name, tuple(spoken))
     except SkippedError as error:
         return error
 

@@ -19,9 +19,8 @@ from fdkvc.core.unread import Unread
 ACTION = "arguments of an action in the assistant's words"
 OTHER_AGENT = "message of another agent"
 
-STEP_FIELDS = (
-    *("action", "extra_info", "messages", "observation", "query", "response", "state", "thought"),
-)
+_WORDS = ("action", "observation", "query", "response", "thought")
+STEP_FIELDS = (*_WORDS, "extra_info", "messages", "state")
 """Fields of a trajectory's steps, which the history repeats."""
 
 BOOKKEEPING = ("agent", "cache_control", "is_demo", "message_type", "tags", "tool_call_ids")

@@ -64,10 +64,10 @@ def read_results(
     unread = Unread()
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
         unread.fields(owner, {read, "info"})
-    for at, simulation in enumerate(simulations, start=number):
-        checked = check_object(simulation, f"simulation {at}")
+    for index, simulation in enumerate(simulations, start=number):
+        checked = check_object(simulation, f"simulation {index}")
         try:
-            yield from read_simulation(checked, at, calls, policy, unread)
+            yield from read_simulation(checked, index, calls, policy, unread)
             unread = Unread()  # what is beside the simulations counts once
         except SkippedError as error:
             yield error
@@ -135,7 +135,7 @@ def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
                     joined = {"role": role, "parts": [text], "ids": ids}
                 else:
                     new = bool(ids and joined["ids"] and ids.isdisjoint(joined["ids"]))
-                    joined["parts"].append(" " * new + text)
+                    joined["parts"].append(f" {text}" if new else text)
                     joined["ids"] = ids
             called = optional(tick, f"{side}_tool_calls", list, where)
             results = optional(tick, f"{side}_tool_results", list, where)

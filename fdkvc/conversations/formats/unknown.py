@@ -58,11 +58,11 @@ and neither 'messages' nor 'turns': give each dialog as 'messages', a list of ob
 and 'content'
     """
     names = [repr(clean_name(name)[:30]) for name in value]
-    own = f"{listed([*names[:3], *(['more'] if len(names) > 3 else [])])}, " if names else ""
-    seems = next((words for some, words in SEEMS.items() if value.keys() >= {*some}), "")
-    begin = (
-        f"{place}: it has {own}{seems and f'so it seems to be {seems}, '}{own and 'and '}neither "
-    )
+    shown = [*names[:3], "more"] if len(names) > 3 else names
+    seems = next((words for names, words in SEEMS.items() if value.keys() >= {*names}), "")
+    has = f"{listed(shown)}, " if names else ""
+    so = f"so it seems to be {seems}, " if seems else ""
+    begin = f"{place}: it has {has}{so}{'and ' if names else ''}neither "
     to_do = f"give what {clean_name(inside)[:30]!r} holds alone" if inside else AS_MESSAGES
     room = MAX_SENTENCE - len(begin) - len(to_do)
     ordered = [

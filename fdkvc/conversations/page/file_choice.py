@@ -23,9 +23,7 @@ from fdkvc.ui.sidebar import TURN
 
 OWN = "own"
 
-
 DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
-
 
 FILE = Field(
     "File",
@@ -35,9 +33,7 @@ FILE = Field(
     choices={OWN: "A file of my own …", **files.SHIPPED},
 )
 
-
 DIGEST = Field("SHA-256", "Of your own file.", name="sha", default="")
-
 
 TOOLS = Field(
     "Tools",
@@ -47,7 +43,6 @@ TOOLS = Field(
     default="silent",
     choices={"silent": "not part of the text", "listed": "the first turn"},
 )
-
 
 DIALOG = Field("Dialog", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 

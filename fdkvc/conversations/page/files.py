@@ -47,19 +47,18 @@ SHIPPED: Mapping[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class DialogFile:
-    """A file of dialogs; `digest` is the SHA-256 of its content.
-
-    `traced` has a model's vectors of each dialog, if it is a trace; `skipped` has a sentence for
-    each dialog that is left out; `packed` is the compressed content of a file with calls, to read
-    it again with their text.
-    """
+    """A file of dialogs."""
 
     name: str
     digest: str
+    """The SHA-256 of its content."""
     transcripts: tuple[Transcript, ...]
     traced: tuple[Recording, ...] = ()
+    """A model's vectors of each dialog, if it is a trace."""
     skipped: tuple[str, ...] = ()
+    """A sentence for each dialog that is left out."""
     packed: bytes = b""
+    """The compressed content of a file with calls, to read it again with their text."""
 
     @property
     def key(self) -> str:
@@ -133,16 +132,16 @@ def shipped_file(key: str) -> DialogFile:
 
 @dataclass(frozen=True)
 class HeadChoice(Spoken):
-    """One head of one dialog of a file.
-
-    `file` is the file's key, and `topics` has the topic of each turn. `head` is its place among the
-    recording's heads, of which `deciding` neighbours decide together by their mean score.
-    """
+    """One head of one dialog of a file."""
 
     file: str
+    """The file's key."""
     topics: tuple[str | None, ...]
+    """The topic of each turn."""
     head: int
+    """Its place among the recording's heads."""
     deciding: int
+    """How many neighbours, itself among them, decide together by their mean score."""
 
     @classmethod
     def of(

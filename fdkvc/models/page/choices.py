@@ -14,7 +14,7 @@ from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.page.conversation import FULL, Conversation, steps_of
 from fdkvc.models.page.loading import MODEL
-from fdkvc.policies import POLICIES as EVERY
+from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.ui import fields
@@ -57,7 +57,7 @@ BUDGET = replace(
     follows=False,
 )
 POLICIES = replace(
-    LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False
+    LANES, choices=ALL_POLICIES, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False
 )
 MESSAGES = Field("Your messages", "One line each.", name="said", default="")
 STOPS = Field(
@@ -92,11 +92,10 @@ MEASURE = Field(
 )
 BY = Field("Entries per head", name="at", default=48, low=1, high=8192, chosen=False)
 
-FIELDS = (
-    *(MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED),
-    *(MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, LAYER, HEAD),
-    *(SECTION, MEASURE, BY),
-)
+_SIDEBAR = (MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
+_CHAT = (MESSAGES, STOPS, POLICIES, BUDGET, DECIDES)
+
+FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY)
 """Every field of the page."""
 
 PRETRAINED = {
@@ -177,11 +176,13 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     """Choose the turn to answer; by default, the call whose arguments are oldest."""
     first = transcript.turns[0].speaker.casefold()
     calls = {call.turn: call for call in transcript.calls}
-    labels = {
-        at: f"turn {at}{f': {calls[at].method}' if at in calls else ''}"
-        for at, turn in enumerate(transcript.turns)
-        if at and (at in calls or turn.speaker.casefold() != first)
-    }
+    labels: dict[int, str] = {}
+    for index, turn in enumerate(transcript.turns):
+        if index in calls:
+            labels[index] = f"turn {index}: {calls[index].method}"
+        elif turn.speaker.casefold() != first:
+            labels[index] = f"turn {index}"
+    labels.pop(0, None)  # nothing comes before it
     if not labels:  # nobody answers in it
         labels = {len(transcript.turns): "after the last turn"}
 
@@ -191,10 +192,10 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
         return min(len(arguments), 2), turn - min(mentions, default=turn)
 
     start = max(filter(calls.__contains__, labels), key=oldest, default=[*labels][-1])
-    turn = held(page, ANSWERED)
-    if turn not in labels:
-        if link.get(ANSWERED.name) == str(turn):
-            error = f"no answer begins in turn {turn} of this dialog"
+    answered = held(page, ANSWERED)
+    if answered not in labels:
+        if link.get(ANSWERED.name) == str(answered):
+            error = f"no answer begins in turn {answered} of this dialog"
             problems(fields.link_error(ANSWERED, error, start))
         hold(page, ANSWERED, start)
     return int(fields.choice(page, replace(ANSWERED, default=start, choices=labels)))
@@ -218,21 +219,21 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
 def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
     """Return the lengths of answers, up to that of so many messages."""
     pairs = (pair.split(":") for pair in held(page, STOPS).split(",") if pair)
-    return tuple((int(at), int(steps)) for at, steps in pairs if int(at) <= messages)
+    return tuple((int(answer), int(steps)) for answer, steps in pairs if int(answer) <= messages)
 
 
 def _written(stops: Iterable[tuple[int, int]]) -> str:
-    return ",".join(f"{at}:{steps}" for at, steps in sorted(dict(stops).items()))
+    return ",".join(f"{answer}:{steps}" for answer, steps in sorted(dict(stops).items()))
 
 
-def limit_answer(page: str, conversation: Conversation, more: int = 0) -> None:
-    """End the last answer of a conversation where it is now, or after so many more tokens."""
-    last = len(conversation.messages), max(steps_of(conversation), 1) + more
+def limit_answer(page: str, conversation: Conversation, extra: int = 0) -> None:
+    """End the last answer of a conversation where it is now, or after so many further tokens."""
+    last = len(conversation.messages), max(steps_of(conversation), 1) + extra
     hold(page, STOPS, _written((*conversation.stops, last)))
 
 
 def keep_messages(page: str, messages: Sequence[str], new: str = "") -> None:
     """Keep the first messages of the chat, and send a new one, if any."""
-    written = [*messages, *([" ".join(new.split())] if new else [])]
+    sent = [*messages, " ".join(new.split())] if new else messages
     stops = _written(_stops(page, len(messages)))
-    fields.hold_and_rerun(page, [(MESSAGES, "\n".join(written)), (STOPS, stops)])
+    fields.hold_and_rerun(page, [(MESSAGES, "\n".join(sent)), (STOPS, stops)])

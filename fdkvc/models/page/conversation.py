@@ -33,23 +33,25 @@ RESERVED = 256
 
 @dataclass(frozen=True)
 class Conversation:
-    """The messages to a model of `fdkvc.models.page.loading`, and the policies of its caches.
-
-    It begins with the first `turn` turns of a dialog of a file (by digest; empty for a new chat),
-    then has the user's messages, one per answer. `stops` has the index of an answer that was
-    stopped, or went on, and how many tokens the model writes for it.
-    """
+    """A dialog or a new chat, the user's messages, and the policies of the model's caches."""
 
     model: str
+    """A model of `fdkvc.models.page.loading`."""
     file: str
+    """The key of the file whose dialog it begins with; empty for a new chat."""
     dialog: str
+    """The name of the dialog."""
     turn: int
+    """How many turns of the dialog come first."""
     policies: tuple[Policy, ...]
     budget: int
     decides: str
     messages: tuple[str, ...]
+    """The user's, one per answer."""
     stops: tuple[tuple[int, int], ...]
+    """(index, tokens) of each answer whose length the user set by *Stop* or *Go on*."""
     transcript: Transcript | None = field(compare=False, repr=False)
+    """The dialog."""
 
     @property
     def language_model(self) -> LanguageModel:
@@ -66,8 +68,8 @@ class Conversation:
         """What has an answer each: the dialog, then each message with all before it."""
         first = 0 if self.transcript is not None else 1
         return [
-            replace(self, messages=self.messages[:at], stops=self._stops_up_to(at))
-            for at in range(first, len(self.messages) + 1)
+            replace(self, messages=self.messages[:answer], stops=self._stops_up_to(answer))
+            for answer in range(first, len(self.messages) + 1)
         ]
 
     @property
@@ -75,12 +77,12 @@ class Conversation:
         """The conversation, however much of its last answer is written."""
         return replace(self, stops=self._stops_up_to(len(self.messages) - 1))
 
-    def _stops_up_to(self, answer: int) -> tuple[tuple[int, int], ...]:
-        return tuple((at, steps) for at, steps in self.stops if at <= answer)
+    def _stops_up_to(self, last: int) -> tuple[tuple[int, int], ...]:
+        return tuple((answer, steps) for answer, steps in self.stops if answer <= last)
 
     @property
     def steps(self) -> int | None:
-        """Tokens that the last answer has at most; None if it was neither stopped nor went on."""
+        """Tokens that the last answer has at most; None if the user did not set its length."""
         return dict(self.stops).get(len(self.messages))
 
     @cached_property
@@ -96,11 +98,8 @@ class Conversation:
         if self.messages:
             return ()
         tokens = self.language_model.tokens
-        return tuple(
-            tokens.passage_text(tokens.encode_passage(passage).ids)
-            for passage in self.passages
-            if passage.turn == self.turn and passage.call is not None
-        )
+        calls = (row for row in self.passages if row.turn == self.turn and row.call is not None)
+        return tuple(tokens.passage_text(tokens.encode_passage(call).ids) for call in calls)
 
     def caches(self) -> dict[str, TextCache]:
         """Return a new cache for each policy."""
@@ -123,8 +122,8 @@ def begin(
     if answer := answer_of(conversation) or _read_again(conversation, before, on_progress):
         if answer.complete and answer.conversation == conversation:
             return answer
-        more = conversation.steps is None or answer.chat.steps <= conversation.steps
-        context, chat = answer.context, answer.chat if more else answer.context
+        goes_on = conversation.steps is None or answer.chat.steps <= conversation.steps
+        context, chat = answer.context, answer.chat if goes_on else answer.context
     else:
         context = chat = before.chat.fork() if before else _read_dialog(conversation, on_progress)
         if conversation.messages:
@@ -160,12 +159,12 @@ def _read_again(
         return None
     context = before.chat.fork() if before else _new_chat(conversation)
     _reserve(context, max(map(len, written.chat.ids.values())))
-    every = sum(map(len, written.chat.ids.values()))
+    total = sum(map(len, written.chat.ids.values()))
     for read in context.read_on(written.context):
-        on_progress(read / every)
+        on_progress(read / total)
     chat = context.fork()
     for read in chat.read_on(written.chat):
-        on_progress(read / every)
+        on_progress(read / total)
     answered = Answered(written.conversation, context, chat, written.complete)
     ANSWERS.put(conversation.key, answered)
     return answered
@@ -179,8 +178,8 @@ def _new_chat(conversation: Conversation) -> Chat:
 def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object]) -> Chat:
     chat = _new_chat(conversation)
     passages = [earlier for earlier in conversation.passages if earlier.turn < conversation.turn]
-    for at, passage in enumerate(passages):
-        on_progress(at / len(passages))
+    for done, passage in enumerate(passages):
+        on_progress(done / len(passages))
         _add(chat, passage)
     return chat
 
@@ -236,7 +235,9 @@ class Answered:
 
     conversation: Conversation
     context: Chat
+    """The chat before the answer."""
     chat: Chat
+    """The chat with the answer."""
     complete: bool = False
     """Whether nothing of the answer remains to be written."""
     writing: Lock = field(default_factory=Lock, repr=False)
@@ -258,7 +259,7 @@ class Answered:
 
     def _texts(self, name: str, first: int, end: int | None = None) -> list[tuple[Writer, str]]:
         writers = [*enumerate(self.chat.passages[name])][first:end]
-        return [(writer, self.chat.text(name, passage=at)) for at, (writer, *_) in writers]
+        return [(writer, self.chat.text(name, passage=index)) for index, (writer, *_) in writers]
 
     def calls(self, name: str) -> list[str]:
         """Return the calls of a cache's answer."""

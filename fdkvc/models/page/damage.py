@@ -168,5 +168,5 @@ def _heads_html(heads: Floats) -> str:
     for layer, row in enumerate(heads.tolist()):
         cells = [f'<td style="--share:{kl / top:.2f}">{decimal(kl)}</td>' for kl in row]
         rows.append([f'<th scope="row">layer {layer}</th>', *cells])
-    names = ["", *(f"head {at}" for at in range(heads.shape[1]))]
+    names = ["", *(f"head {head}" for head in range(heads.shape[1]))]
     return html_table(names, rows, "Damage by layer and head, in nats per token", "scrolls heat")

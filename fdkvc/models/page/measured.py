@@ -49,9 +49,8 @@ def opened_run(key: str) -> Record | None:
     runs = [name for name in texts if name.endswith(".json")]
     if not runs:
         raise ValueError("run.json is missing: choose it together with its tables")
-    return read_record(texts[runs[-1]], [AnswersRun]).with_texts(
-        texts, (COSTS,)
-    )  # of several, the last
+    record = read_record(texts[runs[-1]], [AnswersRun])  # of several, the last
+    return record.with_texts(texts, (COSTS,))
 
 
 def tables_of(run: Record) -> dict[str, pd.DataFrame]:
@@ -100,10 +99,9 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
     paired, budgets = tables[PAIRED], sorted(run.settings.budgets)
     policies = count(paired.policy.nunique(), "policy", "policies")
     dialogs = count(int(tables[SUMMARY].n.max()), "dialog")
-    at = f"at {count(len(budgets), 'budget')}"
-    version = f"with {version_words(run.versions['fdkvc-lab'])}."
-    name = run.about["model"]["name"]
-    st.markdown(plain(f"{name}: {policies} over {dialogs}, {at}, {version}"))
+    version = f"with {version_words(run.versions['fdkvc-lab'])}"
+    name, tried = run.about["model"]["name"], count(len(budgets), "budget")
+    st.markdown(plain(f"{name}: {policies} over {dialogs}, at {tried}, {version}."))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric: str = fields.choice(page, MEASURE, width="content")
         by = {budget: f"{budget} entries" for budget in budgets}

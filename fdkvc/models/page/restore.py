@@ -59,24 +59,21 @@ def _summary(
                     "**The {} failed because *{}* was evicted in {}: with its {} restored, the "
                     "{} is right.**"
                 ).format(what, span.text, evicted_in(cache, passages, span), label, what)
-    together, also, full = answers.attempts[-1], "", ""
+    together, of_all, full = answers.attempts[-1], "", ""
     if len(together.spans) > 1:
         all_right = right(answers, together.as_it_was, expected)
         spans = len(together.spans)
-        also = f"; all {spans} together do" if all_right else "; nor do all together"
+        of_all = f"; all {spans} together do" if all_right else "; nor do all together"
     if not right(answers, answers.full, expected):
         full = f" The full cache does not make the dialog's {what} either."
-    return Markdown("**No single span makes the {} right{}.**{}").format(what, also, full)
+    return Markdown("**No single span makes the {} right{}.**{}").format(what, of_all, full)
 
 
 def _frame(name: str, passages: Passages, answers: Restoration, expected: str) -> pd.DataFrame:
     turns, rows = turns_of(passages), []
     written: list[tuple[tuple[Span, ...], str, str]] = [((), "", answers.lost)]
-    written += [
-        (attempt.spans, version, getattr(attempt, version))
-        for attempt in answers.attempts
-        for version in VERSIONS
-    ]
+    for attempt in answers.attempts:
+        written += [(attempt.spans, version, getattr(attempt, version)) for version in VERSIONS]
     for spans, version, text in written:
         words, weight = " | ".join(span.text for span in spans), sum(span.weight for span in spans)
         alone = spans[0] if len(spans) == 1 else None

@@ -39,7 +39,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
     above, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
     answered, parts = None, conversation.parts
     newest = reversed(range(len(parts)))
-    start = next((at for at in newest if ANSWERS.get(parts[at].key)), 0)
+    start = next((index for index in newest if ANSWERS.get(parts[index].key)), 0)
     try:
         for part in parts[start:]:  # those that a link brought are written first
             answered = begin(
@@ -132,17 +132,17 @@ def _show_edit(page: str, messages: Sequence[str], left: int) -> None:
     # With another key it is a closed one: sending closes it.
     key = f"{page}/editing/{hash(tuple(messages))}"
     with st.popover("Edit", icon=":material/edit:", key=key):
-        labels = {str(at): f"{at + 1} · {text[:60]}" for at, text in enumerate(messages)}
-        at = int(pick(f"{page}/edited/{len(messages)}", "Message", labels, [*labels][-1]))
+        labels = {str(index): f"{index + 1} · {text[:60]}" for index, text in enumerate(messages)}
+        edited = int(pick(f"{page}/edited/{len(messages)}", "Message", labels, [*labels][-1]))
         text = st.text_area(
             "Write instead",
-            messages[at],
-            key=f"{page}/edit/{at}/{messages[at]}",
-            max_chars=left + len(messages[at]),
+            messages[edited],
+            key=f"{page}/edit/{edited}/{messages[edited]}",
+            max_chars=left + len(messages[edited]),
             help="The messages after it are removed, and the model answers again.",
         )
         if st.button("Send", key=f"{page}/send", disabled=not text.strip()):
-            choices.keep_messages(page, messages[:at], text)
+            choices.keep_messages(page, messages[:edited], text)
 
 
 # ------------------------------------------------------------------------------- in words
@@ -156,11 +156,11 @@ def headline(answered: Answered) -> str:
     if not answered.expected_calls:
         texts = {name: [text for _, text in answered.passages(name)] for name in titles}
         full = texts.pop(FULL)
-        same = [titles[name] for name, text in texts.items() if text == full]
-        if len(same) == len(texts):
+        equal = [titles[name] for name, text in texts.items() if text == full]
+        if len(equal) == len(texts):
             return "Every policy gives the full cache's answer"
-        if same:
-            return f"Same answer as the full cache: {listed(same)}; the others differ"
+        if equal:
+            return f"Same answer as the full cache: {listed(equal)}; the others differ"
         return "No policy gives the full cache's answer"
     method = answered.expected_calls[0].split(" ")[0]
     right = [words for name, words in titles.items() if answered.right(name)]
@@ -180,11 +180,11 @@ def _show_message(message: DeltaGenerator, answered: Answered) -> None:
     if not passages:
         return
     turns, writers = turns_of(passages), [WRITERS[writer] for writer, *_ in passages]
-    heads = [f"<b>{at} · {writer}</b>" for at, writer in zip(turns, writers, strict=True)]
+    heads = [f"<b>{turn} · {writer}</b>" for turn, writer in zip(turns, writers, strict=True)]
     given = sum(passage.turn < conversation.turn for passage in conversation.passages)
     earlier = "".join(
-        f"<p>{heads[at]} {escape(context.text(FULL, passage=at))}</p>"
-        for at in range(min(given, len(passages) - 1))
+        f"<p>{heads[index]} {escape(context.text(FULL, passage=index))}</p>"
+        for index in range(min(given, len(passages) - 1))
     )
     for name, title in conversation.titles.items():
         if past := answered.past(name):
@@ -229,9 +229,8 @@ def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
 
 def answers_table(answered: Answered) -> pd.DataFrame:
     """Return every cache's answer, a row for each passage."""
-    rows = [
-        (name, writer, text, answered.right(name) if answered.expected_calls else None)
-        for name in answered.conversation.titles
-        for writer, text in answered.passages(name)
-    ]
+    rows: list[tuple[str, str, str, bool | None]] = []
+    for name in answered.conversation.titles:
+        right = answered.right(name) if answered.expected_calls else None
+        rows += [(name, writer, text, right) for writer, text in answered.passages(name)]
     return pd.DataFrame(rows, columns=["memory", "writer", "text", "calls_right"])

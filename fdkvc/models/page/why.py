@@ -19,7 +19,7 @@ from fdkvc.ui.frame import show_grid
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 
-GONE_WORDS = 8
+EVICTED_WORDS = 8
 """Rows in the table of evicted words."""
 
 
@@ -67,9 +67,9 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     table = _why(answered.chat, name, word, selection)
     st.markdown(plain(_attention_sentence(answered, name, word, table)))
     st.html(_transcript(answered, name, word, table))
-    gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
-    if len(gone):
-        show_grid(_gone(gone), "Evicted words that would have received attention")
+    evicted = table[table.evicted > 0].nlargest(EVICTED_WORDS, "all_there")
+    if len(evicted):
+        show_grid(_columns(evicted), "Evicted words that would have received attention")
     return {"why.csv": table}
 
 
@@ -78,7 +78,7 @@ _why = cached(causes.why_table)
 
 def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.Word, ...]) -> int:
     """Choose a word of the answer; by default, the first that differs from the full cache."""
-    labels = {at: f"{at + 1} · {word.text}" for at, word in enumerate(words)}
+    labels = {index: f"{index + 1} · {word.text}" for index, word in enumerate(words)}
     start = _first_changed(answered, name)
     if fields.is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
         fields.hold(page, choices.WORD, start)
@@ -98,7 +98,7 @@ def _choose_heads(page: str, answered: Answered) -> causes.HeadSelection:
     places = []
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         noun = field.label.lower()
-        labels = {-1: f"mean over {noun}s"} | {at: f"{noun} {at}" for at in range(count)}
+        labels = {-1: f"mean over {noun}s", **{row: f"{noun} {row}" for row in range(count)}}
         place = fields.choice(page, replace(field, choices=labels), width="content")
         places.append(None if place < 0 else place)
     return causes.HeadSelection(*places)
@@ -133,16 +133,16 @@ def _attention_sentence(
     )
 
 
-def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
+def _columns(table: pd.DataFrame) -> dict[str, list[str]]:
     return {
-        "word": gone.word.tolist(),
-        "from turn": [*map(str, gone.turn)],
-        "of": [WRITERS[writer] for writer in gone.writer],
-        "attention if cached": [percent(share, 1) for share in gone.all_there],
-        "actual attention": [percent(share, 1) for share in gone.attended],
-        "evicted in": [*map(causes.turns_in_words, gone.first_evicted_in, gone.last_evicted_in)],
-        "rule": gone["rule"].tolist(),
-        "KV heads": [*map("{} of {}".format, gone.evicted, gone.heads)],
+        "word": table.word.tolist(),
+        "from turn": [*map(str, table.turn)],
+        "of": [WRITERS[writer] for writer in table.writer],
+        "attention if cached": [percent(share, 1) for share in table.all_there],
+        "actual attention": [percent(share, 1) for share in table.attended],
+        "evicted in": [*map(causes.turns_in_words, table.first_evicted_in, table.last_evicted_in)],
+        "rule": table["rule"].tolist(),
+        "KV heads": [*map("{} of {}".format, table.evicted, table.heads)],
     }
 
 
@@ -160,9 +160,9 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
             html = f'<{tag} class="{look}">{escape(later.text)}</{tag}>'
             cells.setdefault(later.passage, []).append(html)
     rows = "".join(
-        f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
-        f"{WRITERS[passages[at][0]]}</th><td>{' '.join(words)}</td></tr>"
-        for at, words in cells.items()
+        f'<tr{" class=now" if index == word.passage else ""}><th scope="row"><i>{turns[index]}</i> '
+        f"{WRITERS[passages[index][0]]}</th><td>{' '.join(words)}</td></tr>"
+        for index, words in cells.items()
     )
     return (
         '<div class="passages-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
@@ -178,17 +178,17 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
 
 def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     attended, all_there = row["attended"], row["all_there"]
-    text, gone = escape(row["word"]), row["evicted"]
-    share = (max(attended, all_there) if gone else attended) / top
-    if share < 0.01 and not gone:
+    text, evicted = escape(row["word"]), row["evicted"]
+    share = (max(attended, all_there) if evicted else attended) / top
+    if share < 0.01 and not evicted:
         return text
     title = f"{percent(attended, 1)} of the attention"
-    if gone:
+    if evicted:
         title += (
             f", {percent(all_there, 1)} if it were cached; evicted in "
             f"{causes.turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
-            f"{gone} of {row['heads']} KV heads, by the {row['rule']}"
+            f"{evicted} of {row['heads']} KV heads, by the {row['rule']}"
         )
-    tag = "s" if gone else "mark"
-    partly = ' class="partly"' if 0 < gone < row["heads"] else ""
+    tag = "s" if evicted else "mark"
+    partly = ' class="partly"' if 0 < evicted < row["heads"] else ""
     return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'

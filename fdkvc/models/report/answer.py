@@ -44,7 +44,7 @@ def evicted_in(cache: TextCache, passages: Passages, span: Span) -> str:
     """Return the turns in which any head evicted a span, in words."""
     turns = turns_of(passages)
     evicted = cache.evicted_in[:, :, span.first : span.end]
-    when = sorted({turns[at] for at in evicted[evicted >= 0].tolist()})
+    when = sorted({turns[passage] for passage in evicted[evicted >= 0].tolist()})
     return turns_in_words(when[0], when[-1])
 
 
@@ -60,10 +60,10 @@ def restored_html(
         label, place = f"all {len(attempt.spans)}", ""
         if len(attempt.spans) == 1:
             label = span.text
-            gone = cache.evicted_in[:, :, span.first : span.end] >= 0
+            evicted = cache.evicted_in[:, :, span.first : span.end] >= 0
             place = (
                 f"from turn {turns[span.passage]}, evicted in {evicted_in(cache, passages, span)} "
-                f"from {int(gone.any(axis=-1).sum())} of {gone[:, :, 0].size} heads"
+                f"from {int(evicted.any(axis=-1).sum())} of {evicted[:, :, 0].size} heads"
             )
         texts = (getattr(attempt, version) for version in VERSIONS)
         head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
@@ -79,15 +79,15 @@ def _written(restored: Restoration, text: str, expected: str) -> str:
 
 
 def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
-    """Mark the words that differ from the full cache; while both are written, those judged so far.
+    """Mark the words that differ from the full cache; while both are written, those up to now.
 
     The last word of each may then be incomplete, and the full cache may still write further ones.
     """
     words = text.split()
-    judged = max(min(len(words), len(full)) - 1, 0) if writing else len(words)
+    compared = max(min(len(words), len(full)) - 1, 0) if writing else len(words)
     return " ".join(
         f"<mark>{escape(word)}</mark>" if changed else escape(word)
-        for word, changed in zip_longest(words, changed_words(words[:judged], full))
+        for word, changed in zip_longest(words, changed_words(words[:compared], full))
     )
 
 
@@ -96,9 +96,8 @@ def call_html(call: GradedCall) -> str:
     if not call.method:
         expected = escape(call.expected_method)
         return f'<div class="chips"><span class="unmet">✗ no call of {expected}</span></div>'
-    same = call.method == call.expected_method
-    expected = f"not {call.expected_method}" if call.expected_method else "not expected"
-    parts = [_chip(call.method, "" if same else expected)]
+    wrong = f"not {call.expected_method}" if call.expected_method else "not expected"
+    parts = [_chip(call.method, "" if call.method == call.expected_method else wrong)]
     for argument in call.arguments:
         if argument.written is None:
             parts.append(_chip(argument.slot, f"missing: {argument.expected}"))

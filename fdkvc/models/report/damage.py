@@ -38,7 +38,7 @@ def damage_sentences(damage: Damage, title: str) -> list[str]:
     ]
     if healed := damage.restored:
         half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1
-        before = float(sum(kl[at] for at in healed))
+        before = float(sum(kl[word] for word in healed))
         said.append(
             f"Half of this KL is in {half:,} of {count(len(words), 'word')}. Restoring the "
             f"evicted words that the {count(len(healed), 'most damaged word')} attend to changes "
@@ -51,23 +51,23 @@ def damage_html(damage: Damage, title: str) -> str:
     """Return the text, each word tinted by its KL under a policy of this title."""
     explained = {hurt.word: hurt for hurt in damage.hurt}
     rows: dict[int, list[str]] = {}
-    for at, word in enumerate(damage.text.words):
-        html = _word_html(damage, at, explained.get(at))
+    for index, word in enumerate(damage.text.words):
+        html = _word_html(damage, index, explained.get(index))
         if html != SPACE:
             rows.setdefault(word.passage, []).append(html)
-    passages = "".join(
-        f"<div><b><i>{part.turn}</i> {escape(part.speaker)}</b> {' '.join(rows.get(at, []))}</div>"
-        for at, part in enumerate(damage.text.parts)
-    )
+    passages = ""
+    for passage, part in enumerate(damage.text.parts):
+        head = f"<b><i>{part.turn}</i> {escape(part.speaker)}</b>"
+        passages += f"<div>{head} {' '.join(rows.get(passage, []))}</div>"
     return (
         f'{LEGEND}<div class="hurt" tabindex="0" role="region" '
         f'aria-label="Damage to each word with {escape(title)}">{passages}</div>'
     )
 
 
-def _word_html(damage: Damage, at: int, hurt: HurtWord | None) -> str:
-    text, kl = escape(damage.text.words[at].text), float(damage.of_words[at])
-    word = damage.text.words[at]
+def _word_html(damage: Damage, index: int, hurt: HurtWord | None) -> str:
+    word, kl = damage.text.words[index], float(damage.of_words[index])
+    text = escape(word.text)
     if word.text == LINE_BREAK or (word.end - word.first == 1 and word.text[0] == "<"):  # a mark
         text = f"<small>{text}</small>"
     if kl < LEAST:
@@ -112,7 +112,7 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
     mean, parts = recorded.received.mean(axis=0), recorded.text.parts
     early = mean[: len(mean) * 9 // 10]  # each has many later tokens
     tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
-    word_of = [word for word in recorded.text.words for _ in range(*word.span)]
+    word_of = {token: word for word in recorded.text.words for token in range(*word.span)}
     largest = [recorded.received[:, token] for token in tokens]
     return {
         "token": [f"{token:,}" for token in tokens],
@@ -128,8 +128,8 @@ def recorded_page(recorded: RecordedDamage, title: str, words: str, names: Seque
     sections = ""
     for name in names:
         damage, policy = recorded.damages[name], read_policy(name).title
-        told = escape(" ".join(damage_sentences(damage, policy)))
-        sections += f"<h2>{escape(policy)}</h2><p>{told}</p>{damage_html(damage, policy)}"
+        summary = escape(" ".join(damage_sentences(damage, policy)))
+        sections += f"<h2>{escape(policy)}</h2><p>{summary}</p>{damage_html(damage, policy)}"
     table = Grid.of(attended_columns(recorded)).html("Entries that get most attention")
     body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{sections}{table}</main>"
     return page(title, body, css("answer") + css("gallery"))

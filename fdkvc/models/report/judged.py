@@ -6,7 +6,7 @@ import pandas as pd
 
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.models.judged import FIRST, first_rows, judged_table, part_title, verdict
+from fdkvc.models.judged import FIRST, first_rows, judged_sentence, judged_table, part_title
 from fdkvc.player.report import drawing, report_html
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
@@ -60,4 +60,6 @@ def judged_report() -> str:
     drawn = drawing(judged_chart(LIGHT), "judged")
     tables = "".join(grid.html(title) for title, grid in judged_grids().items())
     parts = {TITLE: f"{drawn}{tables}<p>{escape(ABOUT)}</p>"}
-    return report_html("Cache policies on a pretrained model", [verdict()], parts, MEASURED_ON)
+    return report_html(
+        "Cache policies on a pretrained model", [judged_sentence()], parts, MEASURED_ON
+    )

@@ -26,8 +26,8 @@ from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.player.moments import with_schedule
-from fdkvc.policies import JUDGED, read_policy
-from fdkvc.policies import POLICIES as EVERY
+from fdkvc.policies import CANDIDATES, read_policy
+from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked
@@ -41,11 +41,13 @@ from fdkvc.verdict.plan import OFFERED, TARGET, tenth_of
 
 
 class Chosen(NamedTuple):
-    """The chosen dialog, vectors (None: the file's, or letters), head and budget."""
+    """What the sidebar chooses."""
 
     file: files.DialogFile
     vectors: Vectors | None
+    """Those of a model; None for those of the file's trace, or else of letters."""
     head: files.HeadChoice
+    """A head of the chosen dialog."""
     budget: int
 
 
@@ -72,7 +74,7 @@ HEADS = replace(WAYS, default="kv")
 
 HEAD = Field("Head", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
-POLICIES = replace(LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc"))
+POLICIES = replace(LANES, choices=ALL_POLICIES, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field("Show", name="look", default="", read=read_lane)
 VIEW = Field(
     "View",
@@ -83,23 +85,21 @@ VIEW = Field(
 COMPARED = Field(
     "Compared policies",
     "They also run with the system prompt pinned, where there is one.",
-    name="judged",
-    default=JUDGED,
-    choices={**{name: read_policy(name).title for name in JUDGED}, **EVERY},
+    name="judged",  # in links
+    default=CANDIDATES,
+    choices={**{name: read_policy(name).title for name in CANDIDATES}, **ALL_POLICIES},
 )
 LARGER = Field("Larger budgets", name="larger", default=0, low=0, high=len(OFFERED))
 """How many budgets larger than half of the text a verdict also tries."""
 
-PLACED = (
-    *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS, LARGER),
-    *(replace(field, follows=False) for field in LOOK),
-)
+_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS, LARGER)
+
+PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
 
-FIELDS = (
-    *(FILE, DIGEST, CALLS, TOOLS, *PLACED, BUDGET, POLICIES, WHOSE),
-    *(VIEW, ORDER, HUES, *PAIR, MORE_METRICS, SHAPE, TARGET, COMPARED),
-)
+_VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, ORDER, HUES, *PAIR, MORE_METRICS)
+
+FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET, COMPARED)
 """Every field of the page."""
 
 

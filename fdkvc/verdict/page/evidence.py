@@ -18,7 +18,7 @@ from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import ENTRY, TURN
-from fdkvc.verdict.page.transcript import DEMANDS, Outcome, demand_kind, verdicts
+from fdkvc.verdict.page.transcript import DEMANDS, Outcome, demand_kind, outcomes_of
 
 
 def show_headline(page: str, recording: Recording, lane: Lane) -> None:
@@ -28,16 +28,12 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
     first one.
     """
     kind, name = demand_kind(recording)
-    outcomes = [row for row in verdicts(lane.run, recording) if row.demand.kind == kind]
+    outcomes = [row for row in outcomes_of(lane.run, recording) if row.demand.kind == kind]
     losses = [outcome for outcome in outcomes if outcome.lost >= 0]
     turn, entry = held(page, TURN), held(page, ENTRY)
-    shown = [
-        loss
-        for loss in losses
-        if loss.demand.turn == turn and any(entry in tokens for tokens in loss.mentions)
-    ]
+    pointed = [loss for loss in losses if loss.demand.turn == turn and loss.mentions_token(entry)]
     if losses:
-        words: str = headline(name, recording, lane, (shown or losses)[0])
+        words: str = headline(name, recording, lane, (pointed or losses)[0])
     elif outcomes:
         unread = recording.transcript.malformed_calls
         besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
@@ -46,8 +42,9 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
         kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
         kept = kept[kept >= 0]
         oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
-        of = count(recording.starts[-1], "token")
-        words = f"{lane.label} ends with {len(kept):,} of {of}; the oldest is from turn {oldest}"
+        tokens = count(recording.starts[-1], "token")
+        held_tokens = f"{len(kept):,} of {tokens}"
+        words = f"{lane.label} ends with {held_tokens}; the oldest is from turn {oldest}"
     st.header(plain(words), anchor=False)
 
 
@@ -79,7 +76,7 @@ def _by_rule(lane: Lane, lost: Outcome) -> str:
 
 
 def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> None:
-    """Show each policy's share of met demands, and its verdict on every demand."""
+    """Show each policy's share of met demands, and whether it held each needed value."""
     st.header("What later turns need", anchor=False)
     missing = recording.transcript.missing
     present: set[str] = {demand.kind for demand, _ in recording.evidence}
@@ -103,12 +100,10 @@ def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> Non
         parted = st.toggle(
             "Only where policies differ", key=f"{page}/evidence/parted", disabled=len(lanes) < 2
         )
-    rows = [
-        row
-        for row in zip(*(verdicts(lane.run, recording) for lane in lanes), strict=True)
-        if row[0].demand.kind == kind
-        and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
-    ]
+    by_demand = zip(*(outcomes_of(lane.run, recording) for lane in lanes), strict=True)
+    rows = [row for row in by_demand if row[0].demand.kind == kind]
+    if parted:
+        rows = [row for row in rows if len({outcome.lost < 0 for outcome in row}) > 1]
     table = _demands(recording.transcript, rows, lanes)
     show_grid(table, "Each needed value and which policies held it")
     meaning = (
@@ -143,12 +138,13 @@ def _demands(
         ],
         "mentioned by": [SPAN_KINDS[transcript.span_kind(turn, start)] for turn, start, _ in last],
         **{
-            lane.label: [
-                f"✓ {cell.words}"
-                if cell.lost < 0
-                else f"✗ {cell.words}{'' if lane.run.long else _by_rule(lane, cell)}"
-                for cell in column
-            ]
+            lane.label: [_outcome_text(lane, outcome) for outcome in column]
             for lane, column in zip(lanes, zip(*rows, strict=True), strict=False)
         },
     }
+
+
+def _outcome_text(lane: Lane, outcome: Outcome) -> str:
+    if outcome.lost < 0:
+        return f"✓ {outcome.words}"
+    return f"✗ {outcome.words}{'' if lane.run.long else _by_rule(lane, outcome)}"

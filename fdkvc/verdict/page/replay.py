@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from time import perf_counter
 from typing import Any, Unpack
 
@@ -26,16 +27,16 @@ CHECKED_WITH = "smollm2"
 
 @dataclass(frozen=True)
 class FileRun:
-    """What is run over a file, by its key: with letters or its trace, or with a model's `vectors`.
-
-    `first` is the dialog that a model reads first.
-    """
+    """What is run over a file."""
 
     replay: Replay
     key: str
+    """The file's."""
     vectors: Vectors | None
+    """Those of a model; None for those of the file's trace, or else of letters."""
     file: DialogFile = field(compare=False, repr=False)
     first: int = field(default=0, compare=False)
+    """The dialog that a model reads first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +60,11 @@ def measured_recordings(file: DialogFile) -> Sequence[Recording]:
     return file.traced[: file.measured] or LexicalRecordings(file.transcripts[: file.measured])
 
 
-def judge_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
-    """Run the dialogs of a file; progress has the result of the first ones, ever more of them.
+def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
+    """Replay the dialogs of a file; meanwhile, progress has the result of those that are done.
 
-    With a model's vectors, its numbers are means over KV heads; it is None if cancelled before the
-    model has read a dialog.
+    With a model's vectors, the numbers are means over KV heads, and the result is None if cancelled
+    before the model has read a dialog.
     """
     file, began = run.file, perf_counter()
     about: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
@@ -74,23 +75,25 @@ def judge_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
             for reason in read.skipped.values():
                 raise ValueError(reason)
             return None
-        ran = [row for at in sorted(read.recordings) for row in read.recordings[at]]
+        ran = [*chain.from_iterable(rows for _, rows in sorted(read.recordings.items()))]
         shown = ReadRecordings(run.vectors, file, read)
         about |= {"model": run.vectors, "vectors": "vectors={}&layers={}".format(*run.vectors)}
     report, latest, due = how.pop("on_progress", None), None, 0
 
-    def made(tables: tuple[pd.DataFrame, pd.DataFrame]) -> Replayed:
+    def replayed(tables: tuple[pd.DataFrame, pd.DataFrame]) -> Replayed:
         table, arguments = tables if run.vectors is None else map(_over_heads, tables)
         return Replayed(run.replay, shown, table, arguments, perf_counter() - began, **about)
 
     def progress(step: Progress) -> None:
         nonlocal latest, due
         if len(step.partial) > due:
-            latest, due = made(replay_tables(step.partial)), 2 * len(step.partial)
+            # A table is made anew each time twice as much is done, so all of them cost little.
+            latest, due = replayed(replay_tables(step.partial)), 2 * len(step.partial)
         if report is not None:
             report(replace(step, partial=latest if step.done < step.total else None))
 
-    return made(replay_arguments(run.replay, ran, spread=True, **how | {"on_progress": progress}))
+    how = how | {"on_progress": progress}
+    return replayed(replay_arguments(run.replay, ran, spread=True, **how))
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
@@ -113,6 +116,6 @@ def check_file(
 
 def report_of(done: Replayed) -> str:
     """Return a run as a report with its first failed call."""
-    every, requested = len(done.file.transcripts), len(done.recordings)
-    some = [f"These are {requested} of {every} dialogs of a file."] if requested < every else []
-    return replay_report(done, some)
+    total, requested = len(done.file.transcripts), len(done.recordings)
+    note = [f"These are {requested} of {total} dialogs of a file."] if requested < total else []
+    return replay_report(done, note)

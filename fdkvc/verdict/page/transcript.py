@@ -88,27 +88,29 @@ def demand_kind(recording: Recording) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a cache still held what a turn needed.
-
-    `mentions` has the tokens of each mention, and `lost` is the turn that broke the last one; −1 if
-    it was held.
-    """
+    """Whether a cache still held what a turn needed."""
 
     demand: Demand
     mentions: tuple[tuple[int, ...], ...]
+    """The tokens of each mention."""
     lost: int
+    """The turn that evicted part of the last mention; −1 if it was held."""
 
     @property
     def words(self) -> str:
-        """The verdict in words."""
+        """The outcome in words."""
         if self.lost < 0:
             return "held"
         at_once = self.lost == self.demand.mentions[-1].turn
-        return f"lost {'at once, ' * at_once}in turn {self.lost}"
+        return f"lost {'at once, ' if at_once else ''}in turn {self.lost}"
+
+    def mentions_token(self, token: int | None) -> bool:
+        """Whether a token is part of a mention."""
+        return any(token in tokens for tokens in self.mentions)
 
 
 @cached
-def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
+def outcomes_of(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     """Return the outcome of each demand of the dialog."""
     lost = Evidence(run.trace, recording).lost
     pairs = zip(recording.evidence, lost, strict=True)
@@ -118,16 +120,16 @@ def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
 def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
     """Return the first turn that lacked a value and a token of it, or the last turn and None."""
     kind, _ = demand_kind(recording)
-    for outcome in verdicts(lane.run, recording):
+    for outcome in outcomes_of(lane.run, recording):
         if outcome.demand.kind == kind and outcome.lost >= 0:
             return outcome.demand.turn, outcome.mentions[-1][0]
     return len(recording.tokens) - 1, None
 
 
 @cached
-def _text(recording: Recording, runs: tuple[Run, ...], of: int) -> DialogText:
+def _text(recording: Recording, runs: tuple[Run, ...], underlined: int) -> DialogText:
     kind, name = demand_kind(recording)
-    rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
+    rows = zip(*(outcomes_of(run, recording) for run in runs), strict=True)
     rows_of_kind = [row for row in rows if row[0].demand.kind == kind]
     demands: dict[tuple[int, str, int], list[tuple[Any, ...]]] = {}
     needed: set[int] = set()
@@ -145,7 +147,7 @@ def _text(recording: Recording, runs: tuple[Run, ...], of: int) -> DialogText:
         tuple((text, tuple(recording.piece_lengths(turn))) for turn, text in texts),
         tuple(sorted(needed)),
         name if rows_of_kind else "",
-        of,
+        underlined,
         [
             {"turn": turn, "source": source, "values": values}
             for (turn, source, _), values in demands.items()

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from time import perf_counter
 from typing import Any, NamedTuple, Unpack
 
@@ -118,11 +119,12 @@ def read_file(
     ValueError if the model cannot be loaded or lacks a layer.
     """
     key, places = (file.key, vectors), range(len(file.transcripts))
-    known = READ.get(key)
-    if known is None or first not in (*known.recordings, *known.skipped):
-        known = _read(vectors, file, sorted(places, key=lambda at: at != first), **how)
-        READ.put(key, known)
-    return known
+    stored = READ.get(key)
+    if stored is None or first not in (*stored.recordings, *stored.skipped):
+        order = sorted(places, key=lambda dialog: dialog != first)
+        stored = _read(vectors, file, order, **how)
+        READ.put(key, stored)
+    return stored
 
 
 @cached
@@ -147,16 +149,17 @@ def _read(
     of_layer = 4 * (shape.width + (shape.heads + 2 * shape.kv_heads) * shape.head_width)
     room = MAX_READ_MEGABYTES * 1_000_000 // (len(layers) * of_layer)
     counts, skipped = dict[int, int](), dict[int, str]()
-    for at in order:
+    for dialog in order:
         try:
-            counts[at] = count_tokens(model, texts[at])
+            counts[dialog] = count_tokens(model, texts[dialog])
         except ValueError as error:
-            skipped[at] = str(error)
+            skipped[dialog] = str(error)
             continue
         if sum(counts.values()) > room:
-            skipped[at] = (
-                f"{texts[at].name}: {counts.pop(at):,} tokens in {count(len(layers), 'layer')}, "
-                f"but {MAX_READ_MEGABYTES} MB hold {room:,} of a file: record fewer layers"
+            tokens = f"{counts.pop(dialog):,} tokens in {count(len(layers), 'layer')}"
+            skipped[dialog] = (
+                f"{texts[dialog].name}: {tokens}, but {MAX_READ_MEGABYTES} MB hold {room:,} of a "
+                "file: record fewer layers"
             )
             break
     done, total = 0, sum(counts.values())
@@ -170,15 +173,13 @@ def _read(
 
     recordings: dict[int, tuple[Recording, ...]] = {}
     with suppress(_CancelledError):
-        for at in counts:
-            recordings[at] = tuple(read_dialog(model, texts[at], layers, on_read))
-    heads = {
-        layer * shape.kv_heads + head: f"layer {layer}, head {head}"
-        for layer in layers
-        for head in range(shape.kv_heads)
-    }
-    of = f"layer{'s' * (len(layers) > 1)} {listed([*map(str, layers)])}"
-    source = f"the {model.name} model, mean of the {count(len(heads), 'KV head')} of {of}"
+        for dialog in counts:
+            recordings[dialog] = tuple(read_dialog(model, texts[dialog], layers, on_read))
+    heads: dict[int, str] = {}
+    for layer, head in product(layers, range(shape.kv_heads)):
+        heads[layer * shape.kv_heads + head] = f"layer {layer}, head {head}"
+    read_layers = f"layer{'' if len(layers) == 1 else 's'} {listed([*map(str, layers)])}"
+    source = f"the {model.name} model, mean of the {count(len(heads), 'KV head')} of {read_layers}"
     return ReadFile(recordings, source, heads, skipped)
 
 
@@ -203,8 +204,8 @@ class ReadRecordings(Sequence[Recording]):
     def __len__(self) -> int:
         return len(self.places)
 
-    def __getitem__(self, at: Any) -> Any:
-        place = self.places[at]
+    def __getitem__(self, index: Any) -> Any:
+        place = self.places[index]
         recordings = read_file(self._vectors, self._file, place).recordings
         return replace(recordings[place][0], source=self._source)
 

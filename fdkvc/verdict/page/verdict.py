@@ -23,7 +23,7 @@ from fdkvc.engine.summary import mean_table
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.model_folder import parse_config
-from fdkvc.policies import JUDGED, read_policy
+from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, report_button, show_chart
@@ -43,12 +43,12 @@ from fdkvc.verdict.page.replay import (
     FileRun,
     Replayed,
     check_file,
-    judge_file,
     measured_recordings,
+    replay_file,
     report_of,
 )
 from fdkvc.verdict.page.vectors import LAYERS, LETTERS, VECTORS, Vectors
-from fdkvc.verdict.plan import OFFERED, TARGET, Verdict, judged_replay, unpinned_name
+from fdkvc.verdict.plan import OFFERED, TARGET, Verdict, replay_settings, unpinned_name
 from fdkvc.verdict.results import replay_grid, sources_grid
 
 
@@ -65,7 +65,7 @@ def show_verdict(page: str, chosen: Chosen) -> None:
             larger = int(held(page, LARGER))
             run = _run(chosen.file, compared, larger, chosen.vectors, heads)
             run = replace(run, first=dialog)
-            job = session_job(f"{page}/verdict", shared_jobs(), partial(judge_file, run), run)
+            job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
             check = None
             if job.result is None:  # a check of another file would slow this one down
                 cancel_other(f"{page}/check", _checks())
@@ -125,10 +125,10 @@ def _choose_shape(page: str) -> tuple[str, ModelShape]:
 def _run(
     file: DialogFile, compared: tuple[str, ...], larger: int, vectors: Vectors | None, heads: str
 ) -> FileRun:
-    policies = () if compared == JUDGED else tuple(map(read_policy, compared))
-    settings = judged_replay(measured_recordings(file), policies)
-    more = [size for size in OFFERED if size > max(settings.budgets)][:larger]
-    settings = replace(settings, budgets=(*settings.budgets, *more), heads=(heads,))
+    policies = () if compared == CANDIDATES else tuple(map(read_policy, compared))
+    settings = replay_settings(measured_recordings(file), policies)
+    added = [size for size in OFFERED if size > max(settings.budgets)][:larger]
+    settings = replace(settings, budgets=(*settings.budgets, *added), heads=(heads,))
     return FileRun(settings, file.key, vectors, file)
 
 
@@ -139,7 +139,7 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
     """Draw the answer so far, with its curve and the worst losses."""
     if not job.finished:
         share, words = standing(job)
-        st.progress(share, text=plain(f"Judging this file: {words}"))
+        st.progress(share, text=plain(f"Replaying this file: {words}"))
     problems(job.problem)
     done = job.latest
     if done is None:
@@ -166,8 +166,8 @@ def _show_check(job: Job) -> None:
     """Show what a model says of the verdict, or that it reads."""
     if not job.finished:
         _, words = standing(job)
-        of = "SmolLM2 reads a few of these dialogs in the background, to check this"
-        st.caption(plain(f"{of}: {words}."))
+        reading = "SmolLM2 reads a few of these dialogs in the background, to check this"
+        st.caption(plain(f"{reading}: {words}."))
     elif job.result is None:
         st.caption(plain(job.problem))
     elif job.result.contradicts:
@@ -181,12 +181,14 @@ _verdict = cached(Replayed.verdict)
 
 def _so_far(done: Replayed) -> str:
     """Return on how many dialogs an answer rests, unless it rests on all of the file."""
-    ready, every = done.table.dialog.nunique(), len(done.recordings)
-    if ready < every:
-        return f"So far {ready} of {count(every, 'dialog')}. "
+    ready, requested = done.table.dialog.nunique(), len(done.recordings)
+    if ready < requested:
+        return f"So far {ready} of {count(requested, 'dialog')}. "
     total = len(done.file.transcripts)
-    rest = f"These are {every:,} of {total:,} dialogs of the file; the command line runs any number"
-    return f"{rest}. " * (every < total)
+    if requested == total:
+        return ""
+    part = f"These are {requested:,} of {total:,} dialogs of the file"
+    return f"{part}; the command line runs any number. "
 
 
 @cached
@@ -214,14 +216,14 @@ def _show_losses(page: str, done: Replayed, verdict: Verdict) -> None:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
         st.markdown("Worst losses", width="content")
-        for at, row in enumerate(losses.to_dict("records")):
+        for number, row in enumerate(losses.to_dict("records")):
             story = (
                 f"{row['call']} in turn {row['turn']} of {row['dialog']} needs it, "
                 f"{GIVEN_BY[row['source']]} in turn {row['mentioned']} and evicted in turn "
                 f"{row['lost']}. {count(row['calls'], 'call')} lacked it."
             )
             words = f"{row['slot']} “{row['value'][:24]}”"
-            if st.button(plain(words), key=f"{page}/loss/{at}", help=plain(story)):
+            if st.button(plain(words), key=f"{page}/loss/{number}", help=plain(story)):
                 go_to(page, done, row)
 
 
@@ -233,11 +235,9 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
     needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
-    token = next(
-        int(mentions[-1][0])
-        for demand, mentions in done.recording(dialog).evidence
-        if (demand.needed_by, demand.slot) == needed
-    )
+    evidence = done.recording(dialog).evidence
+    mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed)
+    token = int(mentions[-1][0])
     model, layers = done.model or (LETTERS, LAYERS.default)
     values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
@@ -298,7 +298,7 @@ def _command(
     for name in ("calls", "tools"):
         if any(getattr(transcript, f"{name}_in_text") for transcript in file.transcripts):
             options[name] = True
-    if compared != JUDGED:
+    if compared != CANDIDATES:
         options["policies"] = compared
     options |= {"budgets": run.replay.budgets, "plan": model, "target": f"{100 * target:.0f}"}
     if checked:

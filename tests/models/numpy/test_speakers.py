@@ -20,7 +20,7 @@ from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.text_cache import read
-from fdkvc.policies import JUDGED, policy_named, read_policy, with_pinned_prompts
+from fdkvc.policies import CANDIDATES, policy_named, read_policy, with_pinned_prompts
 from fdkvc.policies.base import Available
 from fdkvc.verdict.checked import check_verdict
 from fdkvc.verdict.plan import Verdict
@@ -159,7 +159,7 @@ def test_the_check_of_a_verdict_says_what_changes_nothing(
     models: Mapping[str, LanguageModel],
 ) -> None:
     dialogs, model = read_file(EXAMPLES / "dialogues.json"), models["own marks"]
-    name = f"whitelist({JUDGED[-1]}, first=0, speaker=prompt)"
+    name = f"whitelist({CANDIDATES[-1]}, first=0, speaker=prompt)"
     check = check_verdict(Verdict(name, 52, ""), [260], model, dialogs)
     assert "No dialog has a system prompt, so pinning it changes nothing." in check.sentence
 
