@@ -37,14 +37,14 @@ START, END, BEGUN = "", "", "begun"
 """In place of a role: before the first message, after the last, and there with a turn begun."""
 
 PLACES: Mapping[str, Callable[[Roles, int], bool]] = {
-    "last": lambda roles, at: at == len(roles) - 1,
-    "answers": lambda roles, at: "user" not in roles[at:],
-    "final": lambda roles, at: not {"assistant", "thinking"} & {*roles[at + 1 :]},
-    "asked": lambda roles, at: "user" in roles[:at],
-    "called": lambda roles, at: [*filter("tool".__ne__, roles[:at])][-1:] == ["assistant"],
-    "returned": lambda roles, at: "tool" in roles[:at],
-    "prompted": lambda roles, at: roles[:1] == ["system"],
-    "second": lambda roles, at: roles[: max(at - 1, 0)][-1:] == ["tool"],
+    "last": lambda roles, place: place == len(roles) - 1,
+    "answers": lambda roles, place: "user" not in roles[place:],
+    "final": lambda roles, place: not {"assistant", "thinking"} & {*roles[place + 1 :]},
+    "asked": lambda roles, place: "user" in roles[:place],
+    "called": lambda roles, place: [*filter("tool".__ne__, roles[:place])][-1:] == ["assistant"],
+    "returned": lambda roles, place: "tool" in roles[:place],
+    "prompted": lambda roles, place: roles[:1] == ["system"],
+    "second": lambda roles, place: roles[: max(place - 1, 0)][-1:] == ["tool"],
 }
 """What may be true of the place before the message `at` of a conversation."""
 
@@ -115,11 +115,11 @@ class Given(NamedTuple):
     first: str = "system"
     """That of a system prompt before them."""
 
-    def role(self, roles: Roles, at: int) -> str:
+    def role(self, roles: Roles, index: int) -> str:
         """Return the role that a message is given, "" for one that is left out."""
-        if roles[at] == "system":
-            return self.later if {*roles[:at]} - {"system"} else self.first
-        return self.tool if roles[at] == "tool" else roles[at]
+        if roles[index] == "system":
+            return self.later if {*roles[:index]} - {"system"} else self.first
+        return self.tool if roles[index] == "tool" else roles[index]
 
 
 class Reading(NamedTuple):
@@ -180,8 +180,8 @@ class ChatTexts:
         Raises a ValueError where the template accepts none.
         """
         messages: list[tuple[str, list[int]]] = []
-        for at in range(len(roles)):
-            role, before = self.given.role(roles, at), messages[-1][0] if messages else START
+        for index in range(len(roles)):
+            role, before = self.given.role(roles, index), messages[-1][0] if messages else START
             if not role:
                 continue
             between = (
@@ -190,11 +190,11 @@ class ChatTexts:
                 if {(before, other), (other, role)} <= self.pairs
             )
             if (before, role) in self.pairs:
-                messages.append((role, [at]))
+                messages.append((role, [index]))
             elif before == role:
-                messages[-1][1].append(at)
+                messages[-1][1].append(index)
             elif other := next(between, ""):
-                messages += (other, []), (role, [at])
+                messages += (other, []), (role, [index])
             else:
                 place = f"after that of the {before}" if before else "at the start"
                 raise ValueError(f"the model's chat template refuses a {role} message {place}")
@@ -207,24 +207,24 @@ class ChatTexts:
         """
         messages = self.messages(roles)
         given = [role for role, _ in messages]
-        gaps = [self.gaps[self._key(given, at, end)] for at in range(len(given) + 1)]
+        gaps = [self.gaps[self._key(given, number, end)] for number in range(len(given) + 1)]
         read, texts = list[Reading](), [[gaps[0].text]]
         for (role, passages), before, after in zip(messages, gaps, gaps[1:], strict=False):
             joined = [before, *[Gap(JOIN)] * (len(passages) - 1), after]
-            for at, *sides in zip(passages, joined, joined[1:], strict=False):
-                read.append(Reading(at, role, *sides))
+            for number, *sides in zip(passages, joined, joined[1:], strict=False):
+                read.append(Reading(number, role, *sides))
                 texts.append([sides[1].text])
             if not passages:
                 texts[-1].append(after.text)
         return read, texts
 
-    def _key(self, roles: Roles, at: int, end: str) -> Key:
+    def _key(self, roles: Roles, place: int, end: str) -> Key:
         """Return the key of the gap before a message, or the nearest of a known one."""
-        key = _key(roles, at, end, self.places)
+        key = _key(roles, place, end, self.places)
         if key in self.gaps:
             return key
-        known = [other for other in self.gaps if other[:2] == key[:2]]
-        return max(known, key=lambda other: sum(map(str.__eq__, key, other)))
+        nearest = [other for other in self.gaps if other[:2] == key[:2]]
+        return max(nearest, key=lambda other: sum(map(str.__eq__, key, other)))
 
     def content(self, text: str, reading: Reading) -> tuple[str, list[int]]:
         """Return the text of a passage as it is written, and where each character was in it."""
@@ -241,15 +241,15 @@ class ChatTexts:
         end = len(text.rstrip(right.spaces))
         first = min(first + len(text[first:]) - len(text[first:].lstrip(left.spaces)), end)
         edge = Edge(escaped=left.escaped or right.escaped)
-        parts = [(text[at], at) for at in thought]
+        parts = [(text[place], place) for place in thought]
         parts += [(character, first) for character in inner or ""]
-        parts += [(edge.written(text[at]), at) for at in range(first, end)]
-        return "".join(part for part, _ in parts), [at for part, at in parts for _ in part]
+        parts += [(edge.written(text[place]), place) for place in range(first, end)]
+        return "".join(part for part, _ in parts), [place for part, place in parts for _ in part]
 
 
-def _key(roles: Roles, at: int, end: str, places: Sequence[str]) -> Key:
-    around = roles[at - 1] if at else START, roles[at] if at < len(roles) else end
-    return *around, *("yes" if PLACES[place](roles, at) else "" for place in places)
+def _key(roles: Roles, number: int, end: str, places: Sequence[str]) -> Key:
+    around = roles[number - 1] if number else START, roles[number] if number < len(roles) else end
+    return *around, *("yes" if PLACES[place](roles, number) else "" for place in places)
 
 
 # ------------------------------------------------------------------------------- learning
@@ -343,16 +343,16 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
 def _conversation(letters: str, around: tuple[str, str] = ("", "")) -> list[dict[str, str]]:
     """Return messages with marks in place of words."""
     messages = []
-    for at, letter in enumerate(letters):
-        role, words = LETTERS[letter], _WORDS.format(at).join(around)
+    for number, letter in enumerate(letters):
+        role, words = LETTERS[letter], _WORDS.format(number).join(around)
         if role == "thinking":
-            role, words = "assistant", f"{_thought(at)}{words}"
+            role, words = "assistant", f"{_thought(number)}{words}"
         messages.append({"role": role, "content": words})
     return messages
 
 
-def _thought(at: int) -> str:
-    return f"{THINKING[0]}\n{_THOUGHT.format(at)}\n{THINKING[1]}\n\n"
+def _thought(number: int) -> str:
+    return f"{THINKING[0]}\n{_THOUGHT.format(number)}\n{THINKING[1]}\n\n"
 
 
 def _cut(text: str | None) -> Cut | None:
@@ -368,14 +368,14 @@ def _cut(text: str | None) -> Cut | None:
             else:
                 inner[thought] = part
             continue
-        at = int(part[1:4])
+        number = int(part[1:4])
         if part[0] == _THOUGHT[0]:
-            thought = at
+            thought = number
         else:
-            if thought not in (None, at):
+            if thought not in (None, number):
                 return [], [], {}
             thought = None
-            order.append(at)
+            order.append(number)
             gaps.append("")
     return order, gaps, inner
 
@@ -385,9 +385,9 @@ def _is_plain(texts: Mapping[tuple[str, str], str | None]) -> bool:
 
     def expected(letters: str, end: str) -> str | None:
         text = texts[letters.replace("A", "a"), end]
-        for at, letter in enumerate(letters):
+        for number, letter in enumerate(letters):
             if letter == "A" and text is not None:
-                text = text.replace(words := _WORDS.format(at), _thought(at) + words)
+                text = text.replace(words := _WORDS.format(number), _thought(number) + words)
         return text
 
     return all(text == expected(*probe) for probe, text in texts.items() if probe[0] in SHORT)
@@ -412,23 +412,29 @@ def _gaps(
     refused: list[set[Key]] = []
     for (letters, end), (cut, spaced) in cuts.items():
         roles = [LETTERS[letter] for letter in letters]
-        as_given = [given.role(roles, at) for at in range(len(roles))]
+        as_given = [given.role(roles, number) for number in range(len(roles))]
         if any(role not in ("", own) for role, own in zip(as_given, roles, strict=True)):
             continue
-        read = [at for at, role in enumerate(as_given) if role]
-        roles = [roles[at] for at in read]
+        read = [number for number, role in enumerate(as_given) if role]
+        roles = [roles[number] for number in read]
         if cut is None or spaced is None or cut[0] != read:
-            refused.append({_key(roles, at, end, ()) for at in range(len(roles) + 1)})
+            refused.append({_key(roles, number, end, ()) for number in range(len(roles) + 1)})
             continue
-        for at in range(len(roles) + 1):
-            thinking = roles[at : at + 1] == ["thinking"]
-            message = read[at] if thinking else -1
+        for number in range(len(roles) + 1):
+            thinking = roles[number : number + 1] == ["thinking"]
+            message = read[number] if thinking else -1
             inner = cut[2].get(message), spaced[2].get(message)
-            gap = _gap((cut[1][at], spaced[1][at]), inner, at > 0, at < len(roles), thinking)
+            gap = _gap(
+                (cut[1][number], spaced[1][number]),
+                inner,
+                number > 0,
+                number < len(roles),
+                thinking,
+            )
             if gap is None:
                 return None
-            rows.append((roles, at, end, gap))
-    pairs = {_key(roles, at, end, ()) for roles, at, end, _ in rows}
+            rows.append((roles, number, end, gap))
+    pairs = {_key(roles, number, end, ()) for roles, number, end, _ in rows}
     if any(others <= pairs for others in refused):
         return None
     followers = {after for before, after in pairs if before not in (START, "system")}
@@ -436,7 +442,7 @@ def _gaps(
         return None
     if given.first == "system" and (START, "system") not in pairs:
         return None
-    keys = [_key(roles, at, end, [*PLACES]) for roles, at, end, _ in rows]
+    keys = [_key(roles, number, end, [*PLACES]) for roles, number, end, _ in rows]
     for places in (some for size in range(len(PLACES) + 1) for some in combinations(PLACES, size)):
         columns = [0, 1, *(2 + [*PLACES].index(place) for place in places)]
         gaps: dict[Key, Gap] = {}

@@ -206,9 +206,9 @@ class GgufFile(Mapping[str, Floats]):
             for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
         }
         return {
-            name: str(tokens[at])
-            for name, at in ids.items()
-            if isinstance(at, int) and 0 <= at < len(tokens)
+            name: str(tokens[token])
+            for name, token in ids.items()
+            if isinstance(token, int) and 0 <= token < len(tokens)
         }
 
     @property
@@ -241,19 +241,19 @@ class GgufFile(Mapping[str, Floats]):
         if any(merge.startswith("#version") for merge in merges):  # for the library a comment
             merges = [merge.split(" ") for merge in merges]  # which takes five times as much memory
         added = [
-            {"id": at, "content": token, "special": kind == _CONTROL, "normalized": False}
+            {"id": index, "content": token, "special": kind == _CONTROL, "normalized": False}
             | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-            for at, (token, kind) in enumerate(zip(tokens, types, strict=True))
+            for index, (token, kind) in enumerate(zip(tokens, types, strict=True))
             if kind in (_CONTROL, _USER_DEFINED)
         ]
-        made: dict[str, Any] = {
+        content: dict[str, Any] = {
             "version": "1.0",
             "added_tokens": added,
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[split]},
             "decoder": _BYTES,
             "model": {
                 "type": "BPE",
-                "vocab": {token: at for at, token in enumerate(tokens)},
+                "vocab": {token: index for index, token in enumerate(tokens)},
                 "merges": merges,
             },
         }
@@ -261,7 +261,7 @@ class GgufFile(Mapping[str, Floats]):
         if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
             check_count("tokenizer.ggml.bos_token_id", begin, 0, len(tokens) - 1)
             text = tokens[begin]
-            made["post_processor"] = {
+            content["post_processor"] = {
                 "type": "TemplateProcessing",
                 "single": [
                     {"SpecialToken": {"id": text, "type_id": 0}},
@@ -270,7 +270,7 @@ class GgufFile(Mapping[str, Floats]):
                 "pair": [],
                 "special_tokens": {text: {"id": text, "ids": [begin], "tokens": [text]}},
             }
-        return made
+        return content
 
 
 def find_model(name: str) -> Path:

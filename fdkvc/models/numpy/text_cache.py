@@ -439,15 +439,15 @@ def check_length(decoder: Reader, tokens: int) -> None:
 
 def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
     """Return a copy that has a value for so many tokens (L, K, N)."""
-    more = count - column.shape[2]
-    return np.pad(column, [(0, 0), (0, 0), (0, more)], constant_values=value)
+    missing = count - column.shape[2]
+    return np.pad(column, [(0, 0), (0, 0), (0, missing)], constant_values=value)
 
 
 def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
     """Return what each head attends to (L, K, S), and tokens that it does not."""
-    also = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
-    there = (attended[..., None] == also[..., None, :]).any(axis=2)
-    return np.concatenate([attended, np.where(there, EMPTY, also)], axis=2)
+    wanted = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
+    present = (attended[..., None] == wanted[..., None, :]).any(axis=2)
+    return np.concatenate([attended, np.where(present, EMPTY, wanted)], axis=2)
 
 
 @functools.cache

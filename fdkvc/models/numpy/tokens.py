@@ -153,7 +153,9 @@ class Tokens:
             before = ids[max(first - 1, 0) : first]
             start = (ends[-1] if ends else 0) - len(self.text(before))
             end = min(first + BLOCK, len(ids))
-            lengths = (len(self.text([*before, *ids[first : at + 1]])) for at in range(first, end))
+            lengths = (
+                len(self.text([*before, *ids[first : last + 1]])) for last in range(first, end)
+            )
             ends += [start + length for length in lengths]
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
@@ -210,15 +212,17 @@ class Tokens:
         begun = [(0, self._speaker(ids))]
         if marks := self._message_marks:
             matches = (
-                next((mark for mark in marks if tuple(ids[at : at + len(mark)]) == mark), None)
-                for at in range(len(ids))
+                next(
+                    (mark for mark in marks if tuple(ids[start : start + len(mark)]) == mark), None
+                )
+                for start in range(len(ids))
             )
-            begun = [(at, marks[mark]) for at, mark in enumerate(matches) if mark] or begun
+            begun = [(start, marks[mark]) for start, mark in enumerate(matches) if mark] or begun
         if kind is not None:
             begun[-1] = begun[-1][0], SPEAKERS.index("prompt" if kind == "system" else "system")
         speakers = np.full(len(ids), begun[0][1] if self._speaker(ids) >= 0 else -1, np.intp)
-        for at, speaker in begun:
-            speakers[at:] = speaker
+        for start, speaker in begun:
+            speakers[start:] = speaker
         return speakers
 
     @cached_property
@@ -240,7 +244,9 @@ class Tokens:
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
         """Return a mark without the space at its end, which may be one token with what follows."""
         decoded = [self.tokenizer.decode([token], skip_special_tokens=False) for token in mark]
-        return mark[: max((at for at, text in enumerate(decoded, 1) if text.strip()), default=0)]
+        return mark[
+            : max((length for length, text in enumerate(decoded, 1) if text.strip()), default=0)
+        ]
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
@@ -289,7 +295,9 @@ class EncodedPassage:
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
         return tuple(
-            at for at, (low, high) in enumerate(self.spans) if max(low, start) < min(high, end)
+            index
+            for index, (low, high) in enumerate(self.spans)
+            if max(low, start) < min(high, end)
         )
 
 
@@ -402,8 +410,10 @@ class TemplateTokens(Tokens):
         text, places = self.chat.content(passage.text, reading)
         ids, spans = self.encode(space + text)
         inside = [(max(low - len(space), 0), high - len(space)) for low, high in spans]
-        own = [(places[low], places[end - 1] + 1) if low < end else (0, 0) for low, end in inside]
-        return ids, tuple(own)
+        characters = [
+            (places[low], places[end - 1] + 1) if low < end else (0, 0) for low, end in inside
+        ]
+        return ids, tuple(characters)
 
 
 def role_of(passage: Passage) -> str:
@@ -502,25 +512,25 @@ def _template_tokens(
     closings: dict[str, tuple[int, ...]] = {START: ()}
     for role in {before for before, _ in chat.pairs} - {START}:
         columns = zip(*(ids for (before, *_), ids in gaps if before == role), strict=False)
-        same = takewhile(lambda tokens: len({*tokens}) == 1, columns)
-        closings[role] = tuple(token for token, *_ in same)
+        closing = takewhile(lambda tokens: len({*tokens}) == 1, columns)
+        closings[role] = tuple(token for token, *_ in closing)
     for (before, after, *_), ids in gaps:
         if after == BEGUN and ids == closings[before]:
             closings[before] = ()  # since a model writes after a mark
 
-    def mark(roles: Sequence[str], at: int, *end: str) -> tuple[int, ...]:
-        texts = chat.around(roles, *end)[1][at]
-        before = closings[roles[at - 1] if at else START]
+    def mark(roles: Sequence[str], number: int, *end: str) -> tuple[int, ...]:
+        texts = chat.around(roles, *end)[1][number]
+        before = closings[roles[number - 1] if number else START]
         return tuple(token for text in texts for token in written[text])[len(before) :]
 
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)
-    own = len(start) - len(user) if user and start[-len(user) :] == user else 0
+    size = len(start) - len(user) if user and start[-len(user) :] == user else 0
     call = mark(turns, 1) + written[CALL_TAGS[0]]
     openings = {
         (KINDS[after], ids[len(closings[before]) :])
         for (before, after, *_), ids in gaps
-        if after in KINDS and not (own and (before, after) == (START, "user"))
+        if after in KINDS and not (size and (before, after) == (START, "user"))
     }
     return TemplateTokens(
         tokenizer,
@@ -529,7 +539,7 @@ def _template_tokens(
         (*closings["assistant"], *user, -1)[0],
         closings["assistant"],
         sorted(opening for opening in openings if opening[1]),
-        start[:own],
+        start[:size],
         _note(chat),
         chat=chat,
         written=written,
