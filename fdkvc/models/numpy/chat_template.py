@@ -4,7 +4,15 @@ A chat template is a program for a whole conversation. It is rendered once, in a
 for short conversations of every order of roles, whose messages have marks in place of words. What
 it wrote between two marks is looked up later by the roles of both messages and, where these do not
 determine it, by what else is true of the place (`PLACES`). So a dialog of any length reads as the
-template writes it, and no text of a dialog is given to the program.
+template writes it, and no text of a dialog is given to the program::
+
+    conversation, with marks    user: ▯0   assistant: ▯1
+    rendered                    <s><user>▯0</><assistant>▯1</>
+    cut at the marks            <s><user>     </><assistant>      </>
+    gaps, by roles              ("", "user")  ("user", "assistant")  ("assistant", "")
+    a dialog                    gap, words, gap, words, gap, words, … gap
+
+`chat_texts` learns the gaps, and `ChatTexts.around` lays them between the messages of a dialog.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from pathlib import Path
 from threading import Timer
 from typing import Any, NamedTuple
@@ -96,6 +104,7 @@ class Gap(NamedTuple):
     """What a template writes between two messages."""
 
     text: str = ""
+    """The same whatever the messages say."""
     before: Edge = EDGES[0]
     """What it does to the end of the text before."""
     after: Edge = EDGES[0]
@@ -125,12 +134,14 @@ class Given(NamedTuple):
 class Reading(NamedTuple):
     """A passage that is read."""
 
-    at: int
+    passage: int
     """Its index among the passages."""
     role: str
     """That of its message."""
     before: Gap
+    """What is written before it."""
     after: Gap
+    """What is written after it."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +152,11 @@ class ChatTexts:
     """
 
     given: Given
+    """How messages are given to it."""
     gaps: Mapping[Key, Gap]
+    """What it writes between two messages."""
     places: Sequence[str]
+    """Which `PLACES` the keys of the gaps name."""
     dated: bool
     """Whether it writes the date."""
 
@@ -184,17 +198,14 @@ class ChatTexts:
             role, before = self.given.role(roles, index), messages[-1][0] if messages else START
             if not role:
                 continue
-            between = (
-                other
-                for other in ("user", "assistant")
-                if {(before, other), (other, role)} <= self.pairs
-            )
             if (before, role) in self.pairs:
                 messages.append((role, [index]))
             elif before == role:
                 messages[-1][1].append(index)
-            elif other := next(between, ""):
-                messages += (other, []), (role, [index])
+            elif {(before, "user"), ("user", role)} <= self.pairs:
+                messages += ("user", []), (role, [index])
+            elif {(before, "assistant"), ("assistant", role)} <= self.pairs:
+                messages += ("assistant", []), (role, [index])
             else:
                 place = f"after that of the {before}" if before else "at the start"
                 raise ValueError(f"the model's chat template refuses a {role} message {place}")
@@ -258,8 +269,7 @@ LETTERS = dict(zip("suatA", ("system", "user", "assistant", "tool", "thinking"),
 
 SHORT = [
     "".join(letters)
-    for size in (1, 2, 3)
-    for letters in product(LETTERS, repeat=size)
+    for letters in chain(product(LETTERS), product(LETTERS, repeat=2), product(LETTERS, repeat=3))
     if "u" in letters
 ]
 EVERY_THREE = "uatttattutaatautuatuuaaauauuutt"
@@ -271,11 +281,10 @@ LONG = [
     "uastusauu",
 ]
 PROBES = [
-    *((probe, end) for probe in SHORT for end in (END, BEGUN)),
+    *product(SHORT, (END, BEGUN)),
     *(
         (start + long[:size], END)
-        for long in LONG
-        for start in ("", "s")
+        for long, start in product(LONG, ("", "s"))
         for size in range(len(long), 3, -3)
     ),
 ]
@@ -308,10 +317,10 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
         return "it has no chat template"
     if len(template) > MAX_TEMPLATE_CHARACTERS:
         return f"its chat template is longer than {MAX_TEMPLATE_CHARACTERS:,} characters"
+    # 1. Render the probes twice: with marks alone, and with spaces and letters around them.
     conversations = [
         (_conversation(letters, around), None, end == BEGUN)
-        for around in (("", ""), SPACED)
-        for letters, end in PROBES
+        for around, (letters, end) in product((("", ""), SPACED), PROBES)
     ]
     listed = _listed([Tool("find", ("place",))])  # may take longer than without
     rendered = _rendered(template, special, [*conversations, (_conversation("u"), listed, False)])
@@ -320,19 +329,16 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
     (*texts, _), reason, dated = rendered
     if not any(texts):
         return f"its chat template cannot be rendered: {reason}"
-    plain, spaced = (
-        dict(zip(PROBES, some, strict=True))
-        for some in (texts[: len(PROBES)], texts[len(PROBES) :])
-    )
-    thinks = not _is_plain(plain)  # or thinking is words like others
-    cuts = {
-        probe: (_cut(text), _cut(spaced[probe]))
-        for probe, text in plain.items()
-        if thinks or "A" not in probe[0]
-    }
+    # 2. Cut the texts at the marks, those with thinking only if it is not words like others.
+    plain = dict(zip(PROBES, texts[: len(PROBES)], strict=True))
+    spaced = dict(zip(PROBES, texts[len(PROBES) :], strict=True))
+    thinks = not _is_plain(plain)
+    probes = [probe for probe in PROBES if thinks or "A" not in probe[0]]
+    cuts = {probe: (_cut(plain[probe]), _cut(spaced[probe])) for probe in probes}
+    # 3. Take the first way to give messages under which roles and places determine all gaps.
     for given in _ways_to_give():
-        if found := _gaps(cuts, given):
-            chat = ChatTexts(given, *found, dated)
+        if learned := _gaps(cuts, given):
+            chat = ChatTexts(given, *learned, dated)
             if chat.pairs >= {(START, "user"), ("user", "assistant"), ("assistant", "user")}:
                 return chat
     if reason:
@@ -408,12 +414,13 @@ def _gaps(
     None if the template refuses or misplaces messages that it accepts elsewhere, changes more than
     the edges of texts, or if what it writes depends on more.
     """
+    # 1. Take the gaps of all probes that such messages consist of.
     rows: list[tuple[list[str], int, str, Gap]] = []
     refused: list[set[Key]] = []
     for (letters, end), (cut, spaced) in cuts.items():
         roles = [LETTERS[letter] for letter in letters]
         as_given = [given.role(roles, number) for number in range(len(roles))]
-        if any(role not in ("", own) for role, own in zip(as_given, roles, strict=True)):
+        if any(role and role != named for role, named in zip(as_given, roles, strict=True)):
             continue
         read = [number for number, role in enumerate(as_given) if role]
         roles = [roles[number] for number in read]
@@ -434,6 +441,7 @@ def _gaps(
             if gap is None:
                 return None
             rows.append((roles, number, end, gap))
+    # 2. It must accept any order of the pairs that it accepts, and the roles as they are given.
     pairs = {_key(roles, number, end, ()) for roles, number, end, _ in rows}
     if any(others <= pairs for others in refused):
         return None
@@ -442,8 +450,10 @@ def _gaps(
         return None
     if given.first == "system" and (START, "system") not in pairs:
         return None
+    # 3. Find the fewest places that, with the roles, determine every gap.
     keys = [_key(roles, number, end, [*PLACES]) for roles, number, end, _ in rows]
-    for places in (some for size in range(len(PLACES) + 1) for some in combinations(PLACES, size)):
+    sizes = range(len(PLACES) + 1)
+    for places in chain.from_iterable(combinations(PLACES, size) for size in sizes):
         columns = [0, 1, *(2 + [*PLACES].index(place) for place in places)]
         gaps: dict[Key, Gap] = {}
         if all(
@@ -500,12 +510,10 @@ def tool_prompts(
     chat = chat_texts(template, special)
     if "tools" not in template or isinstance(chat, str) or chat.given.first != "system":
         return [None] * len(lists)
+    messages = _conversation("uau")
+    prompt = {"role": "system", "content": ""}
     conversations = [
-        (
-            [{"role": "system", "content": ""}] * prompted + _conversation("uau"),
-            _listed(tools),
-            False,
-        )
+        ([prompt, *messages] if prompted else messages, _listed(tools), False)
         for tools, prompted in lists
     ]
     _, gaps = chat.around([LETTERS[letter] for letter in "suau"])
@@ -524,12 +532,13 @@ def tool_prompts(
 
 def _listed(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Return tools as templates get them."""
-    functions = [
-        {"name": tool.method, "parameters": {"type": "object", "properties": slots}}
-        for tool in tools
-        for slots in [{slot: {"type": "string"} for slot in tool.slots}]
-    ]
-    return [{"type": "function", "function": function} for function in functions]
+    listed = []
+    for tool in tools:
+        slots = {slot: {"type": "string"} for slot in tool.slots}
+        parameters = {"type": "object", "properties": slots}
+        function = {"name": tool.method, "parameters": parameters}
+        listed.append({"type": "function", "function": function})
+    return listed
 
 
 # ------------------------------------------------------------------------------- rendering

@@ -65,9 +65,8 @@ def model_text(transcript: Transcript, *, as_json: bool = False) -> tuple[Passag
     for number, turn in enumerate(transcript.turns):
         passages += (call_passage(call, transcript) for call in calls.get(number, ()))
         if turn.text:
-            passages.append(
-                Passage(transcript.spoken_by[number], turn.text, number, kind=turn.kind)
-            )
+            writer = transcript.spoken_by[number]
+            passages.append(Passage(writer, turn.text, number, kind=turn.kind))
     return tuple(passages)
 
 

@@ -64,6 +64,7 @@ class Tokens:
     """
 
     tokenizer: Any
+    """One of the library *tokenizers*."""
     first: tuple[int, ...]
     """The tokenizer's prefix of any text."""
     marks: Mapping[Writer, tuple[int, ...]]
@@ -77,8 +78,9 @@ class Tokens:
     prompt: tuple[int, ...] = ()
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
     note: str = ""
-    """What of a dialog is read otherwise than as a chat model reads it, in a sentence."""
+    """What of a dialog is not read as a chat model reads it, in a sentence."""
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
+    """That of tokens seen so far."""
 
     calls_as_json: ClassVar[bool] = False
     """Whether calls are JSON, or lines."""
@@ -153,10 +155,8 @@ class Tokens:
             before = ids[max(first - 1, 0) : first]
             start = (ends[-1] if ends else 0) - len(self.text(before))
             end = min(first + BLOCK, len(ids))
-            lengths = (
-                len(self.text([*before, *ids[first : last + 1]])) for last in range(first, end)
-            )
-            ends += [start + length for length in lengths]
+            texts = (self.text([*before, *ids[first:last]]) for last in range(first + 1, end + 1))
+            ends += [start + len(text) for text in texts]
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
     def passage_text(self, ids: Sequence[int]) -> str:
@@ -179,22 +179,22 @@ class Tokens:
 
         These are the writers, or the kinds ``prompt`` and ``result``.
         """
+
+        def has(first: int, part: tuple[int, ...]) -> bool:
+            return tuple(ids[first : first + len(part)]) == part
+
+        # 1. Where the mark may begin: a passage that the model wrote is closed by the next one.
         starts = {0}
-        for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
-            starts |= {
-                first + len(before)
-                for first in starts
-                if tuple(ids[first : first + len(before)]) == before
-            }
-        openings = [*self.marks.items(), *self.openings]
-        matches = [
-            (first + len(mark), kind)
-            for first in starts
-            for kind, mark in openings
-            if tuple(ids[first : first + len(mark)]) == mark
-        ]
-        length = max(matches, default=(0, ""))[0]
-        return length, [kind for end, kind in matches if end == length]
+        for before in (self.closing, self.first, self.prompt):
+            starts |= {first + len(before) for first in starts if has(first, before)}
+        # 2. The marks there, of which the one that ends last counts.
+        ends: dict[int, list[str]] = {0: []}
+        for first in starts:
+            for kind, mark in [*self.marks.items(), *self.openings]:
+                if has(first, mark):
+                    ends.setdefault(first + len(mark), []).append(kind)
+        length = max(ends)
+        return length, ends[length]
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -209,15 +209,13 @@ class Tokens:
         A passage may be several messages, if a chat template marks each, and the model's own prompt
         is one of them. What a written passage is closed with later belongs to the next.
         """
-        begun = [(0, self._speaker(ids))]
-        if marks := self._message_marks:
-            matches = (
-                next(
-                    (mark for mark in marks if tuple(ids[start : start + len(mark)]) == mark), None
-                )
-                for start in range(len(ids))
-            )
-            begun = [(start, marks[mark]) for start, mark in enumerate(matches) if mark] or begun
+        begun: list[tuple[int, int]] = []  # where each message starts, and its speaker
+        for start in range(len(ids)):
+            for mark, speaker in self._message_marks.items():
+                if tuple(ids[start : start + len(mark)]) == mark:
+                    begun.append((start, speaker))
+                    break  # the longest mark counts
+        begun = begun or [(0, self._speaker(ids))]
         if kind is not None:
             begun[-1] = begun[-1][0], SPEAKERS.index("prompt" if kind == "system" else "system")
         speakers = np.full(len(ids), begun[0][1] if self._speaker(ids) >= 0 else -1, np.intp)
@@ -230,23 +228,20 @@ class Tokens:
         """The marks of messages in a chat, the longest first, with their speakers."""
         if not self.openings:
             return {}
-        openings = [*self.openings, *self.marks.items()]
         speakers = {"prompt": "prompt", "result": "system", "system": "system", "user": "user"}
-        speaking = [  # of equal marks the last one counts
-            (mark, speaker)
-            for kind, speaker in speakers.items()
-            for name, mark in openings
-            if name == kind
-        ]
-        marks = {self._core(mark): SPEAKERS.index(speaker) for mark, speaker in speaking}
+        marks: dict[tuple[int, ...], int] = {}
+        for kind, speaker in speakers.items():  # of equal marks the last one counts
+            for name, mark in [*self.openings, *self.marks.items()]:
+                if name == kind:
+                    marks[self._core(mark)] = SPEAKERS.index(speaker)
         return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
         """Return a mark without the space at its end, which may be one token with what follows."""
         decoded = [self.tokenizer.decode([token], skip_special_tokens=False) for token in mark]
-        return mark[
-            : max((length for length, text in enumerate(decoded, 1) if text.strip()), default=0)
-        ]
+        while decoded and not decoded[-1].strip():
+            decoded.pop()
+        return mark[: len(decoded)]
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
@@ -270,10 +265,11 @@ class EncodedPassage:
     """A passage in tokens, with its mark and end."""
 
     passage: Passage
+    """What it encodes."""
     ids: tuple[int, ...]
+    """Its tokens."""
     spans: tuple[tuple[int, int], ...]
-    """(start, end): characters of the passage's text for each token; start = end where
-    it has none."""
+    """(start, end): the characters of the passage's text in each token; start = end for none."""
     start: int
     """Tokens of its mark, and of the prompt before it."""
     stop: int
@@ -294,11 +290,8 @@ class EncodedPassage:
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
-        return tuple(
-            index
-            for index, (low, high) in enumerate(self.spans)
-            if max(low, start) < min(high, end)
-        )
+        shared = [min(high, end) - max(low, start) for low, high in self.spans]
+        return tuple(index for index, length in enumerate(shared) if length > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,8 +306,11 @@ class TemplateTokens(Tokens):
     closings: Mapping[str, tuple[int, ...]]
     """By role, what ends a message whatever follows."""
     template: str
+    """The program itself."""
     special: SpecialTokens
+    """Those that it may name."""
     _tools: dict[ToolList, str | None] = field(default_factory=dict, repr=False)
+    """How it lists tools, None if it does not; see `tool_prompts`."""
 
     calls_as_json: ClassVar[bool] = True
 
@@ -384,8 +380,8 @@ class TemplateTokens(Tokens):
             closing = self.closings[reading.role]
             end = len(rest) if number + 1 == len(read) else len(closing)
             close = rest[:end] if rest[: len(closing)] == closing else ()
-            if reading.at >= len(after):
-                passage = passages[reading.at - len(after)]
+            if reading.passage >= len(after):
+                passage = passages[reading.passage - len(after)]
                 mark = self._ids(before)[closed:]
                 text = self._text(passage, reading, listed and not encoded)
                 if passage.call:
@@ -409,10 +405,10 @@ class TemplateTokens(Tokens):
             return self.encode(space + passage.text)
         text, places = self.chat.content(passage.text, reading)
         ids, spans = self.encode(space + text)
-        inside = [(max(low - len(space), 0), high - len(space)) for low, high in spans]
-        characters = [
-            (places[low], places[end - 1] + 1) if low < end else (0, 0) for low, end in inside
-        ]
+        characters = []
+        for low, high in spans:  # of the space and the written text
+            first, end = max(low - len(space), 0), high - len(space)
+            characters.append((places[first], places[end - 1] + 1) if first < end else (0, 0))
         return ids, tuple(characters)
 
 
@@ -525,13 +521,13 @@ def _template_tokens(
 
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)
+    # The model's own prompt: what is before a first message of the user and not before a later one.
     size = len(start) - len(user) if user and start[-len(user) :] == user else 0
     call = mark(turns, 1) + written[CALL_TAGS[0]]
-    openings = {
-        (KINDS[after], ids[len(closings[before]) :])
-        for (before, after, *_), ids in gaps
-        if after in KINDS and not (size and (before, after) == (START, "user"))
-    }
+    openings = set[tuple[str, tuple[int, ...]]]()
+    for (before, after, *_), ids in gaps:
+        if after in KINDS and not (size and (before, after) == (START, "user")):
+            openings.add((KINDS[after], ids[len(closings[before]) :]))
     return TemplateTokens(
         tokenizer,
         (),
@@ -578,12 +574,11 @@ def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
             content = read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES)
             template = content.decode(errors="replace")
         elif isinstance(template, list):  # several by name
-            named = (one for one in template if isinstance(one, dict))
-            template = {one.get("name"): one.get("template") for one in named}.get("default")
-        texts = {
-            name: value.get("content") if isinstance(value, dict) else value
-            for name, value in about.items()
-            if name.endswith("_token")
-        }
-        settings = {name: text for name, text in texts.items() if isinstance(text, str)}
+            named = (entry for entry in template if isinstance(entry, dict))
+            template = {entry.get("name"): entry.get("template") for entry in named}.get("default")
+        settings = {}
+        for name, value in about.items():
+            text = value.get("content") if isinstance(value, dict) else value
+            if name.endswith("_token") and isinstance(text, str):
+                settings[name] = text
     return template if isinstance(template, str) else "", tuple(settings.items())
