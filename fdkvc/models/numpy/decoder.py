@@ -103,6 +103,7 @@ class Decoder:
     embeddings: Floats
     """Shape (V, d)."""
     layers: tuple[Layer, ...]
+    """Their weights, from the first on."""
     logits: Floats
     """Shape (d, V). With the last norm's weights, unless they are apart."""
     features: Callable[..., dict[str, NDArray[Any]]] | None = None

@@ -55,7 +55,7 @@ POSITIONS = Field("Positions", name="positions", default="kept", choices=("kept"
 """Whether kept entries keep their positions or close the gaps."""
 
 TEXT = frozenset({"positions", "history", "surprisal", "speakers", "words", "traits"})
-"""What a policy may look at that is the same for all heads, which then keep the same tokens."""
+"""What all heads see alike: if a policy looks at nothing else, they keep the same tokens."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Heads:
     """The heads of a model."""
 
     layers: int
+    """Layers of the model, or of a part of it."""
     heads: int
     """Query heads of a layer."""
     kv_heads: int
@@ -238,7 +239,7 @@ def check_eviction(policy: Policy, budget: int, decides: str) -> None:
 
 
 def check_no_future(policy: Policy) -> None:
-    """Raise a ValueError for a policy that uses the future, which is not written yet."""
+    """Raise a ValueError for a policy that uses the future, which a model has yet to write."""
     if "future" in policy.looks_at:
         raise ValueError(
             f"{policy.label} looks at the future of the dialog, which a model has yet to write"

@@ -163,16 +163,16 @@ class Tokens:
         """Return the text of a passage without its mark, and the prompt before it."""
         return self.text(ids[self.mark_of(ids)[0] :]).strip()
 
-    def texts_of(self, ids: Sequence[int], at: int = 0) -> Iterator[tuple[int, int]]:
+    def texts_of(self, ids: Sequence[int], offset: int = 0) -> Iterator[tuple[int, int]]:
         """Yield the tokens (first, end) of the prompt's text in a passage, if any, and of its own.
 
-        They count from `at` for the passage's first token.
+        The first token of the passage has the number `offset`.
         """
         if self.prompt and tuple(ids[: len(self.prompt)]) == self.prompt:
             marks = (mark for kind, mark in self.openings if kind == "prompt")
             begun = (len(mark) for mark in marks if self.prompt[: len(mark)] == mark)
-            yield at + max(begun, default=0), at + len(self.prompt)
-        yield at + self.mark_of(ids)[0], at + len(ids)
+            yield offset + max(begun, default=0), offset + len(self.prompt)
+        yield offset + self.mark_of(ids)[0], offset + len(ids)
 
     def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
         """Return how many tokens of a passage its mark takes, and whose mark it is.
@@ -296,7 +296,7 @@ class EncodedPassage:
 
 @dataclass(frozen=True, eq=False)
 class TemplateTokens(Tokens):
-    """Those of a chat model, which read dialogs as its template writes them, with calls as JSON."""
+    """The tokens of a chat model: dialogs as its template writes them, with calls as JSON."""
 
     _: KW_ONLY
     chat: ChatTexts
