@@ -41,16 +41,16 @@ def generate(
     unfinished = list(range(len(caches)))
     for count in range(1, most + 1):
         chosen = dict(zip(unfinished, logits[unfinished].argmax(axis=-1).tolist(), strict=True))
-        unfinished = [at for at, token in chosen.items() if token != tokens.end]
+        unfinished = [index for index, token in chosen.items() if token != tokens.end]
         if unfinished:
-            ids = [[chosen[at]] for at in unfinished]
-            logits[unfinished] = read([caches[at] for at in unfinished], ids, last=1)[:, 0]
+            ids = [[chosen[index]] for index in unfinished]
+            logits[unfinished] = read([caches[index] for index in unfinished], ids, last=1)[:, 0]
         if every is not None and count % every == 0:
-            for at in unfinished:
-                caches[at].end_turn()
+            for index in unfinished:
+                caches[index].end_turn()
         yield chosen
         if stop_loops:
-            unfinished = [at for at in unfinished if not is_looping(caches[at].ids)]
+            unfinished = [index for index in unfinished if not is_looping(caches[index].ids)]
         if not unfinished:
             break
 
@@ -65,11 +65,14 @@ def is_looping(ids: Sequence[int]) -> bool:
     >>> is_looping(3 * [*range(30)]), is_looping(2 * [*range(40)]), is_looping(3 * [*range(9)])
     (True, False, False)
     """
-    return any(
-        ids[-1 - period] == ids[-1] and ids[-last:-period] == ids[period - last :]
-        for period in range(1, len(ids) // 3 + 1)
-        if (last := min(MAX_REPEATS * period, max(MAX_REPEATED, 3 * period))) <= len(ids)
-    )
+    for period in range(1, len(ids) // 3 + 1):
+        last = min(MAX_REPEATS * period, max(MAX_REPEATED, 3 * period))  # tokens that are compared
+        # The last token tells most texts apart, without copies of them.
+        if last > len(ids) or ids[-1 - period] != ids[-1]:
+            continue
+        if ids[-last:-period] == ids[period - last :]:
+            return True
+    return False
 
 
 def generate_passages(
@@ -85,8 +88,8 @@ def generate_passages(
     logits = read(caches, tokens.marks[writer], last=1)[:, 0]
     passages: list[list[int]] = [[] for _ in caches]
     for step in generate(tokens, caches, logits, most=most, every=every, stop_loops=stop_loops):
-        for at, token in step.items():
-            passages[at].append(token)
+        for index, token in step.items():
+            passages[index].append(token)
     return [tokens.text(ids).strip() for ids in passages]
 
 
@@ -104,11 +107,15 @@ class ChatText:
     """The text of a chat under each cache: new caches can read it again."""
 
     ids: Mapping[str, tuple[int, ...]]
+    """All tokens under each cache."""
     passages: Mapping[str, tuple[tuple[Writer, int, int], ...]]
+    """As those of a `Chat`."""
     open: tuple[str, ...]
     """The caches whose last passage can go on."""
     steps: int
+    """As those of a `Chat`."""
     roles: tuple[str, ...]
+    """The roles of all messages."""
 
 
 class Chat:
@@ -166,10 +173,10 @@ class Chat:
         self._close_answers()
         for name, cache in self.caches.items():
             passages = text.passages[name]
-            for at in range(len(self.passages[name]), len(passages)):
-                writer, first, end = passages[at]
+            for number in range(len(self.passages[name]), len(passages)):
+                writer, first, end = passages[number]
                 self._begin([name], writer, text.ids[name][first:end])
-                if at + 1 < len(passages) or name not in text.open:
+                if number + 1 < len(passages) or name not in text.open:
                     self._close([name], ())
                 if not text.steps:  # a message, and no answer
                     cache.forget_queries()
@@ -194,11 +201,11 @@ class Chat:
     def unfinished(self) -> list[str]:
         """Return the caches whose answer was cut, so that the model can go on with it."""
         end = self.model.tokens.end
-        return [
-            name
-            for name in self._open
-            if self._logits[name].argmax() != end and not is_looping(self.caches[name].ids)
-        ]
+
+        def cut(name: str) -> bool:
+            return self._logits[name].argmax() != end and not is_looping(self.caches[name].ids)
+
+        return [*filter(cut, self._open)]
 
     def _calls(self, name: str) -> int:
         """Return the number of calls at the end of a text."""
@@ -208,11 +215,8 @@ class Chat:
     def _begin_answers(self, names: Sequence[str]) -> None:
         """Read the mark with which the model begins its next passage under each cache."""
         tokens = self.model.tokens
-        calls = [
-            name
-            for name in names
-            if self._calls(name) < MAX_CALLS and first_writer(tokens, self._logits[name]) == "call"
-        ]
+        allowed = [name for name in names if self._calls(name) < MAX_CALLS]
+        calls = [name for name in allowed if first_writer(tokens, self._logits[name]) == "call"]
         self._begin(calls, "call", tokens.marks["call"])
         words = [name for name in names if name not in calls]
         self._begin(words, "system", tokens.marks["system"])
@@ -224,12 +228,12 @@ class Chat:
         call = tokens.marks["call"]
         for step in generate(tokens, caches, logits, most=most, stop_loops=True):
             self.steps += 1
-            for at in step:
-                passages, ids = self.passages[names[at]], caches[at].ids
+            for index in step:
+                passages, ids = self.passages[names[index]], caches[index].ids
                 writer, first, _ = passages[-1]
                 begun = tuple(ids[first : first + len(call)])
                 passages[-1] = "call" if begun == call else writer, first, len(ids)
-            yield {names[at]: token for at, token in step.items()}
+            yield {names[index]: token for index, token in step.items()}
 
     def _begin(
         self, names: Sequence[str], writer: Writer, ids: Sequence[int], kind: Kind | None = None

@@ -4,7 +4,15 @@ A chat template is a program for a whole conversation. It is rendered once, in a
 for short conversations of every order of roles, whose messages have marks in place of words. What
 it wrote between two marks is looked up later by the roles of both messages and, where these do not
 determine it, by what else is true of the place (`PLACES`). So a dialog of any length reads as the
-template writes it, and no text of a dialog is given to the program.
+template writes it, and no text of a dialog is given to the program::
+
+    conversation, with marks    user: ▯0   assistant: ▯1
+    rendered                    <s><user>▯0</><assistant>▯1</>
+    cut at the marks            <s><user>     </><assistant>      </>
+    gaps, by roles              ("", "user")  ("user", "assistant")  ("assistant", "")
+    a dialog                    gap, words, gap, words, gap, words, … gap
+
+`chat_texts` learns the gaps, and `ChatTexts.around` lays them between the messages of a dialog.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from pathlib import Path
 from threading import Timer
 from typing import Any, NamedTuple
@@ -37,14 +45,14 @@ START, END, BEGUN = "", "", "begun"
 """In place of a role: before the first message, after the last, and there with a turn begun."""
 
 PLACES: Mapping[str, Callable[[Roles, int], bool]] = {
-    "last": lambda roles, at: at == len(roles) - 1,
-    "answers": lambda roles, at: "user" not in roles[at:],
-    "final": lambda roles, at: not {"assistant", "thinking"} & {*roles[at + 1 :]},
-    "asked": lambda roles, at: "user" in roles[:at],
-    "called": lambda roles, at: [*filter("tool".__ne__, roles[:at])][-1:] == ["assistant"],
-    "returned": lambda roles, at: "tool" in roles[:at],
-    "prompted": lambda roles, at: roles[:1] == ["system"],
-    "second": lambda roles, at: roles[: max(at - 1, 0)][-1:] == ["tool"],
+    "last": lambda roles, place: place == len(roles) - 1,
+    "answers": lambda roles, place: "user" not in roles[place:],
+    "final": lambda roles, place: not {"assistant", "thinking"} & {*roles[place + 1 :]},
+    "asked": lambda roles, place: "user" in roles[:place],
+    "called": lambda roles, place: [*filter("tool".__ne__, roles[:place])][-1:] == ["assistant"],
+    "returned": lambda roles, place: "tool" in roles[:place],
+    "prompted": lambda roles, place: roles[:1] == ["system"],
+    "second": lambda roles, place: roles[: max(place - 1, 0)][-1:] == ["tool"],
 }
 """What may be true of the place before the message `at` of a conversation."""
 
@@ -96,6 +104,7 @@ class Gap(NamedTuple):
     """What a template writes between two messages."""
 
     text: str = ""
+    """The same whatever the messages say."""
     before: Edge = EDGES[0]
     """What it does to the end of the text before."""
     after: Edge = EDGES[0]
@@ -115,22 +124,24 @@ class Given(NamedTuple):
     first: str = "system"
     """That of a system prompt before them."""
 
-    def role(self, roles: Roles, at: int) -> str:
+    def role(self, roles: Roles, index: int) -> str:
         """Return the role that a message is given, "" for one that is left out."""
-        if roles[at] == "system":
-            return self.later if {*roles[:at]} - {"system"} else self.first
-        return self.tool if roles[at] == "tool" else roles[at]
+        if roles[index] == "system":
+            return self.later if {*roles[:index]} - {"system"} else self.first
+        return self.tool if roles[index] == "tool" else roles[index]
 
 
 class Reading(NamedTuple):
     """A passage that is read."""
 
-    at: int
+    passage: int
     """Its index among the passages."""
     role: str
     """That of its message."""
     before: Gap
+    """What is written before it."""
     after: Gap
+    """What is written after it."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +152,11 @@ class ChatTexts:
     """
 
     given: Given
+    """How messages are given to it."""
     gaps: Mapping[Key, Gap]
+    """What it writes between two messages."""
     places: Sequence[str]
+    """Which `PLACES` the keys of the gaps name."""
     dated: bool
     """Whether it writes the date."""
 
@@ -180,21 +194,18 @@ class ChatTexts:
         Raises a ValueError where the template accepts none.
         """
         messages: list[tuple[str, list[int]]] = []
-        for at in range(len(roles)):
-            role, before = self.given.role(roles, at), messages[-1][0] if messages else START
+        for index in range(len(roles)):
+            role, before = self.given.role(roles, index), messages[-1][0] if messages else START
             if not role:
                 continue
-            between = (
-                other
-                for other in ("user", "assistant")
-                if {(before, other), (other, role)} <= self.pairs
-            )
             if (before, role) in self.pairs:
-                messages.append((role, [at]))
+                messages.append((role, [index]))
             elif before == role:
-                messages[-1][1].append(at)
-            elif other := next(between, ""):
-                messages += (other, []), (role, [at])
+                messages[-1][1].append(index)
+            elif {(before, "user"), ("user", role)} <= self.pairs:
+                messages += ("user", []), (role, [index])
+            elif {(before, "assistant"), ("assistant", role)} <= self.pairs:
+                messages += ("assistant", []), (role, [index])
             else:
                 place = f"after that of the {before}" if before else "at the start"
                 raise ValueError(f"the model's chat template refuses a {role} message {place}")
@@ -207,24 +218,24 @@ class ChatTexts:
         """
         messages = self.messages(roles)
         given = [role for role, _ in messages]
-        gaps = [self.gaps[self._key(given, at, end)] for at in range(len(given) + 1)]
+        gaps = [self.gaps[self._key(given, number, end)] for number in range(len(given) + 1)]
         read, texts = list[Reading](), [[gaps[0].text]]
         for (role, passages), before, after in zip(messages, gaps, gaps[1:], strict=False):
             joined = [before, *[Gap(JOIN)] * (len(passages) - 1), after]
-            for at, *sides in zip(passages, joined, joined[1:], strict=False):
-                read.append(Reading(at, role, *sides))
+            for number, *sides in zip(passages, joined, joined[1:], strict=False):
+                read.append(Reading(number, role, *sides))
                 texts.append([sides[1].text])
             if not passages:
                 texts[-1].append(after.text)
         return read, texts
 
-    def _key(self, roles: Roles, at: int, end: str) -> Key:
+    def _key(self, roles: Roles, place: int, end: str) -> Key:
         """Return the key of the gap before a message, or the nearest of a known one."""
-        key = _key(roles, at, end, self.places)
+        key = _key(roles, place, end, self.places)
         if key in self.gaps:
             return key
-        known = [other for other in self.gaps if other[:2] == key[:2]]
-        return max(known, key=lambda other: sum(map(str.__eq__, key, other)))
+        nearest = [other for other in self.gaps if other[:2] == key[:2]]
+        return max(nearest, key=lambda other: sum(map(str.__eq__, key, other)))
 
     def content(self, text: str, reading: Reading) -> tuple[str, list[int]]:
         """Return the text of a passage as it is written, and where each character was in it."""
@@ -241,15 +252,15 @@ class ChatTexts:
         end = len(text.rstrip(right.spaces))
         first = min(first + len(text[first:]) - len(text[first:].lstrip(left.spaces)), end)
         edge = Edge(escaped=left.escaped or right.escaped)
-        parts = [(text[at], at) for at in thought]
+        parts = [(text[place], place) for place in thought]
         parts += [(character, first) for character in inner or ""]
-        parts += [(edge.written(text[at]), at) for at in range(first, end)]
-        return "".join(part for part, _ in parts), [at for part, at in parts for _ in part]
+        parts += [(edge.written(text[place]), place) for place in range(first, end)]
+        return "".join(part for part, _ in parts), [place for part, place in parts for _ in part]
 
 
-def _key(roles: Roles, at: int, end: str, places: Sequence[str]) -> Key:
-    around = roles[at - 1] if at else START, roles[at] if at < len(roles) else end
-    return *around, *("yes" if PLACES[place](roles, at) else "" for place in places)
+def _key(roles: Roles, number: int, end: str, places: Sequence[str]) -> Key:
+    around = roles[number - 1] if number else START, roles[number] if number < len(roles) else end
+    return *around, *("yes" if PLACES[place](roles, number) else "" for place in places)
 
 
 # ------------------------------------------------------------------------------- learning
@@ -258,8 +269,7 @@ LETTERS = dict(zip("suatA", ("system", "user", "assistant", "tool", "thinking"),
 
 SHORT = [
     "".join(letters)
-    for size in (1, 2, 3)
-    for letters in product(LETTERS, repeat=size)
+    for letters in chain(product(LETTERS), product(LETTERS, repeat=2), product(LETTERS, repeat=3))
     if "u" in letters
 ]
 EVERY_THREE = "uatttattutaatautuatuuaaauauuutt"
@@ -271,11 +281,10 @@ LONG = [
     "uastusauu",
 ]
 PROBES = [
-    *((probe, end) for probe in SHORT for end in (END, BEGUN)),
+    *product(SHORT, (END, BEGUN)),
     *(
         (start + long[:size], END)
-        for long in LONG
-        for start in ("", "s")
+        for long, start in product(LONG, ("", "s"))
         for size in range(len(long), 3, -3)
     ),
 ]
@@ -308,10 +317,10 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
         return "it has no chat template"
     if len(template) > MAX_TEMPLATE_CHARACTERS:
         return f"its chat template is longer than {MAX_TEMPLATE_CHARACTERS:,} characters"
+    # 1. Render the probes twice: with marks alone, and with spaces and letters around them.
     conversations = [
         (_conversation(letters, around), None, end == BEGUN)
-        for around in (("", ""), SPACED)
-        for letters, end in PROBES
+        for around, (letters, end) in product((("", ""), SPACED), PROBES)
     ]
     listed = _listed([Tool("find", ("place",))])  # may take longer than without
     rendered = _rendered(template, special, [*conversations, (_conversation("u"), listed, False)])
@@ -320,19 +329,16 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
     (*texts, _), reason, dated = rendered
     if not any(texts):
         return f"its chat template cannot be rendered: {reason}"
-    plain, spaced = (
-        dict(zip(PROBES, some, strict=True))
-        for some in (texts[: len(PROBES)], texts[len(PROBES) :])
-    )
-    thinks = not _is_plain(plain)  # or thinking is words like others
-    cuts = {
-        probe: (_cut(text), _cut(spaced[probe]))
-        for probe, text in plain.items()
-        if thinks or "A" not in probe[0]
-    }
+    # 2. Cut the texts at the marks, those with thinking only if it is not words like others.
+    plain = dict(zip(PROBES, texts[: len(PROBES)], strict=True))
+    spaced = dict(zip(PROBES, texts[len(PROBES) :], strict=True))
+    thinks = not _is_plain(plain)
+    probes = [probe for probe in PROBES if thinks or "A" not in probe[0]]
+    cuts = {probe: (_cut(plain[probe]), _cut(spaced[probe])) for probe in probes}
+    # 3. Take the first way to give messages under which roles and places determine all gaps.
     for given in _ways_to_give():
-        if found := _gaps(cuts, given):
-            chat = ChatTexts(given, *found, dated)
+        if learned := _gaps(cuts, given):
+            chat = ChatTexts(given, *learned, dated)
             if chat.pairs >= {(START, "user"), ("user", "assistant"), ("assistant", "user")}:
                 return chat
     if reason:
@@ -343,16 +349,16 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
 def _conversation(letters: str, around: tuple[str, str] = ("", "")) -> list[dict[str, str]]:
     """Return messages with marks in place of words."""
     messages = []
-    for at, letter in enumerate(letters):
-        role, words = LETTERS[letter], _WORDS.format(at).join(around)
+    for number, letter in enumerate(letters):
+        role, words = LETTERS[letter], _WORDS.format(number).join(around)
         if role == "thinking":
-            role, words = "assistant", f"{_thought(at)}{words}"
+            role, words = "assistant", f"{_thought(number)}{words}"
         messages.append({"role": role, "content": words})
     return messages
 
 
-def _thought(at: int) -> str:
-    return f"{THINKING[0]}\n{_THOUGHT.format(at)}\n{THINKING[1]}\n\n"
+def _thought(number: int) -> str:
+    return f"{THINKING[0]}\n{_THOUGHT.format(number)}\n{THINKING[1]}\n\n"
 
 
 def _cut(text: str | None) -> Cut | None:
@@ -368,14 +374,14 @@ def _cut(text: str | None) -> Cut | None:
             else:
                 inner[thought] = part
             continue
-        at = int(part[1:4])
+        number = int(part[1:4])
         if part[0] == _THOUGHT[0]:
-            thought = at
+            thought = number
         else:
-            if thought not in (None, at):
+            if thought not in (None, number):
                 return [], [], {}
             thought = None
-            order.append(at)
+            order.append(number)
             gaps.append("")
     return order, gaps, inner
 
@@ -385,9 +391,9 @@ def _is_plain(texts: Mapping[tuple[str, str], str | None]) -> bool:
 
     def expected(letters: str, end: str) -> str | None:
         text = texts[letters.replace("A", "a"), end]
-        for at, letter in enumerate(letters):
+        for number, letter in enumerate(letters):
             if letter == "A" and text is not None:
-                text = text.replace(words := _WORDS.format(at), _thought(at) + words)
+                text = text.replace(words := _WORDS.format(number), _thought(number) + words)
         return text
 
     return all(text == expected(*probe) for probe, text in texts.items() if probe[0] in SHORT)
@@ -408,27 +414,35 @@ def _gaps(
     None if the template refuses or misplaces messages that it accepts elsewhere, changes more than
     the edges of texts, or if what it writes depends on more.
     """
+    # 1. Take the gaps of all probes that such messages consist of.
     rows: list[tuple[list[str], int, str, Gap]] = []
     refused: list[set[Key]] = []
     for (letters, end), (cut, spaced) in cuts.items():
         roles = [LETTERS[letter] for letter in letters]
-        as_given = [given.role(roles, at) for at in range(len(roles))]
-        if any(role not in ("", own) for role, own in zip(as_given, roles, strict=True)):
+        as_given = [given.role(roles, number) for number in range(len(roles))]
+        if any(role and role != named for role, named in zip(as_given, roles, strict=True)):
             continue
-        read = [at for at, role in enumerate(as_given) if role]
-        roles = [roles[at] for at in read]
+        read = [number for number, role in enumerate(as_given) if role]
+        roles = [roles[number] for number in read]
         if cut is None or spaced is None or cut[0] != read:
-            refused.append({_key(roles, at, end, ()) for at in range(len(roles) + 1)})
+            refused.append({_key(roles, number, end, ()) for number in range(len(roles) + 1)})
             continue
-        for at in range(len(roles) + 1):
-            thinking = roles[at : at + 1] == ["thinking"]
-            message = read[at] if thinking else -1
+        for number in range(len(roles) + 1):
+            thinking = roles[number : number + 1] == ["thinking"]
+            message = read[number] if thinking else -1
             inner = cut[2].get(message), spaced[2].get(message)
-            gap = _gap((cut[1][at], spaced[1][at]), inner, at > 0, at < len(roles), thinking)
+            gap = _gap(
+                (cut[1][number], spaced[1][number]),
+                inner,
+                number > 0,
+                number < len(roles),
+                thinking,
+            )
             if gap is None:
                 return None
-            rows.append((roles, at, end, gap))
-    pairs = {_key(roles, at, end, ()) for roles, at, end, _ in rows}
+            rows.append((roles, number, end, gap))
+    # 2. It must accept any order of the pairs that it accepts, and the roles as they are given.
+    pairs = {_key(roles, number, end, ()) for roles, number, end, _ in rows}
     if any(others <= pairs for others in refused):
         return None
     followers = {after for before, after in pairs if before not in (START, "system")}
@@ -436,8 +450,10 @@ def _gaps(
         return None
     if given.first == "system" and (START, "system") not in pairs:
         return None
-    keys = [_key(roles, at, end, [*PLACES]) for roles, at, end, _ in rows]
-    for places in (some for size in range(len(PLACES) + 1) for some in combinations(PLACES, size)):
+    # 3. Find the fewest places that, with the roles, determine every gap.
+    keys = [_key(roles, number, end, [*PLACES]) for roles, number, end, _ in rows]
+    sizes = range(len(PLACES) + 1)
+    for places in chain.from_iterable(combinations(PLACES, size) for size in sizes):
         columns = [0, 1, *(2 + [*PLACES].index(place) for place in places)]
         gaps: dict[Key, Gap] = {}
         if all(
@@ -494,12 +510,10 @@ def tool_prompts(
     chat = chat_texts(template, special)
     if "tools" not in template or isinstance(chat, str) or chat.given.first != "system":
         return [None] * len(lists)
+    messages = _conversation("uau")
+    prompt = {"role": "system", "content": ""}
     conversations = [
-        (
-            [{"role": "system", "content": ""}] * prompted + _conversation("uau"),
-            _listed(tools),
-            False,
-        )
+        ([prompt, *messages] if prompted else messages, _listed(tools), False)
         for tools, prompted in lists
     ]
     _, gaps = chat.around([LETTERS[letter] for letter in "suau"])
@@ -518,12 +532,13 @@ def tool_prompts(
 
 def _listed(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Return tools as templates get them."""
-    functions = [
-        {"name": tool.method, "parameters": {"type": "object", "properties": slots}}
-        for tool in tools
-        for slots in [{slot: {"type": "string"} for slot in tool.slots}]
-    ]
-    return [{"type": "function", "function": function} for function in functions]
+    listed = []
+    for tool in tools:
+        slots = {slot: {"type": "string"} for slot in tool.slots}
+        parameters = {"type": "object", "properties": slots}
+        function = {"name": tool.method, "parameters": parameters}
+        listed.append({"type": "function", "function": function})
+    return listed
 
 
 # ------------------------------------------------------------------------------- rendering

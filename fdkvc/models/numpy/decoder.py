@@ -26,6 +26,7 @@ class ModelSizes(Heads):
     """The sizes that a model's callers need."""
 
     vocabulary: int
+    """Number of tokens that the model knows."""
     positions: int
     """Longest text in tokens."""
 
@@ -35,11 +36,13 @@ class Shape(ModelSizes):
     """The sizes of a decoder, from ``config.json``."""
 
     width: int
+    """That of the hidden states."""
     inner: int
-    """Width of the hidden states, and within the feed-forward network."""
+    """Width within the feed-forward network."""
     epsilon: float
+    """Added to the mean square in a norm."""
     theta: float
-    """Of the norms, and the base of the rotary positions."""
+    """The base of the rotary positions."""
     tied: bool
     """Whether the logits use the embeddings."""
 
@@ -96,9 +99,11 @@ class Decoder:
     """Models are loaded once, and are no part of what a page keeps."""
 
     shape: Shape
+    """Its sizes."""
     embeddings: Floats
     """Shape (V, d)."""
     layers: tuple[Layer, ...]
+    """Their weights, from the first on."""
     logits: Floats
     """Shape (d, V). With the last norm's weights, unless they are apart."""
     features: Callable[..., dict[str, NDArray[Any]]] | None = None
@@ -116,19 +121,23 @@ class Decoder:
         `large` model, whose weights are then read from memory once for all texts.
         """
         shape, n = self.shape, ids.shape[1]
+        # e^(iφ) of the positions (C, n, 1, h / 2); queries and keys are rotated by it, values not.
         rotation = self._rotation(np.array([[cache.count] for cache in caches]) + np.arange(n))
-        x = self.embeddings[ids]
+        x = self.embeddings[ids]  # the hidden states (C, n, d)
         rotated = shape.heads + shape.kv_heads
         for number, layer in enumerate(self.layers):
+            # 1. Queries (C, n, H, h), keys and values (C, n, K, h).
             projected = self._product(self._normed(x), layer.projections)
             projected = projected.reshape(*x.shape[:2], rotated + shape.kv_heads, shape.head_width)
             projected[:, :, :rotated].view(np.complex64)[:] *= rotation
             queries, keys, values = np.split(projected, [shape.heads, rotated], axis=2)
+            # 2. Attention (C, n, H·h). Each cache stores the vectors of its text.
             mixed = [
-                cache.attend(number, x[at], queries[at], keys[at], values[at])
-                for at, cache in enumerate(caches)
+                cache.attend(number, x[text], queries[text], keys[text], values[text])
+                for text, cache in enumerate(caches)
             ]
             x += self._product(np.stack(mixed), layer.output)
+            # 3. The feed-forward network.
             gate, up = np.split(self._product(self._normed(x), layer.gate_up), 2, axis=-1)
             x += self._product(silu(gate, up), layer.down)
         x = self._normed(x[:, n - last :] if last is not None else x)

@@ -131,6 +131,7 @@ class GgufFile(Mapping[str, Floats]):
     """
 
     path: Path
+    """Where it is."""
     fields: Mapping[str, Any]
     """Its metadata; arrays as lists."""
     tensors: Mapping[str, Tensor]
@@ -201,15 +202,12 @@ class GgufFile(Mapping[str, Floats]):
     def special_tokens(self) -> dict[str, str]:
         """The texts of special tokens, by the names that a chat template has for them."""
         tokens: Any = self.fields.get("tokenizer.ggml.tokens", ())
-        ids = {
-            f"{name}_token": self.fields.get(f"tokenizer.ggml.{key}_token_id")
-            for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
-        }
-        return {
-            name: str(tokens[at])
-            for name, at in ids.items()
-            if isinstance(at, int) and 0 <= at < len(tokens)
-        }
+        texts = {}
+        for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown")):
+            token = self.fields.get(f"tokenizer.ggml.{key}_token_id")
+            if isinstance(token, int) and 0 <= token < len(tokens):
+                texts[f"{name}_token"] = str(tokens[token])
+        return texts
 
     @property
     def tokenizer(self) -> dict[str, Any]:
@@ -240,20 +238,19 @@ class GgufFile(Mapping[str, Floats]):
             raise ValueError("a merge of its tokenizer does not name two tokens")
         if any(merge.startswith("#version") for merge in merges):  # for the library a comment
             merges = [merge.split(" ") for merge in merges]  # which takes five times as much memory
-        added = [
-            {"id": at, "content": token, "special": kind == _CONTROL, "normalized": False}
-            | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-            for at, (token, kind) in enumerate(zip(tokens, types, strict=True))
-            if kind in (_CONTROL, _USER_DEFINED)
-        ]
-        made: dict[str, Any] = {
+        added = []
+        no = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
+        for index, (token, kind) in enumerate(zip(tokens, types, strict=True)):
+            if kind in (_CONTROL, _USER_DEFINED):
+                added.append({"id": index, "content": token, "special": kind == _CONTROL} | no)
+        content: dict[str, Any] = {
             "version": "1.0",
             "added_tokens": added,
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[split]},
             "decoder": _BYTES,
             "model": {
                 "type": "BPE",
-                "vocab": {token: at for at, token in enumerate(tokens)},
+                "vocab": {token: index for index, token in enumerate(tokens)},
                 "merges": merges,
             },
         }
@@ -261,7 +258,7 @@ class GgufFile(Mapping[str, Floats]):
         if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
             check_count("tokenizer.ggml.bos_token_id", begin, 0, len(tokens) - 1)
             text = tokens[begin]
-            made["post_processor"] = {
+            content["post_processor"] = {
                 "type": "TemplateProcessing",
                 "single": [
                     {"SpecialToken": {"id": text, "type_id": 0}},
@@ -270,7 +267,7 @@ class GgufFile(Mapping[str, Floats]):
                 "pair": [],
                 "special_tokens": {text: {"id": text, "ids": [begin], "tokens": [text]}},
             }
-        return made
+        return content
 
 
 def find_model(name: str) -> Path:
@@ -438,8 +435,8 @@ def _converted(stored: Any, kind: _Type) -> Floats:
         blocks = stored.reshape(-1, kind.size)
         array = np.empty((len(blocks), kind.numbers), np.float32)
         for first in range(0, len(blocks), _BLOCKS):
-            some = slice(first, first + _BLOCKS)
-            array[some] = getattr(quants, kind.name).dequantize_blocks(blocks[some])
+            part = slice(first, first + _BLOCKS)
+            array[part] = getattr(quants, kind.name).dequantize_blocks(blocks[part])
         array = array.reshape(*stored.shape[:-1], -1)
     return array
 

@@ -3,6 +3,19 @@
 Each query head of a layer is a row of one batch in `fdkvc.engine.simulate.take_turn`. Heads that
 decide together keep the same tokens; query heads that share a head of keys and values always do,
 since they share one cache.
+
+`take_turn` knows no tokens: it numbers the slots, then the tokens of the turn. So a turn of two
+tokens, 9 and 10, goes in one KV head with a budget of three::
+
+    state.slots         3  7  8           the tokens in the cache: those that attention sees
+    ids                 3  7  8  9 10     with those of the turn
+    column              0  1  2  3  4     how the policy's cache names them during the turn
+    step.sources        0     2     4     the columns that the policy keeps
+    step.evicted           7     9        the tokens that it does not
+    after.slots         3     8    10     the next turn's columns 0, 1 and 2
+
+A policy with a second tier sees its slots after those of the first, and may recall a token from
+there. A state never changes: `HeadEviction.after` returns another one, so forks of a text share it.
 """
 
 from __future__ import annotations
@@ -42,7 +55,7 @@ POSITIONS = Field("Positions", name="positions", default="kept", choices=("kept"
 """Whether kept entries keep their positions or close the gaps."""
 
 TEXT = frozenset({"positions", "history", "surprisal", "speakers", "words", "traits"})
-"""What a policy may look at that is the same for all heads, which then keep the same tokens."""
+"""What all heads see alike: if a policy looks at nothing else, they keep the same tokens."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +63,11 @@ class Heads:
     """The heads of a model."""
 
     layers: int
+    """Layers of the model, or of a part of it."""
     heads: int
+    """Query heads of a layer."""
     kv_heads: int
-    """Query heads of a layer, and the heads of keys and values that groups of them share."""
+    """Heads of keys and values of a layer, each shared by a group of query heads."""
     head_width: int
 
     @property
@@ -93,17 +108,24 @@ class HeadEviction:
     ) -> None:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
-        # Where all heads see the same, one of them decides for all.
+        # 1. Who decides. Where all heads see the same, one of them decides for all.
         one = equal_budgets(policy, budget) and TEXT.issuperset(policy.looks_at)
-        self._deciding = deciding = Heads(1, 1, 1, heads.head_width) if one else heads
-        rows = deciding.layers * deciding.heads
-        together = {"head": deciding.group, "layer": deciding.heads, "model": rows}[decides]
+        self._deciding = rows_of = Heads(1, 1, 1, heads.head_width) if one else heads
+        rows = rows_of.layers * rows_of.heads
+        together = {"head": rows_of.group, "layer": rows_of.heads, "model": rows}[decides]
+        self._together = Together(policy, together)
         # Layers that decide together are treated as one: they share no budget.
         self._layers = 1 if one or decides == "model" else layers or heads.layers
         self._first_layer = first_layer
-        self._together = Together(policy, together)
-        of_layer = {"layers": self._layers, "heads": rows if decides == "model" else deciding.heads}
-        self._state = initial_state(self._together, rows, budget, heads.head_width, **of_layer)
+        # 2. What a turn changes.
+        self._state = initial_state(
+            self._together,
+            rows,
+            budget,
+            heads.head_width,
+            layers=self._layers,
+            heads=rows if decides == "model" else rows_of.heads,
+        )
         # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
         self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         self.size = 0  # slots of the first tier
@@ -131,56 +153,69 @@ class HeadEviction:
         """
         heads = self._deciding
         layers, kv_heads = heads.layers, heads.kv_heads
-        rows, slots = layers * heads.heads, self.slots.shape[2]
+        rows, first = layers * heads.heads, self.slots.shape[2]
+        born = np.append(self._born, np.full(new, self._turns))
+
+        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, whose
+        #    columns hold those of any token.
         turn_tokens = np.arange(self.count, self.count + new)
         turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
         ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
-        arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
-
-        def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
-            return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
-
-        def of_all(column: NDArray[Any]) -> NDArray[Any]:
-            every = self.heads.layers // layers, self.heads.kv_heads // kv_heads, 1
-            return np.tile(column, every) if max(every) > 1 else column
-
-        after = copy.copy(self)
-        after._born = np.append(self._born, np.full(new, self._turns))
-        after._turns = self._turns + 1
         token_ids = np.repeat(ids, heads.group, axis=1).reshape(rows, -1)
+        arrivals = np.broadcast_to(np.arange(first, first + new), (rows, new))
+
+        # 2. Let the policy take the turn, in every row.
         tokens = HeadTokens(
             vectors[:layers],
             arrivals,
             positions=token_ids,
-            born=after._born[token_ids],
+            born=born[token_ids],
             features={name: column[token_ids] for name, column in features.items()},
             layers=self._layers,
             first_layer=self._first_layer,
         )
+        capacity = self.policy.capacity(self.budget, len(born))
+        state = self._state.with_tier(self.policy.tier_places(self.budget, len(born)))
         turn = Observation(0, arrivals, tokens)
-        capacity = self.policy.capacity(self.budget, after.count)
-        state = self._state.with_tier(self.policy.tier_places(self.budget, after.count))
         result = take_turn(self._together, state, turn, capacity)
 
-        token, rule = of_all(of_kv_heads(result.token)), of_all(of_kv_heads(result.rule))
-        layer, head, slot = np.nonzero(rule)
+        # 3. Find what stays: the slots that any head uses, then those of the second tier.
         cache, tier = result.after.cache, result.after.tier
-        kept = of_kv_heads(cache.token)
+        kept = self._of_kv_heads(cache.token)
         used = (kept >= 0).any(axis=(0, 1))
-        after.size = int(used.sum())
-        sources = np.concatenate([kept[:, :, used], of_kv_heads(tier)], axis=2)
-        stayed = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
-        after.slots = of_all(stayed)
-        # The next turn's observation comes from the model, so the state keeps none.
+        size = int(used.sum())
+        sources = np.concatenate([kept[:, :, used], self._of_kv_heads(tier)], axis=2)
+        slots = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
+
+        # 4. Find what is evicted.
+        rule = self._for_all_heads(self._of_kv_heads(result.rule))
+        column = self._for_all_heads(self._of_kv_heads(result.token))
+        layer, head, _ = place = np.nonzero(rule)
+        evicted = layer, head, self._for_all_heads(ids)[layer, head, column[place]]
+
+        # 5. The state after the turn names its entries by their new slots. It keeps no observation,
+        #    since the next turn's comes from the model.
+        token = np.where(cache.token >= 0, np.cumsum(used) - 1, EMPTY)
+        after = copy.copy(self)
+        after._born, after._turns = born, self._turns + 1
+        after.size, after.slots = size, self._for_all_heads(slots)
         after._state = dataclasses.replace(
             self._state,
-            cache=dataclasses.replace(
-                cache, token=np.where(cache.token >= 0, np.cumsum(used) - 1, EMPTY)
-            ),
-            tier=np.where(tier >= 0, after.size + np.arange(tier.shape[1]), EMPTY),
+            cache=dataclasses.replace(cache, token=token),
+            tier=np.where(tier >= 0, size + np.arange(tier.shape[1]), EMPTY),
         )
-        evicted = layer, head, of_all(ids)[layer, head, token[layer, head, slot]]
-        return after, EvictionStep(of_all(sources), evicted, rule[layer, head, slot])
+        return after, EvictionStep(self._for_all_heads(sources), evicted, rule[place])
+
+    def _of_kv_heads(self, column: NDArray[Any]) -> NDArray[Any]:
+        """Return rows (R, ·) by KV head (L, K, ·): the query heads of a group are alike."""
+        heads = self._deciding
+        return column.reshape(heads.layers, heads.kv_heads, heads.group, -1)[:, :, 0]
+
+    def _for_all_heads(self, column: NDArray[Any]) -> NDArray[Any]:
+        """Return what the deciding heads decided (…, …, ·) for all heads (L, K, ·)."""
+        heads, deciding = self.heads, self._deciding
+        repeats = heads.layers // deciding.layers, heads.kv_heads // deciding.kv_heads, 1
+        return np.tile(column, repeats) if max(repeats) > 1 else column
 
 
 def equal_budgets(policy: Policy, budget: int) -> bool:
@@ -204,7 +239,7 @@ def check_eviction(policy: Policy, budget: int, decides: str) -> None:
 
 
 def check_no_future(policy: Policy) -> None:
-    """Raise a ValueError for a policy that uses the future, which is not written yet."""
+    """Raise a ValueError for a policy that uses the future, which a model has yet to write."""
     if "future" in policy.looks_at:
         raise ValueError(
             f"{policy.label} looks at the future of the dialog, which a model has yet to write"

@@ -83,19 +83,19 @@ def head_recordings(
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
     surprisal, note = model.tokens.surprisal(cache.ids), transcript.source_note
     recordings = []
-    for at, head in np.ndindex(len(layers), shape.kv_heads):
+    for row, head in np.ndindex(len(layers), shape.kv_heads):
         heads = range(head * shape.group, (head + 1) * shape.group)
         shared = (shape.group, *keys.shape[2:])
         recordings.append(
             Recording(
-                replace(transcript, name=f"{transcript.name}, {layers[at]}.{head}"),
+                replace(transcript, name=f"{transcript.name}, {layers[row]}.{head}"),
                 tokens,
-                hidden[at, 0],
-                queries[at, heads.start : heads.stop],
-                np.broadcast_to(keys[at, head], shared),
-                np.broadcast_to(values[at, head], shared),
+                hidden[row, 0],
+                queries[row, heads.start : heads.stop],
+                np.broadcast_to(keys[row, head], shared),
+                np.broadcast_to(values[row, head], shared),
                 heads=tuple(heads),
-                source=f"the {model.name} model, layer {layers[at]}, KV head {head}{note}",
+                source=f"the {model.name} model, layer {layers[row]}, KV head {head}{note}",
                 surprisal=np.array(surprisal, np.float32),
             )
         )

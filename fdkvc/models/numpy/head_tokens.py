@@ -41,13 +41,16 @@ class HeadTokens:
     new: Ints
     """Shape (L·H, n). The turn's tokens, the same in every row."""
     positions: Ints
+    """Shape (L·H, S + n). Those in the text."""
     born: Ints
+    """Shape (L·H, S + n). The turn that brought each token."""
     features: Mapping[str, NDArray[Any]]
-    """Shape (L·H, S + n, ...). Of all tokens, as of `fdkvc.models.numpy.tokens.Tokens.features`."""
+    """Shape (L·H, S + n, ...) each; see `fdkvc.models.numpy.tokens.Tokens.features`."""
     future_attention: ClassVar[Any] = None  # a policy that looks at it is refused
     layers: int = 1
-    """Of a model, from `first_layer` on, or 1 if all decide as one."""
+    """The layers of the model, or 1 if all decide as one."""
     first_layer: int = 0
+    """The layer of the first rows."""
 
     def __post_init__(self) -> None:
         self.surprisal: Floats | None = self.features.get("surprisal")
@@ -63,17 +66,20 @@ class HeadTokens:
         That is, at most `PART_NUMBERS` products of the turn's queries, or of one layer.
         """
         tokens = max(self.new.shape[1], LEAST_NEW) * self.positions.shape[1]
-        some = max(1, PART_NUMBERS // (self._group * tokens)) if self.layers > 1 else 1
-        if some >= len(self.vectors):  # this keeps what it has computed
+        count = max(1, PART_NUMBERS // (self._group * tokens)) if self.layers > 1 else 1
+        if count >= len(self.vectors):  # this keeps what it has computed
             yield slice(None), self
             return
-        for first in range(0, len(self.vectors), some):
-            rows = slice(first * self._group, (first + some) * self._group)
+        for first in range(0, len(self.vectors), count):
+            rows = slice(first * self._group, (first + count) * self._group)
             part = HeadTokens(
-                self.vectors[first : first + some],
-                *(self.new[rows], self.positions[rows], self.born[rows]),
+                self.vectors[first : first + count],
+                self.new[rows],
+                self.positions[rows],
+                self.born[rows],
                 {name: column[rows] for name, column in self.features.items()},
-                *(self.layers, self.first_layer + first),
+                layers=self.layers,
+                first_layer=self.first_layer + first,
             )
             yield rows, part
 

@@ -54,9 +54,11 @@ class AnyModel(Protocol):
     """A model of any engine, with its tokens."""
 
     name: str
+    """That of its folder or file."""
     decoder: Reader
     """What reads texts."""
     tokens: Tokens
+    """Its tokenizer, with the marks of passages."""
     digest: str
     """SHA-256 of its files."""
 

@@ -14,11 +14,11 @@ def losses(logits: Floats, targets: Ints) -> tuple[Floats, Floats, Ints]:
     """
     relative, total = logits, np.empty_like(logits[..., 0])
     best: Ints = np.empty(total.shape, np.intp)
-    for at in range(len(logits) - 1, -1, -1):  # the full cache's last
-        logits[at].argmax(axis=-1, out=best[at])
-        relative[at] -= np.take_along_axis(logits[at], best[at, :, None], axis=-1)
-        powers = np.exp(relative[at])
-        total[at] = powers.sum(axis=-1)
+    for row in range(len(logits) - 1, -1, -1):  # the full cache's last
+        logits[row].argmax(axis=-1, out=best[row])
+        relative[row] -= np.take_along_axis(logits[row], best[row, :, None], axis=-1)
+        powers = np.exp(relative[row])
+        total[row] = powers.sum(axis=-1)
     lost = np.log(total)
     came = relative[:, np.arange(len(targets)), targets]
     powers /= total[0, :, None]

@@ -52,8 +52,12 @@ RANGES: Mapping[str, Parameter] = {
 """Ranges of sizes in ``config.json``, by their names in various architectures."""
 
 _TOKENIZER_FILES = (
-    *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.json", "generation_config.json"),
+    TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "generation_config.json",
 )
 _INDEX = "model.safetensors.index.json"
 _ADDED = ("content", "prepend")
@@ -101,13 +105,13 @@ def check_memory(size: int) -> None:
 
 def machine_memory() -> int | float:
     """Return the bytes of memory of this machine, or of its container; infinity if unknown."""
-    known = [math.inf]
+    sizes = [math.inf]
     with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
-        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for name in ("memory.max", "memory/memory.limit_in_bytes"):  # the latter of an older Linux
         with suppress(OSError, ValueError):  # such as "max"
-            known.append(int((Path("/sys/fs/cgroup") / name).read_text()))
-    return min(known)
+            sizes.append(int((Path("/sys/fs/cgroup") / name).read_text()))
+    return min(sizes)
 
 
 def cache_name(model: Any) -> str:

@@ -34,9 +34,11 @@ class Passage:
     """The text between the mark of its writer and an end."""
 
     writer: Writer
+    """Whose mark is before it."""
     text: str
+    """What is between the mark and the end."""
     turn: int
-    """Of the dialog."""
+    """The turn of the dialog to which it belongs."""
     call: Call | None = None
     """The call that the text represents."""
     spans: tuple[tuple[int, int], ...] = ()
@@ -60,10 +62,11 @@ def model_text(transcript: Transcript, *, as_json: bool = False) -> tuple[Passag
     for call in () if transcript.calls_in_text else transcript.calls:
         calls.setdefault(call.turn, []).append(call)
     passages: list[Passage] = []
-    for at, turn in enumerate(transcript.turns):
-        passages += (call_passage(call, transcript) for call in calls.get(at, ()))
+    for number, turn in enumerate(transcript.turns):
+        passages += (call_passage(call, transcript) for call in calls.get(number, ()))
         if turn.text:
-            passages.append(Passage(transcript.spoken_by[at], turn.text, at, kind=turn.kind))
+            writer = transcript.spoken_by[number]
+            passages.append(Passage(writer, turn.text, number, kind=turn.kind))
     return tuple(passages)
 
 
@@ -78,9 +81,9 @@ def _call_passage(call: Call, transcript: Transcript) -> Passage:
 
 def _json_call(call: Call, transcript: Transcript) -> Passage:
     text, spans = f'[{{"name": {json.dumps(call.method)}, "arguments": {{', []
-    for at, argument in enumerate(call.arguments):
+    for number, argument in enumerate(call.arguments):
         value = json.dumps(transcript.wording(argument), ensure_ascii=False)[1:-1]
-        text += f'{", " if at else ""}{json.dumps(argument.slot, ensure_ascii=False)}: "'
+        text += f'{", " if number else ""}{json.dumps(argument.slot, ensure_ascii=False)}: "'
         spans.append((len(text), len(text) + len(value)))
         text += f'{value}"'
     return Passage("call", text + "}}]" + CALL_TAGS[1], call.turn, call, tuple(spans))

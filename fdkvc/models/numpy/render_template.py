@@ -54,18 +54,18 @@ def environment(dates: list[str]) -> ImmutableSandboxedEnvironment:
         dates.append(how)
         return datetime.now().strftime(how)
 
-    made = ImmutableSandboxedEnvironment(
+    sandbox = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
     )
-    made.globals |= {"raise_exception": refuse, "strftime_now": today}
-    made.filters["tojson"] = as_json
-    return made
+    sandbox.globals |= {"raise_exception": refuse, "strftime_now": today}
+    sandbox.filters["tojson"] = as_json
+    return sandbox
 
 
-def render(made: Template, names: dict[str, Any], most: int) -> str:
+def render(template: Template, names: dict[str, Any], most: int) -> str:
     """Return a text of at most so many characters; a MemoryError for more."""
     text = ""
-    for part in made.generate(names):
+    for part in template.generate(names):
         text += part
         if len(text) > most:
             raise MemoryError
@@ -82,21 +82,21 @@ def main() -> None:
     texts: list[str | None] = [None] * len(conversations)
     reason = ""
     try:
-        made = environment(dates).from_string(template)
+        program = environment(dates).from_string(template)
     except Exception as error:  # whatever it is that should be a program
         reason, conversations = str(error), []
     lists: list[list[Any] | None] = [None, []]
     for no_tools in lists:  # some templates cannot do without a list
-        for at, (messages, tools, begun) in enumerate(conversations):
+        for number, (messages, tools, begun) in enumerate(conversations):
             given = {"messages": messages, "tools": no_tools if tools is None else tools}
             try:
-                text = render(made, {**tokens, **given, "add_generation_prompt": begun}, most)
+                text = render(program, {**tokens, **given, "add_generation_prompt": begun}, most)
             except MemoryError:
                 raise
             except Exception as error:  # whatever the program does
                 reason = str(error)
             else:
-                texts[at], most = text, most - len(text)
+                texts[number], most = text, most - len(text)
         pairs = zip(texts, conversations, strict=False)
         plain = [text for text, (_, tools, _) in pairs if tools is None]
         if any(plain) or not plain:

@@ -1,12 +1,26 @@
 """Text caches: the keys and values of one text, and which of them are still attended to.
 
 A cache stores the vectors of every token, so that evicted tokens can be inspected and restored, but
-attends only to the entries that its policy kept. Everything later is computed from those. Positions
-are those of the text.
+attends only to those that its policy kept, and to its own turn. The life of a cache with budget 2::
 
-Each KV head of each layer has its own entries; `fdkvc.models.numpy.head_eviction` applies the
-policy to them. A policy that modulates attention does so in its scores only: the model's attention
-is unchanged.
+    1. read(3 tokens)    vectors  0 1 2            the decoder calls `attend` in every layer:
+                         turn    |0 1 2|           each token attends to those of its turn so far
+    2. end_turn()        vectors  0 1 2            the policy keeps 0 and 2: `attended`;
+                         attended 0   2            1 is in `evicted_in`, and its vectors stay
+    3. read(2 tokens)    vectors  0 1 2 3 4        3 and 4 attend to 0, 2 and their own turn
+                         attended 0   2|3 4|       `turn_start` is 3
+    4. fork()                                      an independent cache with the same vectors:
+                                                   see `fdkvc.models.numpy.token_vectors`
+    5. end_turn()        attended 0       4        of what it attended to, the policy keeps two
+
+Each KV head of each layer has its own `attended`; `fdkvc.models.numpy.head_eviction` applies the
+policy to them. Everything later is computed from what is attended to. Positions are those of the
+text. A policy that modulates attention does so in its scores only: the model's attention is
+unchanged.
+
+`read`, `end_turn`, `follow`, `reserve` and `forget_queries` change a cache. `fork`, `restored`,
+`before_turn` and `without_hidden` change nothing, and return another cache. All of these, and
+`follow`, copy by `TextCache._take`.
 """
 
 from __future__ import annotations
@@ -14,9 +28,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from typing import Any, Protocol, Self
-from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,16 +40,12 @@ from fdkvc.engine.trace import Codes, Rule
 from fdkvc.models.numpy.decoder import Decoder, ModelSizes, attention, unnormalized_attention
 from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, with_new
 from fdkvc.models.numpy.model_text import Kind
+from fdkvc.models.numpy.token_vectors import TokenVectors
 from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
 
 BLOCK = 96
 """Tokens whose attention is computed at once."""
-
-SPARE = 32
-"""Tokens to allocate beyond those needed."""
-
-_WRITING = Lock()
 
 
 class Reader(Protocol):
@@ -89,30 +97,25 @@ class TextCache(ModelCache):
         self.layers = range(shape.layers) if layers is None else layers
         self.ids: list[int] = []
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
-        # The earlier tokens attended to (L, K, S), −1 for none, now and after each turn; None: all.
-        self.attended: Ints | None = None
-        self.attended_by_turn: list[Ints | None] = []
-        self.ends: list[int] = []  # tokens read at the end of each turn
-        heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
-        sizes = dict.fromkeys(("keys", "values"), (shape.layers, kv_heads, 0, h))
+        h = shape.head_width
+        sizes = dict.fromkeys(("keys", "values"), (shape.layers, shape.kv_heads, h))
         if self.layers:
-            sizes["hidden"] = len(self.layers), 1, 0, shape.width
-            sizes["queries"] = len(self.layers), heads, 0, h
-        self._vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
-        self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
-        self._evicted_by: Codes = self._evicted_in.astype(np.uint8)
-        self._gathered: dict[str, Floats] = {}
-        self._first_query = 0  # the first token whose queries are stored
-        self._end = 0  # of the tokens whose vectors are stored
-        self._sharing = WeakSet([self])  # caches with the same vectors, which one of them extends
+            sizes["hidden"] = len(self.layers), 1, shape.width
+            sizes["queries"] = len(self.layers), shape.heads, h
+        self._vectors = TokenVectors(sizes)
+        # What follows is replaced and never changed, so that forks have the same objects. Only
+        # `_gathered` is filled on first use, with what any of the forks would compute.
+        self.attended: Ints | None = None  # earlier tokens (L, K, S), −1 for none; None: all
+        self.attended_by_turn: list[Ints | None] = []  # as each turn left it
+        self.ends: list[int] = []  # tokens read at the end of each turn
+        self._evicted_in: Ints = np.empty((shape.layers, shape.kv_heads, 0), np.intp)
+        self._evicted_by: Codes = self._evicted_in.astype(np.uint8)  # as of the last eviction
+        self._gathered: dict[str, Floats] = {}  # keys and values of `attended` (L, K, S, h)
 
     @property
     def token_bytes(self) -> Mapping[str, int]:
         """Bytes of a token's vectors, by name; see `vectors`."""
-        arrays = self._vectors.items()
-        return {
-            name: 4 * array.shape[0] * array.shape[1] * array.shape[3] for name, array in arrays
-        }
+        return self._vectors.token_bytes
 
     @property
     def evicted_in(self) -> Ints:
@@ -130,27 +133,21 @@ class TextCache(ModelCache):
         Those of an evicted token are as they were computed. Queries are of the last tokens only,
         once earlier ones are forgotten.
         """
-        return self._vectors[name][:, :, : self.count - self._first(name)]
-
-    def _first(self, name: str) -> int:
-        """Return the first token whose vectors are stored."""
-        return self._first_query if name == "queries" else 0
+        return self._vectors.of(name, self.count)
 
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
         """Store the vectors of the next tokens, and attend; see `AttentionCache`."""
         shape, start, n = self.decoder.shape, self.count, len(hidden)
-        if not layer:
-            self._extend(start + n)
-        new = {"keys": (layer, keys), "values": (layer, values)}
+        # 1. Store the vectors. The count grows after the last layer, when `read` notes the tokens.
+        if layer == 0:
+            self._vectors.extend(start, start + n)
+        self._vectors.write(layer, start, {"keys": keys, "values": values})
         if layer in self.layers:
-            at = self.layers.index(layer)
-            new |= {"hidden": (at, hidden[:, None]), "queries": (at, queries)}
-        for name, (at, vectors) in new.items():
-            first = start - self._first(name)
-            if name in self._vectors and first >= 0:
-                self._vectors[name][at, :, first : first + n] = vectors.swapaxes(0, 1)
+            stored = {"hidden": hidden[:, None], "queries": queries}
+            self._vectors.write(self.layers.index(layer), start, stored)
+        # 2. Attend.
         output = np.empty((n, shape.heads * shape.head_width), np.float32)
         for first in range(0, n, BLOCK):  # earlier blocks attend to fewer tokens
             block = slice(first, min(first + BLOCK, n))
@@ -171,14 +168,14 @@ class TextCache(ModelCache):
 
     def _attended_vectors(self, name: str, layer: int, end: int) -> Floats:
         """Return the attended keys or values (K, S, h), then the turn's own up to an end."""
-        stored = self._vectors[name]
+        stored = self._vectors.of(name, end)
         if self.attended is None:
-            return stored[layer, :, :end]
+            return np.asarray(stored[layer])
         if name not in self._gathered:
             layers, heads = np.ogrid[: stored.shape[0], : stored.shape[1]]
             self._gathered[name] = stored[layers[..., None], heads[..., None], self.attended]
-        new = stored[layer, :, self.turn_start : end]
-        return np.concatenate([self._gathered[name][layer], new], axis=1)
+        turn = stored[layer, :, self.turn_start :]
+        return np.concatenate([self._gathered[name][layer], turn], axis=1)
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         """Mark what queries (m, K, G, h) do not attend to: the last columns (…, m, ·)."""
@@ -193,93 +190,57 @@ class TextCache(ModelCache):
 
     def reserve(self, end: int) -> None:
         """Allocate what so many tokens need, but for queries; it grows anyway, in steps."""
-        size = self._vectors["keys"].shape[2]
-        if end > size:
-            self._copy(max(end + SPARE, size + size // 8))
-
-    def without_hidden(self) -> Self:
-        """Return itself, which from now on stores no hidden states: few policies need them."""
-        self._vectors = {name: array for name, array in self._vectors.items() if name != "hidden"}
-        return self
+        self._vectors.reserve(end)
 
     def forget_queries(self) -> None:
-        """Store no queries of the tokens so far, but of the last: policies use those of a turn.
+        """Forget the queries of all tokens so far but the last: policies use those of a turn only.
 
-        They are more than all else. `attention` is then that of later tokens only.
+        They take more memory than all other vectors. `attention` then works for later tokens only.
         """
-        if "queries" in self._vectors:
-            last = self.vectors("queries")[:, :, -1:].copy()
-            self._vectors = {**self._vectors, "queries": last}
-            self._first_query = self.count - last.shape[2]
-
-    def _extend(self, end: int) -> None:
-        """Make room for tokens up to an end, where no other cache has stored its own."""
-        self.reserve(end)
-        with _WRITING:
-            taken = any(cache._end > self.count for cache in self._sharing if cache is not self)
-            self._end = end
-        if taken:
-            self._copy(self._vectors["keys"].shape[2])
-        queries = self._vectors.get("queries")
-        if queries is not None and end > (size := queries.shape[2] + self._first_query):
-            self._copy_of("queries", max(end + SPARE, size + size // 8))
-
-    def _copy(self, size: int) -> None:
-        """Store the vectors so far, with room for so many tokens, apart from other caches'."""
-        for name, array in [*self._vectors.items()]:
-            query_size = array.shape[2] + self._first_query
-            self._copy_of(name, query_size if name == "queries" else size)
-        self._sharing.discard(self)
-        self._sharing = WeakSet([self])
-
-    def _copy_of(self, name: str, end: int) -> None:
-        """Store a copy of some vectors of the tokens so far, with room up to an end."""
-        vectors, first = self.vectors(name), self._first(name)
-        copied = np.zeros((*vectors.shape[:2], end - first, vectors.shape[3]), np.float32)
-        copied[:, :, : vectors.shape[2]] = vectors
-        self._vectors = {**self._vectors, name: copied}
+        self._vectors.forget_queries(self.count)
 
     def end_turn(self) -> None:
         """End the turn: the policy, if any, evicts."""
         if self.count > self.turn_start:
             self._evict()
-        self.ends.append(self.count)
-        self.attended_by_turn.append(self.attended)
+        self.ends = [*self.ends, self.count]
+        self.attended_by_turn = [*self.attended_by_turn, self.attended]
         self.turn_start = self.count
 
     def _evict(self) -> None:
         """Set which tokens are attended to from now on."""
 
     def _set_attended(self, attended: Ints | None) -> None:
+        """Set the tokens of earlier turns that are attended to."""
         self.attended, self._gathered = attended, {}
         if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
             self.whole = False
 
+    def _take(self, other: TextCache, count: int) -> None:
+        """Take over the first tokens of a cache, and share its vectors: those stored here."""
+        self.ids = other.ids[:count]
+        self._vectors = other._vectors.fork(count, self._vectors.names)
+
     def follow(self, other: Any) -> None:
         """Take over what another `whole` cache of the same text has read since."""
-        self._vectors = {name: other._vectors[name] for name in self._vectors}
-        self._first_query = other._first_query
-        self.ids = [*other.ids]
-        with _WRITING:
-            self._sharing.discard(self)
-            self._sharing, self._end = other._sharing, other.count
-            self._sharing.add(self)
+        self._take(other, other.count)
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
 
-        Vectors are shared until both have read more. Raises a ValueError unless `count`, the tokens
-        read by then, is from `turn_start` to all.
+        Raises a ValueError unless `count`, the tokens read by then, is from `turn_start` to all.
         """
         count = self.count if count is None else count
         check_count("the count of a fork", count, self.turn_start, self.count)
         other = copy.copy(self)
-        other.ids, other.ends = self.ids[:count], [*self.ends]
-        other.attended_by_turn = [*self.attended_by_turn]
-        with _WRITING:
-            other._end = count
-            self._sharing.add(other)
-        other._gathered = {**self._gathered}
+        other._take(self, count)
+        return other
+
+    def without_hidden(self) -> Self:
+        """Return a fork that stores no hidden states: few policies need them."""
+        other = self.fork()
+        names = [name for name in self._vectors.names if name != "hidden"]
+        other._vectors = self._vectors.fork(self.count, names)
         return other
 
     def restored(self, first: int, end: int, *, read_again: bool = False) -> TextCache:
@@ -295,8 +256,13 @@ class TextCache(ModelCache):
         if attended is None:
             return other
         if read_again and first < end:
-            other._recompute(first, end, np.where(attended < first, attended, EMPTY))
-            other.turn_start = self.turn_start
+            # 1. Go back to where the tokens begin: they are a turn after what is still cached.
+            other.ids, other.turn_start = self.ids[:first], first
+            other._set_attended(np.where(attended < first, attended, EMPTY))
+            # 2. Read them. This overwrites their vectors, in a copy of all, since `self` sees them.
+            self.decoder.read(np.array([self.ids[first:end]]), [other], last=0)
+            # 3. Return to the end of the text; the vectors after the tokens are as they were.
+            other.ids, other.turn_start = [*self.ids], self.turn_start
         other._set_attended(_with_tokens(attended, range(first, end)))
         return other
 
@@ -308,21 +274,12 @@ class TextCache(ModelCache):
         """
         check_count("the turn", turn, 0, len(self.ends))
         other = TextCache(self.decoder, ())
-        other.turn_start = count = self.ends[turn - 1] if turn else 0
-        other.ids = self.ids[:count]
-        other._vectors = {name: self._vectors[name][:, :, :count] for name in other._vectors}
-        if turn and (attended := self.attended_by_turn[turn - 1]) is not None:
-            other.attended = _with_tokens(attended, also)
+        if turn:
+            other.turn_start = self.ends[turn - 1]
+            other._take(self, other.turn_start)
+            attended = self.attended_by_turn[turn - 1]
+            other._set_attended(None if attended is None else _with_tokens(attended, also))
         return other
-
-    def _recompute(self, first: int, end: int, attended: Ints) -> None:
-        """Compute the entries of tokens again, from attended tokens before them."""
-        self._copy(self._vectors["keys"].shape[2])  # other caches may hold them as they were
-        ids = self.ids
-        self.ids, self.turn_start = ids[:first], first
-        self._set_attended(attended)
-        self.decoder.read(np.array([ids[first:end]]), [self], last=0)
-        self.ids = ids
 
     def attention(self, position: int, *, whole_text: bool = False) -> Floats:
         """Return the attention weights of the token at a position (L, H, N).
@@ -371,16 +328,20 @@ class EvictingCache(TextCache):
             self._features = with_new(self._features, features)
         vectors = [functools.partial(self._of_layer, *slots) for slots in enumerate(before.slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)
-        self._evicted_in, self._evicted_by = self.evicted_in, self.evicted_by
-        self._evicted_in[step.evicted] = len(self.ends)
-        self._evicted_by[step.evicted] = step.rule
-        held = self._eviction.held
-        if self._eviction.slots.size > held.size:  # what came back from there is no longer evicted
+        held, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
+        evicted_in[step.evicted] = len(self.ends)
+        evicted_by[step.evicted] = step.rule
+        if self._eviction.slots.size > held.size:  # a token of a second tier may have come back
             layer, head, slot = np.nonzero(held >= 0)
-            back = layer, head, held[layer, head, slot]
-            self._evicted_in[back] = -1
-            self._evicted_by[back] = Rule.none
-        self._set_attended(held)
+            attended = layer, head, held[layer, head, slot]
+            evicted_in[attended] = -1
+            evicted_by[attended] = Rule.none
+        self._evicted_in, self._evicted_by = evicted_in, evicted_by
+        self._set_attended(self._attended_of(held))
+
+    def _attended_of(self, held: Ints) -> Ints:
+        """Return what is attended to if the policy holds these tokens."""
+        return held
 
     def _of_layer(self, layer: int, slots: Ints, name: str, where: str) -> Floats:
         """Return vectors of the slots before this turn, or of it; see `head_tokens.Vectors`."""
@@ -402,13 +363,12 @@ class OneHead(EvictingCache):
         super().__init__(*eviction)
         self._alone = alone
 
-    def _set_attended(self, attended: Ints | None) -> None:
-        if attended is not None:
-            kept = attended[self._alone]
-            attended = np.tile(np.arange(self.count), (*attended.shape[:2], 1))
-            attended[self._alone] = EMPTY
-            attended[(*self._alone, slice(len(kept)))] = kept
-        super()._set_attended(attended)
+    def _attended_of(self, held: Ints) -> Ints:
+        kept = held[self._alone]
+        attended = np.tile(np.arange(self.count), (*held.shape[:2], 1))
+        attended[self._alone] = EMPTY
+        attended[(*self._alone, slice(len(kept)))] = kept
+        return attended
 
 
 class RetrievalCache(TextCache):
@@ -431,7 +391,7 @@ class RetrievalCache(TextCache):
         m, start = len(queries), self.turn_start
         if start <= self.budget:
             return super()._mask(layer, queries, end)
-        keys = self._vectors["keys"][layer, :, :start]
+        keys = self._vectors.of("keys", start)[layer]
         size = min(self.policy.size, self.budget)
         low, high = (
             extreme.reduceat(keys, np.arange(0, start, size), axis=1).swapaxes(1, 2)[:, None]
@@ -479,15 +439,15 @@ def check_length(decoder: Reader, tokens: int) -> None:
 
 def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
     """Return a copy that has a value for so many tokens (L, K, N)."""
-    more = count - column.shape[2]
-    return np.pad(column, [(0, 0), (0, 0), (0, more)], constant_values=value)
+    missing = count - column.shape[2]
+    return np.pad(column, [(0, 0), (0, 0), (0, missing)], constant_values=value)
 
 
 def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
     """Return what each head attends to (L, K, S), and tokens that it does not."""
-    also = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
-    there = (attended[..., None] == also[..., None, :]).any(axis=2)
-    return np.concatenate([attended, np.where(there, EMPTY, also)], axis=2)
+    wanted = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
+    present = (attended[..., None] == wanted[..., None, :]).any(axis=2)
+    return np.concatenate([attended, np.where(present, EMPTY, wanted)], axis=2)
 
 
 @functools.cache

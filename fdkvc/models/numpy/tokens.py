@@ -64,6 +64,7 @@ class Tokens:
     """
 
     tokenizer: Any
+    """One of the library *tokenizers*."""
     first: tuple[int, ...]
     """The tokenizer's prefix of any text."""
     marks: Mapping[Writer, tuple[int, ...]]
@@ -77,8 +78,9 @@ class Tokens:
     prompt: tuple[int, ...] = ()
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
     note: str = ""
-    """What of a dialog is read otherwise than as a chat model reads it, in a sentence."""
+    """What of a dialog is not read as a chat model reads it, in a sentence."""
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
+    """That of tokens seen so far."""
 
     calls_as_json: ClassVar[bool] = False
     """Whether calls are JSON, or lines."""
@@ -153,46 +155,46 @@ class Tokens:
             before = ids[max(first - 1, 0) : first]
             start = (ends[-1] if ends else 0) - len(self.text(before))
             end = min(first + BLOCK, len(ids))
-            lengths = (len(self.text([*before, *ids[first : at + 1]])) for at in range(first, end))
-            ends += [start + length for length in lengths]
+            texts = (self.text([*before, *ids[first:last]]) for last in range(first + 1, end + 1))
+            ends += [start + len(text) for text in texts]
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
     def passage_text(self, ids: Sequence[int]) -> str:
         """Return the text of a passage without its mark, and the prompt before it."""
         return self.text(ids[self.mark_of(ids)[0] :]).strip()
 
-    def texts_of(self, ids: Sequence[int], at: int = 0) -> Iterator[tuple[int, int]]:
+    def texts_of(self, ids: Sequence[int], offset: int = 0) -> Iterator[tuple[int, int]]:
         """Yield the tokens (first, end) of the prompt's text in a passage, if any, and of its own.
 
-        They count from `at` for the passage's first token.
+        The first token of the passage has the number `offset`.
         """
         if self.prompt and tuple(ids[: len(self.prompt)]) == self.prompt:
             marks = (mark for kind, mark in self.openings if kind == "prompt")
             begun = (len(mark) for mark in marks if self.prompt[: len(mark)] == mark)
-            yield at + max(begun, default=0), at + len(self.prompt)
-        yield at + self.mark_of(ids)[0], at + len(ids)
+            yield offset + max(begun, default=0), offset + len(self.prompt)
+        yield offset + self.mark_of(ids)[0], offset + len(ids)
 
     def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
         """Return how many tokens of a passage its mark takes, and whose mark it is.
 
         These are the writers, or the kinds ``prompt`` and ``result``.
         """
+
+        def has(first: int, part: tuple[int, ...]) -> bool:
+            return tuple(ids[first : first + len(part)]) == part
+
+        # 1. Where the mark may begin: a passage that the model wrote is closed by the next one.
         starts = {0}
-        for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
-            starts |= {
-                first + len(before)
-                for first in starts
-                if tuple(ids[first : first + len(before)]) == before
-            }
-        openings = [*self.marks.items(), *self.openings]
-        matches = [
-            (first + len(mark), kind)
-            for first in starts
-            for kind, mark in openings
-            if tuple(ids[first : first + len(mark)]) == mark
-        ]
-        length = max(matches, default=(0, ""))[0]
-        return length, [kind for end, kind in matches if end == length]
+        for before in (self.closing, self.first, self.prompt):
+            starts |= {first + len(before) for first in starts if has(first, before)}
+        # 2. The marks there, of which the one that ends last counts.
+        ends: dict[int, list[str]] = {0: []}
+        for first in starts:
+            for kind, mark in [*self.marks.items(), *self.openings]:
+                if has(first, mark):
+                    ends.setdefault(first + len(mark), []).append(kind)
+        length = max(ends)
+        return length, ends[length]
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -207,18 +209,18 @@ class Tokens:
         A passage may be several messages, if a chat template marks each, and the model's own prompt
         is one of them. What a written passage is closed with later belongs to the next.
         """
-        begun = [(0, self._speaker(ids))]
-        if marks := self._message_marks:
-            matches = (
-                next((mark for mark in marks if tuple(ids[at : at + len(mark)]) == mark), None)
-                for at in range(len(ids))
-            )
-            begun = [(at, marks[mark]) for at, mark in enumerate(matches) if mark] or begun
+        begun: list[tuple[int, int]] = []  # where each message starts, and its speaker
+        for start in range(len(ids)):
+            for mark, speaker in self._message_marks.items():
+                if tuple(ids[start : start + len(mark)]) == mark:
+                    begun.append((start, speaker))
+                    break  # the longest mark counts
+        begun = begun or [(0, self._speaker(ids))]
         if kind is not None:
             begun[-1] = begun[-1][0], SPEAKERS.index("prompt" if kind == "system" else "system")
         speakers = np.full(len(ids), begun[0][1] if self._speaker(ids) >= 0 else -1, np.intp)
-        for at, speaker in begun:
-            speakers[at:] = speaker
+        for start, speaker in begun:
+            speakers[start:] = speaker
         return speakers
 
     @cached_property
@@ -226,21 +228,20 @@ class Tokens:
         """The marks of messages in a chat, the longest first, with their speakers."""
         if not self.openings:
             return {}
-        openings = [*self.openings, *self.marks.items()]
         speakers = {"prompt": "prompt", "result": "system", "system": "system", "user": "user"}
-        speaking = [  # of equal marks the last one counts
-            (mark, speaker)
-            for kind, speaker in speakers.items()
-            for name, mark in openings
-            if name == kind
-        ]
-        marks = {self._core(mark): SPEAKERS.index(speaker) for mark, speaker in speaking}
+        marks: dict[tuple[int, ...], int] = {}
+        for kind, speaker in speakers.items():  # of equal marks the last one counts
+            for name, mark in [*self.openings, *self.marks.items()]:
+                if name == kind:
+                    marks[self._core(mark)] = SPEAKERS.index(speaker)
         return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
         """Return a mark without the space at its end, which may be one token with what follows."""
         decoded = [self.tokenizer.decode([token], skip_special_tokens=False) for token in mark]
-        return mark[: max((at for at, text in enumerate(decoded, 1) if text.strip()), default=0)]
+        while decoded and not decoded[-1].strip():
+            decoded.pop()
+        return mark[: len(decoded)]
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
@@ -264,10 +265,11 @@ class EncodedPassage:
     """A passage in tokens, with its mark and end."""
 
     passage: Passage
+    """What it encodes."""
     ids: tuple[int, ...]
+    """Its tokens."""
     spans: tuple[tuple[int, int], ...]
-    """(start, end): characters of the passage's text for each token; start = end where
-    it has none."""
+    """(start, end): the characters of the passage's text in each token; start = end for none."""
     start: int
     """Tokens of its mark, and of the prompt before it."""
     stop: int
@@ -288,14 +290,13 @@ class EncodedPassage:
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
-        return tuple(
-            at for at, (low, high) in enumerate(self.spans) if max(low, start) < min(high, end)
-        )
+        shared = [min(high, end) - max(low, start) for low, high in self.spans]
+        return tuple(index for index, length in enumerate(shared) if length > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class TemplateTokens(Tokens):
-    """Those of a chat model, which read dialogs as its template writes them, with calls as JSON."""
+    """The tokens of a chat model: dialogs as its template writes them, with calls as JSON."""
 
     _: KW_ONLY
     chat: ChatTexts
@@ -305,8 +306,11 @@ class TemplateTokens(Tokens):
     closings: Mapping[str, tuple[int, ...]]
     """By role, what ends a message whatever follows."""
     template: str
+    """The program itself."""
     special: SpecialTokens
+    """Those that it may name."""
     _tools: dict[ToolList, str | None] = field(default_factory=dict, repr=False)
+    """How it lists tools, None if it does not; see `tool_prompts`."""
 
     calls_as_json: ClassVar[bool] = True
 
@@ -376,8 +380,8 @@ class TemplateTokens(Tokens):
             closing = self.closings[reading.role]
             end = len(rest) if number + 1 == len(read) else len(closing)
             close = rest[:end] if rest[: len(closing)] == closing else ()
-            if reading.at >= len(after):
-                passage = passages[reading.at - len(after)]
+            if reading.passage >= len(after):
+                passage = passages[reading.passage - len(after)]
                 mark = self._ids(before)[closed:]
                 text = self._text(passage, reading, listed and not encoded)
                 if passage.call:
@@ -401,9 +405,11 @@ class TemplateTokens(Tokens):
             return self.encode(space + passage.text)
         text, places = self.chat.content(passage.text, reading)
         ids, spans = self.encode(space + text)
-        inside = [(max(low - len(space), 0), high - len(space)) for low, high in spans]
-        own = [(places[low], places[end - 1] + 1) if low < end else (0, 0) for low, end in inside]
-        return ids, tuple(own)
+        characters = []
+        for low, high in spans:  # of the space and the written text
+            first, end = max(low - len(space), 0), high - len(space)
+            characters.append((places[first], places[end - 1] + 1) if first < end else (0, 0))
+        return ids, tuple(characters)
 
 
 def role_of(passage: Passage) -> str:
@@ -502,26 +508,26 @@ def _template_tokens(
     closings: dict[str, tuple[int, ...]] = {START: ()}
     for role in {before for before, _ in chat.pairs} - {START}:
         columns = zip(*(ids for (before, *_), ids in gaps if before == role), strict=False)
-        same = takewhile(lambda tokens: len({*tokens}) == 1, columns)
-        closings[role] = tuple(token for token, *_ in same)
+        closing = takewhile(lambda tokens: len({*tokens}) == 1, columns)
+        closings[role] = tuple(token for token, *_ in closing)
     for (before, after, *_), ids in gaps:
         if after == BEGUN and ids == closings[before]:
             closings[before] = ()  # since a model writes after a mark
 
-    def mark(roles: Sequence[str], at: int, *end: str) -> tuple[int, ...]:
-        texts = chat.around(roles, *end)[1][at]
-        before = closings[roles[at - 1] if at else START]
+    def mark(roles: Sequence[str], number: int, *end: str) -> tuple[int, ...]:
+        texts = chat.around(roles, *end)[1][number]
+        before = closings[roles[number - 1] if number else START]
         return tuple(token for text in texts for token in written[text])[len(before) :]
 
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)
-    own = len(start) - len(user) if user and start[-len(user) :] == user else 0
+    # The model's own prompt: what is before a first message of the user and not before a later one.
+    size = len(start) - len(user) if user and start[-len(user) :] == user else 0
     call = mark(turns, 1) + written[CALL_TAGS[0]]
-    openings = {
-        (KINDS[after], ids[len(closings[before]) :])
-        for (before, after, *_), ids in gaps
-        if after in KINDS and not (own and (before, after) == (START, "user"))
-    }
+    openings = set[tuple[str, tuple[int, ...]]]()
+    for (before, after, *_), ids in gaps:
+        if after in KINDS and not (size and (before, after) == (START, "user")):
+            openings.add((KINDS[after], ids[len(closings[before]) :]))
     return TemplateTokens(
         tokenizer,
         (),
@@ -529,7 +535,7 @@ def _template_tokens(
         (*closings["assistant"], *user, -1)[0],
         closings["assistant"],
         sorted(opening for opening in openings if opening[1]),
-        start[:own],
+        start[:size],
         _note(chat),
         chat=chat,
         written=written,
@@ -568,12 +574,11 @@ def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
             content = read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES)
             template = content.decode(errors="replace")
         elif isinstance(template, list):  # several by name
-            named = (one for one in template if isinstance(one, dict))
-            template = {one.get("name"): one.get("template") for one in named}.get("default")
-        texts = {
-            name: value.get("content") if isinstance(value, dict) else value
-            for name, value in about.items()
-            if name.endswith("_token")
-        }
-        settings = {name: text for name, text in texts.items() if isinstance(text, str)}
+            named = (entry for entry in template if isinstance(entry, dict))
+            template = {entry.get("name"): entry.get("template") for entry in named}.get("default")
+        settings = {}
+        for name, value in about.items():
+            text = value.get("content") if isinstance(value, dict) else value
+            if name.endswith("_token") and isinstance(text, str):
+                settings[name] = text
     return template if isinstance(template, str) else "", tuple(settings.items())

@@ -134,7 +134,7 @@ def test_conversations_of_any_length_are_as_the_template_renders_them(kind: str)
             read, around = chat.around(given, end)
             ours = "".join(around[0])
             for reading, after in zip(read, around[1:], strict=True):
-                ours += chat.content(words[reading.at], reading)[0] + "".join(after)
+                ours += chat.content(words[reading.passage], reading)[0] + "".join(after)
             messages = [
                 {
                     "role": "assistant" if role == "thinking" else role,

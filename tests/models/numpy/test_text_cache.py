@@ -63,7 +63,7 @@ class Masked(TextCache):
 
     def _attend_block(self, layer: int, queries: Any, end: int) -> Any:
         shape, m = self.decoder.shape, len(queries)
-        keys, values = self._vectors["keys"][layer], self._vectors["values"][layer]
+        keys, values = (self._vectors.of(name, end)[layer] for name in ("keys", "values"))
         mixed = np.empty((m, shape.heads, shape.head_width))
         for at, head in np.ndindex(m, shape.heads):
             kv_head, position = head // shape.group, end - m + at
@@ -306,7 +306,7 @@ def test_a_restored_span_is_attended_to_as_it_was_or_as_it_would_be(decoder: Dec
     between = cache.vectors("keys")[:, :, 7:30], cache.vectors("values")[:, :, 7:30]
     read([expected], ids[:30])
     for name, vectors in zip(("keys", "values"), between, strict=True):
-        expected._vectors[name][:, :, 7:30] = vectors
+        expected.vectors(name)[:, :, 7:30] = vectors
     assert_same_logits(read([again], more)[0], read([expected], more)[0])
 
     np.testing.assert_array_equal(read([cache], more)[0], untouched)

@@ -1,0 +1,161 @@
+"""The vectors of a text's tokens, in arrays that forks share until their texts differ.
+
+Each kind of vector has one array (layers, heads, room, width) with more room than tokens, so that
+writing a token copies nothing. A fork has the same arrays, and sees the tokens before its own end::
+
+    1. a.extend(0, 6), a.write(…)   a  |0 1 2 3 4 5 . .|    a has six tokens, and room for two
+    2. b = a.fork(6)             a, b  |0 1 2 3 4 5 . .|    shared: nothing is copied
+    3. a.extend(6, 7), a.write(…)   a  |0 1 2 3 4 5 6 .|    still shared: b sees the first six
+                                    b  |0 1 2 3 4 5|. .
+    4. b.extend(6, 7)               a  |0 1 2 3 4 5 6 .|    a ends beyond 6, so the place is taken:
+                                    b  |0 1 2 3 4 5 . .|    b moves to a copy of its own
+    5. b.write(…)                   b  |0 1 2 3 4 5 6'.|
+
+Who may write where: of the stores that share arrays, one may write from `start` on if no other one
+ends beyond `start`. So nobody ever overwrites what another one sees. A store that may not write
+moves, and so does one whose arrays have no room left. Once `a` is deleted, the place it took is
+free again.
+
+The sessions of the app fork one chat in several threads. A lock guards who takes a place; the
+vectors themselves are written without it, as no two stores write to the same place.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from threading import Lock
+from weakref import WeakSet
+
+import numpy as np
+
+from fdkvc.core.attention import Floats
+
+SPARE = 32
+"""Tokens to allocate beyond those needed."""
+
+_CLAIMING = Lock()
+
+
+class TokenVectors:
+    """The vectors of a text's tokens by name, such as ``keys``; `sizes` are (layers, heads, width).
+
+    Those named ``queries`` can be forgotten. Their array then begins at a later token, and has its
+    own room.
+    """
+
+    def __init__(self, sizes: Mapping[str, tuple[int, int, int]]) -> None:
+        self._arrays: dict[str, Floats] = {
+            name: np.zeros((layers, heads, 0, width), np.float32)
+            for name, (layers, heads, width) in sizes.items()
+        }
+        self._first_query = 0  # the first token whose queries are stored
+        self._end = 0  # of the tokens written, or about to be
+        self._sharing = WeakSet([self])  # all stores with these arrays
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the vectors."""
+        return self._arrays.keys()
+
+    @property
+    def token_bytes(self) -> Mapping[str, int]:
+        """Bytes of a token's vectors, by name."""
+        shapes = {name: array.shape for name, array in self._arrays.items()}
+        return {name: 4 * layers * heads * h for name, (layers, heads, _, h) in shapes.items()}
+
+    def of(self, name: str, end: int) -> Floats:
+        """Return the vectors of the tokens before an end (L, ·, N, ·), from the first stored on."""
+        return self._arrays[name][:, :, : end - self._first(name)]
+
+    def fork(self, end: int, names: Collection[str]) -> TokenVectors:
+        """Return a store of the tokens before an end, with these vectors only.
+
+        Both can be extended independently.
+        """
+        with _CLAIMING:
+            other = copy.copy(self)
+            other._arrays = {name: self._arrays[name] for name in names}
+            other._end = end
+            self._sharing.add(other)
+        return other
+
+    def reserve(self, end: int) -> None:
+        """Allocate room for the tokens before an end, except for their queries.
+
+        Room grows by itself, too, in steps of an eighth.
+        """
+        if end > self._room:
+            self._move(_grown(self._room, end))
+
+    def extend(self, start: int, end: int) -> None:
+        """Make the places from `start` to `end` writable, if need be by a move.
+
+        Tokens that it already has there will be overwritten.
+        """
+        self.reserve(end)
+        if not self._claim(start, end):
+            self._move(self._room)
+            self._claim(start, end)
+        if "queries" in self._arrays and end > self._query_room:
+            self._arrays["queries"] = self._copy("queries", _grown(self._query_room, end))
+
+    def write(self, layer: int, start: int, vectors: Mapping[str, Floats]) -> None:
+        """Write a layer's vectors (n, ·, ·) of the tokens from `start` on, after `extend`.
+
+        Vectors of names that it does not store are ignored, and so are forgotten queries.
+        """
+        for name, new in vectors.items():
+            first = start - self._first(name)
+            if name in self._arrays and first >= 0:
+                self._arrays[name][layer, :, first : first + len(new)] = new.swapaxes(0, 1)
+
+    def forget_queries(self, end: int) -> None:
+        """Forget the queries of the tokens before an end, except those of the last."""
+        if "queries" in self._arrays:
+            last = self._arrays["queries"] = self.of("queries", end)[:, :, -1:].copy()
+            self._first_query = end - last.shape[2]
+
+    @property
+    def _room(self) -> int:
+        return int(self._arrays["keys"].shape[2])
+
+    @property
+    def _query_room(self) -> int:
+        return self._first_query + int(self._arrays["queries"].shape[2])
+
+    def _first(self, name: str) -> int:
+        """Return the first token whose vectors are stored."""
+        return self._first_query if name == "queries" else 0
+
+    def _claim(self, start: int, end: int) -> bool:
+        """Take the places from `start` to `end`, and return whether that was possible."""
+        with _CLAIMING:
+            if any(other._end > start for other in self._sharing if other is not self):
+                return False
+            self._end = max(self._end, end)  # larger already where tokens are overwritten
+            return True
+
+    def _move(self, room: int) -> None:
+        """Copy its tokens into arrays that no other store has, with room for so many."""
+        rooms = dict.fromkeys(self._arrays, room)
+        if "queries" in rooms:
+            rooms["queries"] = self._query_room
+        copied = {name: self._copy(name, room) for name, room in rooms.items()}
+        with _CLAIMING:
+            self._arrays = copied
+            self._sharing.discard(self)
+            self._sharing = WeakSet([self])
+
+    def _copy(self, name: str, room: int) -> Floats:
+        """Return a copy of its tokens' vectors, with room up to so many tokens."""
+        vectors = self.of(name, self._end)
+        size = room - self._first(name)
+        copied = np.zeros((*vectors.shape[:2], size, vectors.shape[3]), np.float32)
+        copied[:, :, : vectors.shape[2]] = vectors
+        return copied
+
+
+def _grown(room: int, end: int) -> int:
+    """Return how much room to allocate for the tokens before an end, given that of now."""
+    return max(end + SPARE, room + room // 8)
