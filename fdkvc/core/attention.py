@@ -183,7 +183,7 @@ def cosine(a: Floats, b: Floats) -> Floats:
 
 
 def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
-    """Return inner products (B, m, C) of `a` (B, m, ·) and `b` (B, C, ·); 0 for unmarked vectors."""
+    """Return inner products (B, m, C) of `a` (B, m, ·) and `b` (B, C, ·); 0 for unmarked ones."""
     if in_a.all() and in_b.all():
         return row_products(a, b)
     # The shape of a matrix product may change its rounding, so unmarked vectors are left out.

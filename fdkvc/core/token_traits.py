@@ -107,7 +107,5 @@ def word_surprisal(word: str) -> float:
 def _counts() -> Mapping[str, int]:
     """Return the count of each word; that of the empty word is the total."""
     lines = TABLE.read_text("utf-8").splitlines()
-    rows = (
-        line.split("\t") for line in lines if "\t" in line
-    )  # comments have no tab; words may begin with #
+    rows = (line.split("\t") for line in lines if "\t" in line)  # a word may begin with #, too
     return {word: int(count) for word, count in rows}

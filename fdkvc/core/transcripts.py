@@ -211,9 +211,8 @@ class Transcript:
         users = USERS & {*speakers}
         if not users:
             # In order of appearance, without system prompts and results.
-            spoken = dict.fromkeys(
-                role_of(turn.speaker) for turn in self.turns if turn.kind is None
-            )
+            turns = (turn for turn in self.turns if turn.kind is None)
+            spoken = dict.fromkeys(role_of(turn.speaker) for turn in turns)
             others = [speaker for speaker in spoken if speaker not in _ASSISTANTS]
             users = frozenset(others if len(others) < len(spoken) else others[:1])
         return tuple("user" if speaker in users else "system" for speaker in speakers)
