@@ -1,1 +1,1 @@
-"""What everything is made of: settings, words, vectors, the cache, dialogs and transcripts."""
+"""What all packages share: settings, words, attention, the cache, dialogs and transcripts."""

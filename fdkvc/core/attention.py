@@ -50,8 +50,17 @@ SPEAKER_LABELS = {"user": "user", "system": "assistant", "prompt": "system promp
 SPEAKERS = tuple(SPEAKER_LABELS)
 
 TRAITS = (
-    *("word", "user", "mark", "surprisal", "capital", "digit", "punctuation"),
-    *("near_surprisal", "near_capital", "near_digit", "position"),
+    "word",
+    "user",
+    "mark",
+    "surprisal",
+    "capital",
+    "digit",
+    "punctuation",
+    "near_surprisal",
+    "near_capital",
+    "near_digit",
+    "position",
 )
 """Properties of a token that follow from its text; see `fdkvc.core.token_traits`.
 
@@ -81,9 +90,9 @@ def entry_sum(x: Floats) -> Floats:
     # For short rows a plain sum over a multiple of eight is exactly those lanes.
     width = x.shape[-1]
     if width % _LANES:
-        none = np.zeros_like(x, shape=(*x.shape[:-1], -width % _LANES))
-        x = np.concatenate([x, none], axis=-1)
-    blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)
+        zeros = np.zeros_like(x, shape=(*x.shape[:-1], -width % _LANES))
+        x = np.concatenate([x, zeros], axis=-1)
+    blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)  # (..., C / 8, 8)
     lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
     return np.asarray(lanes.sum(axis=-1))
 
@@ -108,7 +117,7 @@ def softmax(logits: Floats) -> Floats:
     [0.5, 0.5, 0.0]
     """
     top = logits.max(axis=-1, keepdims=True)
-    np.maximum(top, np.finfo(logits.dtype).min, out=top)
+    np.maximum(top, np.finfo(logits.dtype).min, out=top)  # −inf − −inf would be NaN
     weights = logits - top
     return normalize(np.exp(weights, out=weights))
 
@@ -174,7 +183,7 @@ def cosine(a: Floats, b: Floats) -> Floats:
 
 
 def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
-    """Inner products of the marked vectors of `a` (B, m, ·) and `b` (B, C, ·); 0 for others."""
+    """Return inner products (B, m, C) of `a` (B, m, ·) and `b` (B, C, ·); 0 for unmarked ones."""
     if in_a.all() and in_b.all():
         return row_products(a, b)
     # The shape of a matrix product may change its rounding, so unmarked vectors are left out.
@@ -185,23 +194,25 @@ def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
     return products
 
 
-def _largest(cosines: Floats, place: Ints, new_place: Ints) -> Floats:
-    """Return the largest (..., C) of the cosines with later places; 0 if all are less.
+def _largest(cosines: Floats, position: Ints, new_position: Ints) -> Floats:
+    """Return each entry's largest cosine (..., C) with newer tokens, at least 0.
 
-    Changes `cosines`.
+    `cosines` (..., C, n) are those of entries at `position` (..., C) with tokens at `new_position`
+    (..., n); those with tokens that are not newer are set to 0 in place.
     """
-    early = place < new_place.min(initial=0)
-    if not early.all():  # the new entries are the last
-        first = int(early.reshape(-1, early.shape[-1]).all(axis=0).argmin())
-        earlier = new_place[..., None, :] <= place[..., first:, None]
-        np.copyto(cosines[..., first:, :], 0, where=earlier)
+    before_turn = position < new_position.min(initial=0)
+    if not before_turn.all():
+        # Only the turn's own entries, which come last, may be newer than some of its tokens.
+        first = int(before_turn.reshape(-1, before_turn.shape[-1]).all(axis=0).argmin())
+        not_newer = new_position[..., None, :] <= position[..., first:, None]
+        np.copyto(cosines[..., first:, :], 0, where=not_newer)
     return np.asarray(cosines.max(axis=-1, initial=0))
 
 
-def _starts(x: Floats, at: int) -> Ints:
-    """Return where a turn of each row begins in flattened (B, S, M) (B, 1)."""
+def _starts(x: Floats, turn: int) -> Ints:
+    """Return the index (B, 1) at which a turn of each row begins in `x` (B, S, M), flattened."""
     rows, turns, columns = x.shape
-    return np.asarray(((np.arange(rows) * turns + at) * columns)[:, None])
+    return np.asarray(((np.arange(rows) * turns + turn) * columns)[:, None])
 
 
 def row_products(
@@ -210,15 +221,15 @@ def row_products(
     """Return the inner products (B, M, N) of each row's vectors in `a` (B, M, d) and `b` (B, N, d).
 
     For padded rows, `real` has the indices (m,) of the real vectors in `a`, and their number in
-    `b`; the rest of the result, which is `out` if given, is zero.
+    `b`; all other products are zero. The result is written to `out`, if given.
     """
     if real is None:
         return np.matmul(a, b.swapaxes(-1, -2), out=out)
     # The shape of a matrix product may change its rounding, so each row is multiplied alone.
     products = np.empty((len(a), a.shape[1], b.shape[1]), np.float32) if out is None else out
     products[:] = 0
-    for row, (which, n) in enumerate(real):
-        products[row, which, :n] = a[row, which] @ b[row, :n].T
+    for row, (indices, count) in enumerate(real):
+        products[row, indices, :count] = a[row, indices] @ b[row, :count].T
     return products
 
 
@@ -241,15 +252,17 @@ Product = Literal["logits", "similarities"]
 class Tokens(Protocol):
     """The tokens of B rows, as an observation reads them.
 
-    The last column of an array (B, S, M + 1) is for index −1, the empty slot. In a flattened array
-    −1 reads the last column of the row before, which has the same value; so no mask is needed.
+    The last column of an array (B, S, M + 1) is for index −1, the empty slot. In the flattened
+    array, index −1 of a row reads the last column of the row before, which has the same value; so
+    no mask is needed.
     """
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
-        """Return products of turns, this one included, with the tokens so far, and its index.
+        """Return products of some turns, this one included, and the index of this turn.
 
-        ``logits`` are scaled products of the mean query with the keys (B, S, M + 1), then −inf;
-        ``similarities`` cosines of the mean embedding with the embeddings (B, S, M + 1), then 0.
+        ``logits`` are scaled products of each turn's mean query with the keys so far (B, S, M + 1),
+        −inf in the last column; ``similarities`` are cosines of its mean embedding with the
+        embeddings so far (B, S, M + 1), 0 in the last column.
         """
 
     @property
@@ -280,7 +293,7 @@ class Tokens(Protocol):
 
     @property
     def future_attention(self) -> Floats:
-        """Full cache's attention to each token, from each turn to the end (B, T, N + 1), then 0."""
+        """The full cache's attention to each token, from each turn to the end (B, T, N + 1)."""
 
     @property
     def positions(self) -> Ints | None:
@@ -303,7 +316,7 @@ class Tokens(Protocol):
         """The layer of the first row."""
 
     def parts(self) -> Iterable[tuple[slice, Tokens]]:
-        """Return groups of consecutive rows and their tokens, to be computed one by one."""
+        """Return groups of consecutive rows with their tokens, to compute one group at a time."""
 
     @property
     def spoken_by(self) -> Ints | None:
@@ -323,13 +336,15 @@ class Observation:
     """What a policy may look at in one turn (counted from 0), for any set of tokens.
 
     Every method takes `token` (B, C), indices of tokens with −1 for an empty slot, and returns one
-    value a slot.
+    value per slot.
     """
 
     turn: int
+    """From 0 over the dialog."""
     new: Ints
     """The turn's own tokens (B, n), padded with −1."""
     tokens: Tokens
+    """All tokens of the rows."""
 
     def with_new(self, token: Ints) -> Observation:
         """Return the same turn with these tokens (B, n) as its own."""
@@ -346,7 +361,7 @@ class Observation:
         return bool(self.active.all())
 
     def parts(self) -> Iterator[tuple[slice, Observation]]:
-        """Yield groups of rows with their observations, so that not all are copied at once."""
+        """Yield groups of rows with their observations, so that one group is copied at a time."""
         for rows, tokens in self.tokens.parts():
             yield rows, replace(self, new=self.new[rows], tokens=tokens)
 
@@ -357,6 +372,7 @@ class Observation:
 
     @cached_property
     def _row_start(self) -> Ints:
+        """Start of each row in flattened columns of tokens (B, N): (B, 1)."""
         rows, tokens = self.tokens.born.shape
         return np.asarray((np.arange(rows) * tokens)[:, None])
 
@@ -382,15 +398,13 @@ class Observation:
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
         """Whether each token belongs to one of these words (B, C); false where unknown.
 
-        A word of a script without spaces is each of its characters.
+        In a script without spaces, each character of a word counts as a word.
         """
-        return self._among(
-            self.tokens.words,
-            token,
-            [word_id(word[start:end]) for word in words for start, end in word_spans(word)],
-        )
+        parts = [word[start:end] for word in words for start, end in word_spans(word)]
+        return self._among(self.tokens.words, token, map(word_id, parts))
 
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
+        """Whether a column's number (B, N) of each token is among the wanted ones (B, C)."""
         if column is None:
             return np.zeros(token.shape, np.bool_)
         given = column.reshape(-1).take(token + self._row_start)
@@ -422,7 +436,7 @@ class Observation:
         This costs cached × new cosines; rows that share embeddings and tokens are computed once.
         """
         embeddings = self.tokens.embeddings
-        group = len(token) // len(embeddings)
+        group = len(token) // len(embeddings)  # rows that share embeddings
         if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
             return self._repetition(token, embeddings, slice(None))
         largest = self._repetition(token, embeddings, slice(None, None, group))
@@ -430,24 +444,26 @@ class Observation:
 
     def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
         """Return the `repetition` of some rows."""
-        place, new_place = self.position(token)[rows], self.position(self.new)[rows]
+        position, new_position = self.position(token)[rows], self.position(self.new)[rows]
         token, new = token[rows], self.new[rows]
         in_cache, in_turn = token >= 0, new >= 0
-        cached, added = self._directions(embeddings, token), self._directions(embeddings, new)
+        cached = self._directions(embeddings, token)  # (B, C, d)
+        added = self._directions(embeddings, new)  # (B, n, d)
         most = BLOCK // 4  # stays in a core's cache
         if token.shape[1] * self.new.size <= most and in_cache.all() and in_turn.all():
-            return _largest(row_products(cached, added), place, new_place)
+            return _largest(row_products(cached, added), position, new_position)
         # The shape of a matrix product may change its rounding, so each row is multiplied alone.
         largest = np.zeros(token.shape, np.float32)
         for row in range(len(token)):
-            columns, later = added[row, in_turn[row]].T, new_place[row, in_turn[row]]
+            columns = added[row, in_turn[row]].T  # (d, n)
+            new_positions = new_position[row, in_turn[row]]  # (n,)
             slots = np.flatnonzero(in_cache[row])
-            step = max(1, most // max(1, len(later)))
-            cosines = np.empty((min(step, len(slots)), len(later)), np.float32)
+            step = max(1, most // max(1, len(new_positions)))
+            cosines = np.empty((min(step, len(slots)), len(new_positions)), np.float32)
             for first in range(0, len(slots), step):
-                some = slots[first : first + step]
-                part = np.matmul(cached[row, some], columns, out=cosines[: len(some)])
-                largest[row, some] = _largest(part, place[row, some], later)
+                block = slots[first : first + step]
+                part = np.matmul(cached[row, block], columns, out=cosines[: len(block)])
+                largest[row, block] = _largest(part, position[row, block], new_positions)
         return largest
 
     def _directions(self, embeddings: Floats, token: Ints) -> Floats:
@@ -469,7 +485,7 @@ class Observation:
         return np.where(token >= 0, surprisal.reshape(-1).take(token + self._row_start), 0)
 
     def context(self, weights: Floats, token: Ints) -> Floats:
-        """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
+        """Context output Σ ŵ·v over these tokens (B, h), the result of Algorithm 1."""
         return np.asarray((weights[:, None, :] @ self._vectors(self.tokens.values, token))[:, 0])
 
     def keys(self, token: Ints) -> Floats:
@@ -485,6 +501,7 @@ class Observation:
         return self._vectors(self.tokens.token_queries, token) * (token >= 0)[:, :, None]
 
     def _vectors(self, vectors: Floats, token: Ints) -> Floats:
+        """Return the vector (B, N, ·) of each token (B, C, ·); any vector for an empty slot."""
         start = self._row_start[: len(vectors)]
         if len(vectors) < len(token):  # groups of rows share them
             start = np.repeat(start, len(token) // len(vectors), axis=0)
@@ -513,15 +530,17 @@ class Observation:
 
         With `last` (B, 1), only that many last queries of each row, in order (B, max(last), C).
         """
-        logits, stop = self.tokens.query_logits(self.turn), self.query_count
+        products, stop = self.tokens.query_logits(self.turn), self.query_count
         start = np.zeros_like(stop) if last is None else stop - last[:, 0]
-        width = logits.shape[1] if last is None else int(last.max(initial=0))
-        of_tokens = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
+        width = products.shape[1] if last is None else int(last.max(initial=0))
+        logits = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
         for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
-            of_row = of_tokens[row, : end - first]
-            np.take(logits[row, first:end], token[row], axis=1, out=of_row, mode="wrap")
+            of_row = logits[row, : end - first]
+            # "wrap": index −1 of an empty slot reads the last column, −inf.
+            np.take(products[row, first:end], token[row], axis=1, out=of_row, mode="wrap")
+            # Causal: a query does not see later tokens.
             np.copyto(of_row, -np.inf, where=token[row] > self._queried[row, first:end, None])
-        return softmax(of_tokens)
+        return softmax(logits)
 
     def future_attention(self, token: Ints) -> Floats:
         """Attention of the full cache to each token, from this turn to the dialog's end (B, C)."""

@@ -25,8 +25,9 @@ _BEYOND = np.float32(1e30)  # scores are smaller: larger values mark protected e
 class Ties:
     """Which scores count as equal to the cutoff, the lowest score that stays.
 
-    Of no policy here more than 3e-6, or 3e-6 of a cutoff above 1. A decision by less may be another
-    than in double precision: under FD-KVC in 2 % of the synthetic dialogs, 127 of 6,000.
+    No policy here allows more than 3e-6, or 3e-6 of a cutoff above 1. Where scores differ by less,
+    double precision may decide differently: under FD-KVC in 2 % of the synthetic dialogs, 127 of
+    6,000.
 
     Examples
     --------
@@ -37,7 +38,7 @@ class Ties:
     relative: float = ROUNDING
     """Allowed difference as a share of the cutoff."""
     absolute: float = 0.0
-    """Added to it: for sums whose parts may be much larger than the sum."""
+    """Allowed difference in addition: for sums whose parts may be much larger than the sum."""
 
     def tolerance(self, cutoff: Floats) -> Floats | np.float32:
         """Return how far from its row's cutoff (B, 1) a score still ties with it."""
@@ -52,19 +53,22 @@ EXACT = Ties(0)
 """For scores without rounding errors, such as positions: only equal ones tie."""
 
 UNIT_SCALE = Ties(absolute=ROUNDING)
-"""For sums of cosines or other parts of size 1, which may add up to much less."""
+"""For sums of cosines or other parts of size 1, whose sum may be much smaller."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Entries of B rows in C slots, older entries first; immutable."""
+    """Entries of B rows in C slots, older entries first; immutable.
+
+    An empty slot may stand anywhere; its channels are 0.
+    """
 
     token: Ints
     """Shape (B, C). Index of each entry's token; −1 marks an empty slot."""
     channels: Mapping[str, Floats] = field(default_factory=dict)
-    """Arrays of shape (B, C) by name. A policy's numbers for each entry; 0 in empty slots."""
+    """Arrays of shape (B, C) by name. A policy's numbers for each entry."""
     state: Mapping[str, Floats] = field(default_factory=dict)
-    """Arrays of shape (B,) by name. A policy's number for each row."""
+    """Arrays of shape (B,) by name. A policy's numbers for each row."""
 
     def __getitem__(self, channel: str) -> Floats:
         return self.channels[channel]
@@ -114,7 +118,7 @@ class Cache:
         """Append new entries (B, n) behind the old ones, with their initial channels."""
         empty = token == EMPTY
         if empty.any():
-            channels = {name: np.where(empty, 0, start) for name, start in channels.items()}
+            channels = {name: np.where(empty, 0, column) for name, column in channels.items()}
         return Cache(
             np.concatenate([self.token, token], axis=1),
             {
@@ -128,16 +132,18 @@ class Cache:
         """Keep the marked entries (B, C), at most `slots` a row; spare slots are empty."""
         if np.count_nonzero(kept) < len(kept) * slots:
             return self.without(~kept).keep(pad_kept(kept, slots), slots)
+        # Every row keeps exactly `slots`, so the flattened result has equal rows.
         (slot,) = kept.reshape(-1).nonzero()
         shape = (len(self.token), slots)
         return self._each_column(lambda column: column.reshape(-1).take(slot).reshape(shape))
 
-    def sorted_by(self, place: Ints) -> Cache:
-        """Return the entries sorted by `place` (B, C), empty slots last."""
-        order = np.argsort(np.where(self.present, place, np.iinfo(np.intp).max), axis=1)
+    def sorted_by(self, key: Ints) -> Cache:
+        """Return the entries sorted by `key` (B, C), empty slots last."""
+        order = np.argsort(np.where(self.present, key, np.iinfo(np.intp).max), axis=1)
         return self._each_column(lambda column: np.take_along_axis(column, order, axis=1))
 
     def _each_column(self, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Cache:
+        """Apply a function to the tokens and to every channel (B, C)."""
         channels = {name: pick(column) for name, column in self.channels.items()}
         return Cache(pick(self.token), channels, self.state)
 
@@ -165,10 +171,11 @@ def empty_cache(
 def padded(tokens: Sequence[Ints]) -> list[Ints]:
     """Pad arrays of tokens with −1 to one length of their last axis."""
     longest = max(array.shape[-1] for array in tokens)
-    pads = [[*[(0, 0)] * (array.ndim - 1), (0, longest - array.shape[-1])] for array in tokens]
-    return [
-        np.pad(array, pad, constant_values=EMPTY) for array, pad in zip(tokens, pads, strict=True)
-    ]
+    result = []
+    for array in tokens:
+        widths = [*[(0, 0)] * (array.ndim - 1), (0, longest - array.shape[-1])]
+        result.append(np.pad(array, widths, constant_values=EMPTY))
+    return result
 
 
 def concatenated(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
@@ -186,9 +193,9 @@ def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
     >>> enqueue(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 4).tolist()
     [[-1, 4, 2, 7]]
     """
-    room = np.full((len(queue), places), EMPTY, np.intp)
-    joined = np.concatenate([room, queue, token], axis=1)
-    order = np.argsort(joined != EMPTY, axis=1, kind="stable")
+    empty = np.full((len(queue), places), EMPTY, np.intp)
+    joined = np.concatenate([empty, queue, token], axis=1)
+    order = np.argsort(joined != EMPTY, axis=1, kind="stable")  # empty places first
     return np.take_along_axis(joined, order, axis=1)[:, joined.shape[1] - places :]
 
 
@@ -201,8 +208,8 @@ def pad_kept(kept: Bools, slots: int) -> Bools:
     [[True, False, True], [True, True, False]]
     """
     room = slots - kept.sum(axis=1, keepdims=True)
-    more: Bools = ~kept & (np.cumsum(~kept, axis=1) <= room)
-    return kept | more
+    padding: Bools = ~kept & (np.cumsum(~kept, axis=1) <= room)
+    return kept | padding
 
 
 def newest(cache: Cache, count: int | Ints) -> Bools:
@@ -249,9 +256,9 @@ def select(
 ) -> tuple[Bools, Floats]:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
-    The cutoff of a row is the lowest score that a choice by score alone keeps. Entries clearly
-    above it stay, those clearly below go, and among those that tie with it the older stay; so equal
-    scores are split by age, however they were rounded.
+    The cutoff of a row is the lowest score that its budget has a place for, once the protected have
+    theirs. Entries clearly above it stay, those clearly below go, and of those that tie with it the
+    older stay; so equal scores are split by age, however they were rounded.
 
     The score (B, C) is finite where a slot holds an entry. The budget may differ by row (B, 1); C
     is at least the budget, and the `protected` entries (B, C) are at most as many. With `pages`,
@@ -281,12 +288,15 @@ def select(
         return _select_by_row(score, cache, protected, budget, ties)
     if score.shape[1] == budget:
         return np.ones(score.shape, np.bool_), np.full((len(score), 1), -np.inf, np.float32)
+    # 1. Empty slots come last, protected entries first.
     priority = score if cache.full else np.where(cache.present, score, -np.inf)
     if protected.any():
         priority = np.where(protected, np.inf, priority)
+    # 2. The cutoff is the budget-th largest; all that ties with it is kept for now.
     cutoff: Floats = np.partition(priority, -budget, axis=1)[:, -budget, None].copy()
     tolerance = ties.tolerance(cutoff)
     kept: Bools = priority >= cutoff - tolerance
+    # 3. If that is too many, the newer of the tied go.
     if np.count_nonzero(kept) > len(kept) * budget:
         kept = _older_of_ties(kept, priority > cutoff + tolerance, budget)
     return kept, cutoff
@@ -297,9 +307,9 @@ def _select_by_row(
 ) -> tuple[Bools, Floats]:
     """Choose as `select` does, with a budget for each row (B, 1)."""
     priority = np.where(protected, np.inf, np.where(cache.present, score, -np.inf))
-    ordered = -np.sort(-priority, axis=1)
-    last = np.take_along_axis(ordered, np.clip(budget, 1, score.shape[1]) - 1, axis=1)
-    cutoff: Floats = np.where(budget >= score.shape[1], -np.inf, last)
+    descending = -np.sort(-priority, axis=1)
+    lowest = np.take_along_axis(descending, np.clip(budget, 1, score.shape[1]) - 1, axis=1)
+    cutoff: Floats = np.where(budget >= score.shape[1], -np.inf, lowest)
     tolerance = ties.tolerance(cutoff)
     kept = _older_of_ties(priority >= cutoff - tolerance, priority > cutoff + tolerance, budget)
     return kept & cache.present, cutoff
@@ -315,7 +325,7 @@ class Pages:
     """Slots of a page; a page that is not full takes as many slots of the budget."""
 
     def first(self, cache: Cache) -> Bools:
-        """Mark the first entry of each page (B, C)."""
+        """Mark the first entry of each page (B, C): its page is later than all pages before."""
         so_far = np.maximum.accumulate(np.where(cache.present, self.page, -1), axis=1)
         first = cache.present.copy()
         first[:, 1:] &= self.page[:, 1:] > so_far[:, :-1]
@@ -325,7 +335,8 @@ class Pages:
         self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
-        number, rows = np.cumsum(self.first(cache), axis=1) - 1, np.arange(len(column))[:, None]
+        number = np.cumsum(self.first(cache), axis=1) - 1  # of each entry's page, from 0
+        rows = np.arange(len(column))[:, None]
         values = np.where(cache.present, column, start)
         of_page = np.full_like(values, start)
         combine.at(of_page, (rows, number), values)
@@ -341,11 +352,13 @@ def _select_pages(
 ) -> tuple[Bools, Floats]:
     """Select whole pages; one with a protected entry stays. A budget below a page keeps a part."""
     frames = np.maximum(np.broadcast_to(np.asarray(budget), (len(score), 1)) // pages.size, 1)
+    # 1. A page is decided by its first entry, since its entries have equal scores.
     first = pages.first(cache)
-    ones = Cache(np.where(first, cache.token, EMPTY))
+    leaders = Cache(np.where(first, cache.token, EMPTY))
     whole = pages.of_whole(protected, cache)
-    chosen, cutoff = _select_by_row(score, ones, whole & first, frames, ties)
+    chosen, cutoff = _select_by_row(score, leaders, whole & first, frames, ties)
     kept = pages.of_whole(chosen, cache)
+    # 2. Even one page may exceed the budget: then entries of it leave singly.
     if (kept.sum(axis=1, keepdims=True) > budget).any():
         part, _ = select(score, cache.without(~kept), protected & kept, budget, ties)
         kept &= part
@@ -365,7 +378,7 @@ def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
 
 
 def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
-    """Mark all entries above the cutoff, and fill the places left with the oldest that tie."""
+    """Mark all entries above the cutoff, and the oldest tied ones in the places that are left."""
     tied = kept & ~above
     room = places - above.sum(axis=1, keepdims=True)
     return np.asarray(above | (tied & (np.cumsum(tied, axis=1) <= room)))

@@ -1,4 +1,4 @@
-"""A batch of dialogs: all that a run reads of them.
+"""A batch of dialogs: everything that a run reads of them.
 
 A batch stores every token's embedding, key and value once; caches hold indices into it. Rows may
 differ in turns and tokens: nothing points to padding, because the tokens of a turn are the range
@@ -30,11 +30,20 @@ from fdkvc.core.attention import (
 from fdkvc.core.limits import MAX_QUERY_LOGITS
 
 BY_TOKEN = (
-    *("embeddings", "keys", "values", "topic_bits"),
-    *("positions", "queries", "surprisal", "words", "traits"),
+    "embeddings",
+    "keys",
+    "values",
+    "topic_bits",
+    "positions",
+    "queries",
+    "surprisal",
+    "words",
+    "traits",
 )
+"""Arrays of a batch with an axis of tokens."""
+
 BY_TURN = ("current", "speakers")
-"""Arrays of a batch with an axis of tokens, or of turns."""
+"""Arrays of a batch with an axis of turns."""
 
 Bits = NDArray[np.uint32]
 
@@ -46,11 +55,12 @@ class DialogBatch:
     embeddings: Floats
     """Shape (B, N, d)."""
     keys: Floats
+    """Shape (B, N, h)."""
     values: Floats
     """Shape (B, N, h)."""
     bounds: Ints
-    """Shape (B, T + 1). The tokens of turn t are ``bounds[t]`` up to, not including, ``bounds[t +
-    1]``."""
+    """Shape (B, T + 1). Turn t has the tokens from ``bounds[t]`` up to, not including,
+    ``bounds[t + 1]``."""
     turn_counts: Ints
     """Shape (B,). Turns of each row; later ones are padding."""
     topic_bits: Bits
@@ -58,6 +68,7 @@ class DialogBatch:
     current: Ints
     """Shape (B, T). The current topic of each turn; −1 for none."""
     topic_names: tuple[str, ...]
+    """Shape (K,)."""
     positions: Ints | None = None
     """Shape (B, N). Position of each token in its dialog; its index by default."""
     queries: Floats | None = None
@@ -126,8 +137,8 @@ class DialogBatch:
     @cached_property
     def topic_counts(self) -> Ints:
         """Number of topics that occur in each row (B,)."""
-        every: Bits = np.bitwise_or.reduce(self.topic_bits, axis=1)
-        return np.bitwise_count(every).astype(np.intp)
+        bits: Bits = np.bitwise_or.reduce(self.topic_bits, axis=1)
+        return np.bitwise_count(bits).astype(np.intp)
 
     @cached_property
     def _real(self) -> list[tuple[Ints, int]] | None:
@@ -135,22 +146,25 @@ class DialogBatch:
         return self._real_in(slice(0, self.turns))
 
     def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
-        """Return the same of some turns: which of them, and the number of tokens until then."""
+        """Return each row's turns with tokens among these, and its number of tokens until then.
+
+        Turns count from the first of these. None without padding; see `row_products`.
+        """
         bounds = self.bounds[:, turns.start : turns.stop + 1]
         has_tokens, tokens = np.diff(bounds) > 0, bounds[:, -1]
         if has_tokens.all() and (tokens == tokens.max()).all():
             return None
-        which = map(np.flatnonzero, has_tokens)
-        return list(zip(which, tokens.tolist(), strict=True))
+        indices = map(np.flatnonzero, has_tokens)
+        return list(zip(indices, tokens.tolist(), strict=True))
 
     def _turn_means(self, x: Floats) -> Floats:
         """Mean over each turn's tokens (B, T, ·); zero for a turn without tokens."""
-        steps = np.diff(self.bounds)
-        n = int(steps[0, 0]) if steps.size else 0
-        if n and (steps == n).all() and not self.bounds[:, 0].any():
+        lengths = np.diff(self.bounds)
+        n = int(lengths[0, 0]) if lengths.size else 0
+        if n and (lengths == n).all() and not self.bounds[:, 0].any():
             return _mean_of_tokens(x.reshape(self.rows, self.turns, n, x.shape[-1]))
         means = np.zeros((self.rows, self.turns, x.shape[-1]), x.dtype)
-        for row, turn in np.argwhere(steps > 0):
+        for row, turn in np.argwhere(lengths > 0):
             low, high = self.bounds[row, turn], self.bounds[row, turn + 1]
             means[row, turn] = _mean_of_tokens(x[row, low:high])
         return means
@@ -172,10 +186,11 @@ class DialogBatch:
         return row_products(self.mean_embeddings, matrix, real)
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
-        """Return the logits or similarities of some turns, and this turn's place among them.
+        """Return the logits or similarities of some turns, and this turn's index among them.
 
-        All turns, if these are few numbers; otherwise a few turns with all tokens until then. They
-        replace those of earlier turns, which runs in other threads may still read.
+        If the products of all turns are few numbers, they are computed at once. Otherwise those of
+        a few turns with the tokens until then are, and replace those of other turns, which runs in
+        other threads may still read.
         """
         span = max(1, BLOCK // (self.keys.shape[1] + 1))
         if span >= self.turns:
@@ -183,7 +198,7 @@ class DialogBatch:
         first = turn - turn % span
         recent = self._recent.get(name)
         if recent is None or recent[0] != first:
-            recent = None  # so that the old ones are freed before
+            recent = None  # so that the old products are freed before new ones are computed
             self._recent.pop(name, None)
             turns = slice(first, min(first + span, self.turns))
             self._recent[name] = recent = first, self._turn_products(name, turns)
@@ -191,6 +206,7 @@ class DialogBatch:
 
     @cached_property
     def _recent(self) -> dict[Product, tuple[int, Floats]]:
+        """The first turn of the products that are stored now, and these, by name."""
         return {}
 
     @cached_property
@@ -210,7 +226,7 @@ class DialogBatch:
         return self._turn_products("similarities", slice(0, self.turns))
 
     def _turn_products(self, name: Product, turns: slice) -> Floats:
-        """Inner products of some turns of each row with its tokens until then (B, S, M + 1)."""
+        """Products of S turns of each row with its tokens until the last of them (B, S, M + 1)."""
         if name == "logits":
             by_turn = self.mean_queries[:, turns] * np.float32(1 / np.sqrt(self.keys.shape[-1]))
             by_token = self.keys
@@ -239,8 +255,8 @@ class DialogBatch:
     def query_logits(self, turn: int) -> Floats:
         """q·k/√h of each of a turn's own queries with the keys up to its end (B, n, M + 1).
 
-        The last column is −inf: index −1, the empty slot, finds it. Raises a ValueError if they are
-        more than `MAX_QUERY_LOGITS`.
+        The last column is −inf: index −1, the empty slot, finds it. Raises a ValueError if they
+        exceed `MAX_QUERY_LOGITS`.
         """
         token, ends = self.new_tokens(turn), self.bounds[:, turn + 1]
         tokens = int(ends.max())
@@ -312,7 +328,7 @@ class DialogBatch:
         return self.topic_names[topic] if topic >= 0 else "–"
 
     def topics_of(self, row: int, token: Ints) -> NDArray[Any]:
-        """Name the topics of tokens of a row, several joined by ``+``, none empty.
+        """Name the topics of tokens of a row: several are joined by ``+``, none is empty.
 
         Examples
         --------
@@ -320,12 +336,12 @@ class DialogBatch:
         >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319])).tolist()
         ['A', 'B']
         """
-        patterns, which = np.unique(self.topic_bits[row, token], return_inverse=True)
-        words = [
-            "+".join(name for k, name in enumerate(self.topic_names) if bits >> k & 1)
-            for bits in patterns.tolist()
-        ]
-        return np.array(words, object)[which]
+        patterns, index = np.unique(self.topic_bits[row, token], return_inverse=True)
+        labels = []
+        for bits in patterns.tolist():
+            names = (name for k, name in enumerate(self.topic_names) if bits >> k & 1)
+            labels.append("+".join(names))
+        return np.array(labels, object)[index]
 
     def row(self, index: int) -> DialogBatch:
         """Return one row as a batch of its own, without padding."""
@@ -345,7 +361,7 @@ class DialogBatch:
 
 
 def topic_bit(topic: Ints) -> Bits:
-    """Return the bit of each topic (...); no bit for topic −1."""
+    """Return a number with the bit of each topic (...); 0 for topic −1."""
     return np.where(topic >= 0, 1 << np.maximum(topic, 0), 0).astype(np.uint32)
 
 
@@ -385,10 +401,10 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         if getattr(first, name) is None:
             return None
         arrays = [getattr(batch, name) for batch in batches]
-        for at, array in enumerate(arrays):
+        for index, array in enumerate(arrays):
             if length is not None:
-                pad = [(0, 0), (0, length - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
-                arrays[at] = np.pad(array, pad, **padding)
+                widths = [(0, 0), (0, length - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+                arrays[index] = np.pad(array, widths, **padding)
         return np.concatenate(arrays, axis=axis)
 
     return DialogBatch(

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 
 def register_installed(group: str, register: Callable[[Any], object]) -> None:
-    """Register what the entry points of a group name; one that fails is left out, with a warning.
+    """Register what the entry points of a group name.
 
-    So is one that would end the process. Every process that imports the registry does this, so that
-    worker processes know the same.
+    One that fails, or would end the process, is left out with a warning. Every process that imports
+    the registry does this, so that worker processes have the same names.
     """
     for point in entry_points(group=group):
         try:
@@ -29,20 +29,21 @@ def register_installed(group: str, register: Callable[[Any], object]) -> None:
 @contextmanager
 def _exits_raised() -> Iterator[None]:
     """Let `os._exit` and `os.abort`, which end the process at once, raise a SystemExit here."""
-    known, here = {name: getattr(os, name) for name in ("_exit", "abort")}, threading.get_ident()
+    originals = {name: getattr(os, name) for name in ("_exit", "abort")}
+    thread = threading.get_ident()
 
     def raising(name: str) -> Callable[..., NoReturn]:
         def end(*code: int) -> NoReturn:
-            if threading.get_ident() != here:  # the end of a worker is no extension's
-                known[name](*code)
+            if threading.get_ident() != thread:  # another thread's call is not the extension's
+                originals[name](*code)
             raise SystemExit(f"os.{name}{code}")
 
         return end
 
-    for name in known:
+    for name in originals:
         setattr(os, name, raising(name))
     try:
         yield
     finally:
-        for name, function in known.items():
+        for name, function in originals.items():
             setattr(os, name, function)

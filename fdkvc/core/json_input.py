@@ -31,11 +31,13 @@ WORDS: Mapping[type, str] = {
 """The names of JSON's types."""
 
 _STEPS = bytes.maketrans(b"[{]}\n", b"\x01\x01\xff\xff\x00")
-_PART = 2**20
-"""Bytes in which quotes are sought at once."""
+"""How a byte changes the depth: brackets by ±1, a line's end by 0."""
 
 _UNNESTED = bytes({*range(256)} - {*b"[{]}\n"})
-"""Bytes without effect on the depth; in `_STEPS`, brackets change it by ±1."""
+"""All other bytes, which are left out."""
+
+_PART = 2**20
+"""Number of bytes in which quotes are sought at once."""
 
 
 def parse_json(text: str, first_line: int = 1) -> Any:
@@ -80,6 +82,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     ValueError: line 1 is nested too deeply: at most 32 levels are allowed
     """
     most_values = MAX_JSON_VALUES if most_values is None else most_values
+    # 1. Without escaped quotes, every second quote ends a text. Parts bound the memory.
     escaped = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     codes = np.frombuffer(escaped, np.uint8)
     last, count, longest = -1, 0, 0
@@ -90,9 +93,11 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
             longest = max(longest, int(lengths.max(initial=0)))
             last, count = int(quotes[-1]), count + quotes.size
     check_most("a text of the file has", longest, "bytes", MAX_JSON_TEXT_BYTES)
+    # 2. Outside of texts, each comma and each opening bracket begins at most one value.
     outside = codes[~np.logical_xor.accumulate(codes == ord('"'))].tobytes()
     values = sum(map(outside.count, (b",", b"[", b"{")))
     check_most("the file has", values, "values", most_values)
+    # 3. The depth after each bracket and line's end; the lines before tell where it is exceeded.
     steps = np.frombuffer(outside.translate(_STEPS, _UNNESTED), np.int8)
     depth = np.cumsum(steps, dtype=np.int8)  # overflows only beyond what is refused
     refused = (depth > MAX_JSON_DEPTH) | (depth < 0)  # below 0 by the parser
@@ -127,7 +132,7 @@ def parse_within(text: str) -> Any:
 
 
 def _json_only(value: Any) -> Any:
-    """Return a Python literal that JSON could hold; a ValueError otherwise."""
+    """Return a Python literal with lists for tuples; raise a ValueError if JSON cannot hold it."""
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: _json_only(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -176,12 +181,12 @@ def check_object(value: Any, place: str) -> dict[str, Any]:
 def read_bytes(path: str | Path, most: int) -> bytes:
     """Read a file, or one byte more than is allowed.
 
-    Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file that would
-    block.
+    Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file whose reading
+    would block.
     """
     reason = "it is not a regular file"
     try:
-        # Without waiting for a pipe's writer or content.
+        # Opening must not wait for a pipe's writer, nor reading for its content.
         flag = getattr(os, "O_NONBLOCK", 0)
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | flag)) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -20,15 +20,19 @@ class Parameter:
     """A numeric, choice or text setting."""
 
     label: str
+    """Its name on screen."""
     help: str = ""
     """One line on its effect."""
     symbol: str = ""
     """The paper's symbol in LaTeX, if any."""
     low: float = -math.inf
+    """The lowest valid value, itself included unless `open_low`."""
     high: float = math.inf
-    """The valid range, both ends included unless `open_low` or `open_high`."""
+    """The highest valid value, itself included unless `open_high`."""
     open_low: bool = False
+    """Whether `low` itself is not allowed."""
     open_high: bool = False
+    """Whether `high` itself is not allowed."""
     paper: tuple[float, float] | None = None
     """The range that the paper explored (Table 7)."""
     choices: Collection[Any] = ()
@@ -39,8 +43,9 @@ class Parameter:
     nominal: bool = False
     """Whether its values have no order, as those of a seed."""
     pattern: str = ""
+    """The regular expression of an allowed text."""
     form: str = ""
-    """Of a text: its regular expression, and the same in words."""
+    """The same in words."""
 
     @property
     def letters(self) -> str:
@@ -111,13 +116,13 @@ class Field(Parameter):
     """A parameter with a name and a default: a control, a key in links and an option."""
 
     name: str = ""
-    """In links and as an option."""
+    """Its name in links and as an option."""
     default: Any = None
-    """It has the field's type; a tuple means several choices, None an optional whole number."""
+    """A value of the field's type; a tuple means several choices, None an optional whole number."""
     of: str = ""
     """The policy whose hyperparameter it is, if any."""
     read: Callable[[str], str] | None = None
-    """Parses the name of a policy, written in links without spaces; "" for none."""
+    """Parses the name of a policy, which links write without spaces; "" for none."""
     chosen: bool = True
     """Whether the browser's Back undoes a change; false for mere navigation."""
     follows: bool = False
@@ -154,7 +159,7 @@ class Field(Parameter):
         return self._parse_one(text)
 
     def check_several(self, values: list[Any]) -> list[Any]:
-        """Return several choices, or raise a ValueError if there must be one and there is none."""
+        """Return several choices; raise a ValueError if one is needed and there is none."""
         if not values and self.default:
             raise ValueError(f"{self.label} is empty: choose at least one")
         return values
@@ -190,10 +195,10 @@ def split_list(text: str) -> list[str]:
     ['fifo', 'recall(h2o,tier=1)']
     """
     parts, start, depth = [], 0, 0
-    for at, letter in enumerate(text):
+    for index, letter in enumerate(text):
         if letter == "," and depth <= 0:
-            parts.append(text[start:at])
-            start = at + 1
+            parts.append(text[start:index])
+            start = index + 1
         depth += (letter == "(") - (letter == ")")
     return [*parts, text[start:]]
 
@@ -215,13 +220,15 @@ def read_number(text: str, kind: type = float) -> int | float | str:
 
 
 def read_value(text: str) -> int | float | str:
-    """Read a number, whole if it can be, or return the text if it is none."""
+    """Read a number, as a whole one if possible; return any other text unchanged."""
     number = read_number(text, int)
     return read_number(text) if isinstance(number, str) else number
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
+
+# Settings of every run, with the ranges of the command line; pages narrow some of them.
 
 DIALOGS = Field(
     "Dialogs per scenario",
@@ -245,7 +252,6 @@ BUDGET = Field(
 WORKERS = Field(
     "Workers", "Processes that share the dialogs of a run.", name="workers", low=1, high=256
 )
-"""Settings of every run, with the ranges of the command line; pages narrow some of them."""
 
 PORT = Field("Port", "The port on which the app listens.", name="port", low=1, high=65_535)
 
@@ -305,9 +311,10 @@ def changed(owner: Any, letters: bool = False) -> list[str]:
     """
     defaults, settings = defaults_of(owner), []
     for name, declared in parameters_of(owner).items():
-        if (value := getattr(owner, name)) != defaults[name]:
-            spelled = declared.letters if letters and declared.symbol == f"\\{name}" else name
-            settings.append(f"{spelled}={value}")
+        value = getattr(owner, name)
+        if value != defaults[name]:
+            is_letter = letters and declared.symbol == f"\\{name}"
+            settings.append(f"{declared.letters if is_letter else name}={value}")
     return settings
 
 
@@ -345,7 +352,7 @@ def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> 
 def check_most(
     owner: str, count: int, noun: str, most: int, error: type[ValueError] = ValueError
 ) -> None:
-    """Raise an error if something has more of something than is allowed.
+    """Raise an error that names the owner if it has more than `most` of something.
 
     Examples
     --------

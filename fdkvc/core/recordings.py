@@ -17,14 +17,15 @@ from fdkvc.core.transcripts import Demand, Mention, SpanKind, Transcript, check_
 
 
 class Token(NamedTuple):
-    """A token, and its span of the text of its turn."""
+    """A token, and the characters of its turn's text that it covers."""
 
     text: str
     """In the tokenizer's form."""
     start: int
+    """Its first character."""
     end: int
-    """Characters of the turn's text, the end excluded; equal for a token without text, such as one
-    that begins the dialog."""
+    """The character after its last; `start` for a token without text, such as one that begins the
+    dialog."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +36,21 @@ class Recording:
     """
 
     transcript: Transcript
+    """Its text."""
     tokens: tuple[tuple[Token, ...], ...]
-    """Those of each turn."""
+    """The tokens of each turn."""
     embeddings: Floats
     """Shape (N, d). Hidden states or word vectors."""
     queries: Floats
+    """Shape (H, N, h). After positional rotation."""
     keys: Floats
-    values: Floats
     """Shape (H, N, h). After positional rotation: q·k/√h is the logit."""
+    values: Floats
+    """Shape (H, N, h)."""
     heads: tuple[int, ...]
     """Number of each head in its layer."""
     source: str
+    """Where the vectors come from."""
     surprisal: Floats | None = None
     """Shape (N,). −log of the probability of each token, in nats."""
 
@@ -93,8 +98,8 @@ class Recording:
             surprisal=self.surprisal,
         )
         speakers, words, traits = [], [], []
-        said = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
-        for turn, speaker, tokens in said:
+        turns = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
+        for turn, speaker, tokens in turns:
             spans = [(token.start, token.end) for token in tokens]
             speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
             words += word_ids(turn.text, spans)
@@ -130,16 +135,17 @@ class Recording:
     @cached_property
     def spans(self) -> tuple[tuple[int, SpanKind], ...]:
         """The first token of each span, and its kind."""
-        kind_at = self.transcript.span_kind
-        tokens = ((turn, token) for turn, of_turn in enumerate(self.tokens) for token in of_turn)
-        kinds = [kind_at(turn, token.start) for turn, token in tokens]
-        pairs = enumerate(pairwise([None, *kinds]))
-        return tuple((at, kinds[at]) for at, (before, kind) in pairs if kind != before)
+        kinds: list[SpanKind] = []
+        for turn, tokens in enumerate(self.tokens):
+            kinds += [self.transcript.span_kind(turn, token.start) for token in tokens]
+        steps = enumerate(pairwise([None, *kinds]))
+        return tuple((index, kinds[index]) for index, (before, kind) in steps if kind != before)
 
     def tokens_of(self, mention: Mention) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of a mention's characters."""
         first = self.starts[mention.turn]
         starts, ends, last_end, next_start = self._spans[mention.turn]
+        # Tokens may overlap, so the range is found by bounds that only grow.
         low = int(np.searchsorted(last_end, mention.start, "right"))
         high = int(np.searchsorted(next_start, mention.end))
         start = np.maximum(starts[low:high], mention.start)
@@ -148,24 +154,25 @@ class Recording:
 
     @cached_property
     def _spans(self) -> list[NDArray[np.intp]]:
-        """Start, end, last end so far and first start from here of each turn's tokens (4, n)."""
+        """Of each turn's tokens: start, end, largest end so far, least start from here (4, n)."""
         turns = []
         for turn in self.tokens:
             starts = np.array([token.start for token in turn], np.intp)
             ends = np.array([token.end for token in turn], np.intp)
-            first = np.minimum.accumulate(starts[::-1])[::-1]
-            turns.append(np.stack([starts, ends, np.maximum.accumulate(ends), first]))
+            least = np.minimum.accumulate(starts[::-1])[::-1]
+            turns.append(np.stack([starts, ends, np.maximum.accumulate(ends), least]))
         return turns
 
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
         """Each demand that has tokens, with those of each of its mentions."""
         tokens_of = cache(self.tokens_of)  # demands share mentions
-        pairs = (
-            (demand, tuple(filter(None, map(tokens_of, demand.mentions))))
-            for demand in self.transcript.demands
-        )
-        return tuple(pair for pair in pairs if pair[1])
+        evidence = []
+        for demand in self.transcript.demands:
+            mentions = tuple(filter(None, map(tokens_of, demand.mentions)))
+            if mentions:
+                evidence.append((demand, mentions))
+        return tuple(evidence)
 
     @cached_property
     def value_of(self) -> Mapping[int, tuple[str, tuple[tuple[int, ...], ...]]]:
@@ -173,24 +180,25 @@ class Recording:
 
         A value that a call needs comes before one of the dialog's state.
         """
-        by_kind = sorted(self.evidence, key=lambda needs: needs[0].kind == "call")
-        return {
-            token: (demand.value, mentions)
-            for demand, mentions in by_kind
-            for token in chain.from_iterable(mentions)
-        }
+        values = {}
+        # Later ones replace earlier ones: calls come last.
+        for demand, mentions in sorted(self.evidence, key=lambda pair: pair[0].kind == "call"):
+            for token in chain.from_iterable(mentions):
+                values[token] = (demand.value, mentions)
+        return values
 
     @cached_property
     def needed(self) -> tuple[Ints, list[tuple[Ints, Ints]]]:
-        """The place of each token among those of mentions, of all others the last place (N + 1,).
+        """The tokens of mentions, numbered, so that a table of them has few columns.
 
-        That is also the place of token −1. For each of `evidence`, the places of the tokens of all
-        mentions, one after the other, and where each mention begins.
+        First the number of each token (N + 1,): tokens of no mention, and token −1, have the next
+        number after the last. Then for each of `evidence` the numbers of its mentions' tokens, one
+        mention after the other, and where each mention begins.
         """
         needs = [[*chain.from_iterable(mentions)] for _, mentions in self.evidence]
-        some = sorted({*chain.from_iterable(needs)})
-        place = np.full(self.starts[-1] + 1, len(some))
-        place[some] = np.arange(len(some))
+        tokens = sorted({*chain.from_iterable(needs)})
+        place = np.full(self.starts[-1] + 1, len(tokens))
+        place[tokens] = np.arange(len(tokens))
         starts = (np.cumsum([0, *map(len, mentions[:-1])]) for _, mentions in self.evidence)
         return place, [(place[need], begin) for need, begin in zip(needs, starts, strict=True)]
 
@@ -199,14 +207,14 @@ class Recording:
 
         Characters of several tokens belong to the first; a token without any of its own has 0.
         """
-        at, lengths = 0, []
+        position, lengths = 0, []  # the first character that is in no piece so far
         for token in self.tokens[turn]:
-            start = max(token.start, at)
-            if at < start < token.end:
-                lengths.append(at - start)
+            start = max(token.start, position)
+            if position < start < token.end:
+                lengths.append(position - start)
             lengths.append(max(token.end - start, 0))
-            at = token.end if token.end > start else at
-        rest = len(self.transcript.turns[turn].text) - at
+            position = token.end if token.end > start else position
+        rest = len(self.transcript.turns[turn].text) - position
         return [*lengths, -rest] if rest else lengths
 
 

@@ -1,10 +1,10 @@
 """Words of texts in any script: where they are cut, and which spellings are the same.
 
-Where a script is written without spaces (Han, kana, Thai, Khmer, …), each character is a word of
-its own, as Unicode's rules have it without a dictionary; so is a syllable of Hangul, whose
-particles follow a word without a space. Combining marks belong to the letter before. Letters with
-case (Latin, Cyrillic, …) and digits are cut from those of other scripts. Any other text is cut at
-what is neither letter nor digit.
+In a script without spaces (Han, kana, Thai, Khmer, …), each character counts as a word, which is
+Unicode's rule where there is no dictionary; so does a syllable of Hangul, because particles follow
+a word without a space. Combining marks belong to the letter before. Letters with case (Latin,
+Cyrillic, …) and digits are cut from those of other scripts. Any other text is cut at what is
+neither letter nor digit.
 """
 
 import re
@@ -13,7 +13,7 @@ from unicodedata import category, decimal, decomposition, normalize
 
 from fdkvc.core.limits import MAX_CACHED_WORDS, MAX_SPELLED_CHARACTERS
 
-# Of letters and marks beyond Latin's and punctuation, which take the longer way.
+# Letters and marks other than Latin's: a text with any takes the longer way.
 _FOREIGN = re.compile(
     "[\u0300-\u1fff\u2c00-\ud7ff\uf900-\ufdff\ufe20-\ufeff\uff01-\uffdc"
     "\U00010000-\U0001cfff\U0001d400-\U0001d7ff\U0001e000-\U0001efff\U00020000-\U0003ffff]"
@@ -38,12 +38,15 @@ ALONE = re.compile(f"[{_ALONE}]")
 HANGUL = f"[{_HANGUL}]"
 """Hangul, as a regular expression."""
 
-CASED, SPACED = rf"[^\W{_CASELESS}]", rf"[^\W{_ALONE}]"
-r"""Characters of words in scripts with case, or in all with spaces; in English, both are ``\w``."""
+CASED = rf"[^\W{_CASELESS}]"
+r"""A character of a word in a script with case; in English ``\w``."""
+
+SPACED = rf"[^\W{_ALONE}]"
+r"""A character of a word in a script with spaces; in English ``\w``."""
 
 _SAME = frozenset(("wide", "narrow", "font", "vertical", "compat"))
 _SAME |= {"initial", "medial", "final", "isolated"}
-"""Kinds of compatibility that leave the meaning; others would make 102 of 10²."""
+"""Kinds of compatibility that keep the meaning; others would make 102 of 10²."""
 
 
 def is_foreign(text: str) -> bool:
@@ -78,14 +81,12 @@ def _to_cut(text: str) -> tuple[re.Pattern[str], str]:
 
 @cache
 def word_pattern(pattern: str, foreign: bool) -> re.Pattern[str]:
-    r"""Compile a pattern in which ``\w+`` is a word, of a plain text that is foreign or not."""
+    r"""Compile a pattern in which ``\w+`` is a word, for plain texts that are foreign or not."""
     if not foreign:
         return re.compile(pattern)
-    marks = "".join(
-        chr(code)
-        for code in range(0x300, 0x1F000)
-        if category(chr(code)) in ("Mn", "Mc") and not 0xFE00 <= code <= 0xFE0F  # of symbols
-    )
+    # Without FE00 to FE0F, which select the variant of a symbol.
+    letters = map(chr, (*range(0x300, 0xFE00), *range(0xFE10, 0x1F000)))
+    marks = "".join(letter for letter in letters if category(letter) in ("Mn", "Mc"))
     marks = f"[{marks}\u1160-\u11ff\ud7b0-\ud7fb\u200c\u200d]*"
     caseless = rf"(?:(?!{CASED}|[{_ALONE}])\w{marks})+"
     word = f"[{_ALONE}]{marks}|(?:{CASED}{marks})+|{caseless}"
@@ -108,7 +109,7 @@ def plain(text: str) -> str:
 
 
 def same_spelling(word: str) -> str:
-    """Return a word as all its spellings have it in common: ligatures apart, accents composed.
+    """Return the form that all spellings of a word share: no ligatures, composed accents.
 
     Examples
     --------
@@ -122,7 +123,7 @@ def same_spelling(word: str) -> str:
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)
 def _usual(letter: str) -> str:
-    """Return the usual form of a character: its NFKC, if its meaning stays, or itself."""
+    """Return a character's NFKC form if that has the same meaning, else the character."""
     digit = decimal(letter, None)
     if digit is not None:
         return str(digit)

@@ -1,6 +1,6 @@
 """Statistics over dialogs: intervals, paired differences, and sentences about them.
 
-Every array here has shape (n,): one finite number for each of at least one dialog; any other raises
+Every array has shape (n,), with a finite number for each of at least one dialog; any other raises
 a ValueError. Policies are compared on the same dialogs, so the comparison is paired: dialog i under
 one policy with dialog i under the other. Intervals are at 95 %.
 """
@@ -39,11 +39,13 @@ class Summary:
     n: int
     """Dialogs, at least 1."""
     mean: float
+    """Mean over dialogs."""
     sd: float
     """Standard deviation over dialogs (divisor n - 1); NaN for one dialog."""
     low: float
+    """Lower end of the Student-t interval of the mean; NaN (unknown) for one dialog."""
     high: float
-    """Student-t interval of the mean; NaN (unknown) for one dialog."""
+    """Its upper end."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,10 @@ class Paired(Summary):
     """The mean difference, policy - baseline, over the same dialogs, with its paired t-test."""
 
     t: float
+    """Student's t with n - 1 degrees of freedom. NaN (undefined) for one dialog, and where the
+    difference is the same in every dialog (`sd` is then 0)."""
     p: float
-    """Student's t with n - 1 degrees of freedom and its two-sided p. Both are NaN (undefined) for
-    one dialog, and where the difference is the same in every dialog (`sd` is then 0)."""
+    """Two-sided p-value of `t`; NaN where that is."""
 
     @property
     def verdict(self) -> PairedVerdict:
@@ -215,21 +218,25 @@ def cluster_interval(
     """
     values = _one_per_dialog("values", values)
     weights = _one_per_dialog("weights", np.ones_like(values) if weights is None else weights)
-    numbers = {cluster: at for at, cluster in enumerate(dict.fromkeys(clusters))}
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
     if len(numbers) < MIN_CLUSTERS:
         return math.nan, math.nan
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
     from scipy.special import stdtrit
 
-    number = np.array([numbers[cluster] for cluster in clusters], np.intp)
-    sums, counts = (np.bincount(number, part) for part in (values * weights, weights))
-    total, every = sums.sum(), counts.sum()
-    whole, without, shares = total / every, (total - sums) / (every - counts), counts / every
+    # 1. Sums and weights of each cluster (G,).
+    index = np.array([numbers[cluster] for cluster in clusters], np.intp)
+    sums, counts = np.bincount(index, values * weights), np.bincount(index, weights)
+    total, weight = sums.sum(), counts.sum()
+    mean, shares = total / weight, counts / weight
+    # 2. The mean without each cluster, and CR2's variance from these.
+    without = (total - sums) / (weight - counts)
+    error = math.sqrt(float(((1 - shares) * (without - mean) ** 2).sum()))
+    # 3. Student's t with the effective number of clusters.
     degrees = max(1 / float((shares**2).sum()) - 1, 1.0)
-    error = math.sqrt(float(((1 - shares) * (without - whole) ** 2).sum()))
     margin = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
-    return float(whole) - margin, float(whole) + margin
+    return float(mean) - margin, float(mean) + margin
 
 
 def over_clusters(clusters: int) -> str:

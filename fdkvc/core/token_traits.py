@@ -1,4 +1,4 @@
-"""Traits of tokens: what their text alone says of them, and how surprising a word is.
+"""Traits of tokens: what follows from their text alone, and how surprising a word is.
 
 Surprisal is that of a word's frequency in the training dialogs of the Schema-Guided Dialogue
 dataset, 2.6 million English words; ``word_frequencies.tsv`` names source and licence. Unlike a
@@ -29,8 +29,8 @@ _IDENTITIES = 2**24 - 1  # whole numbers that single precision holds
 def token_traits(text: str, spans: Iterable[tuple[int, int]], user: bool) -> Floats:
     """Return the `fdkvc.core.attention.TRAITS` of the tokens of a turn (n, F).
 
-    A token has those of the first word that its span of the turn's text overlaps; one without text
-    has zeros, but for the speaker and as a mark.
+    A token has the traits of the first word that its span of the turn's text overlaps. One without
+    text has zeros, except for ``user`` and ``mark``.
 
     Examples
     --------
@@ -41,11 +41,12 @@ def token_traits(text: str, spans: Iterable[tuple[int, int]], user: bool) -> Flo
     words = word_spans(text)
     texts = [text[start:end] for start, end in words]
     places = words_at(words, spans)
-    at = np.array(places, np.intp)
-    traits = np.zeros((len(at), len(TRAITS)), np.float32)
-    traits[at >= 0] = _word_traits(texts)[at[at >= 0]]
-    traits[at < 0, _MARK] = 1
+    index = np.array(places, np.intp)
+    traits = np.zeros((len(index), len(TRAITS)), np.float32)
+    traits[index >= 0] = _word_traits(texts)[index[index >= 0]]
+    traits[index < 0, _MARK] = 1
     ids = [word_id(word) for word in texts]
+    # Tokens are numbered within their word, so that the parts of a word do not equal each other.
     before, part = -1, 0
     for row, place in enumerate(places):
         if place >= 0:
@@ -59,6 +60,7 @@ def _word_traits(words: list[str]) -> Floats:
     """Return the traits of the words of a turn (n, F); word, speaker and mark are left at 0."""
     place = np.arange(len(words))
     surprisal = np.array([word_surprisal(word) for word in words], np.float32)
+    # A capital says nothing where a sentence begins.
     begins = np.array([before in ".!?" for before in [".", *words[:-1]][: len(words)]], bool)
     capital = np.array([word[0].isupper() for word in words], bool) & ~begins
     digit = np.array([any(map(str.isdigit, word)) for word in words], bool)
@@ -89,8 +91,8 @@ def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
 def word_surprisal(word: str) -> float:
     """Return −ln of a word's relative frequency, in nats, ignoring case.
 
-    A word that is not in the table counts as occurring once. Marks of other scripts count as
-    their English ones.
+    A word that is not in the table counts as occurring once, and a punctuation mark of another
+    script as the English one.
 
     Examples
     --------
@@ -103,7 +105,7 @@ def word_surprisal(word: str) -> float:
 
 @cache
 def _counts() -> Mapping[str, int]:
-    """Return the count of each word; that of the empty one is the total."""
+    """Return the count of each word; that of the empty word is the total."""
     lines = TABLE.read_text("utf-8").splitlines()
     rows = (line.split("\t") for line in lines if "\t" in line)  # a word may begin with #, too
     return {word: int(count) for word, count in rows}

@@ -70,9 +70,11 @@ class Mention(NamedTuple):
     """A span of the text of a turn."""
 
     turn: int
+    """From 0 over the dialog."""
     start: int
+    """Its first character in the turn's text."""
     end: int
-    """Characters of the turn's text, the end excluded."""
+    """The character after its last."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ class Demand:
     source: str
     """The called method, or the service of the state."""
     slot: str
+    """The name of the argument, or of the state's value."""
     value: str
+    """The needed value as text."""
     mentions: tuple[Mention, ...]
     """In earlier turns, oldest first; at least one."""
     carried: bool = False
@@ -96,7 +100,7 @@ class Demand:
 
     @property
     def needed_by(self) -> tuple[int, str, int]:
-        """Turn, source and call number, which it shares with the values needed with it."""
+        """Turn, source and call number; values that are needed together have the same."""
         return self.turn, self.source, self.call_number
 
     @property
@@ -109,9 +113,11 @@ class Argument(NamedTuple):
     """An argument of a service call."""
 
     slot: str
+    """Its name."""
     value: str
+    """Its value as text."""
     mention: Mention | None
-    """The last one before the call, if any counts as evidence."""
+    """The last mention before the call, if any counts as evidence."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,9 @@ class Call:
     """A service call, made before the words of its turn."""
 
     turn: int
+    """From 0 over the dialog."""
     method: str
+    """The called method."""
     arguments: tuple[Argument, ...]
     """Sorted by slot."""
 
@@ -136,8 +144,11 @@ class Turn:
     """One turn of one speaker."""
 
     speaker: str
+    """The name or role that the file gives."""
     text: str
+    """Its words, those of calls first if these are part of the text."""
     topic: str | None = None
+    """Its topic or service, if known."""
     kind: Literal["system", "result"] | None = None
     """Set if the words are a system prompt or the result of a tool."""
     call_characters: int = 0
@@ -148,11 +159,13 @@ class Turn:
 class Transcript:
     """One dialog.
 
-    Raises a SkippedError if it has no words or exceeds a limit, which begins with its name.
+    Raises a SkippedError, which begins with its name, if it has no words or exceeds a limit.
     """
 
     name: str
+    """Different from that of any other dialog of its file."""
     turns: tuple[Turn, ...]
+    """In order; at least one."""
     demands: tuple[Demand, ...] = ()
     """In the order of their turns."""
     missing: int = 0
@@ -169,11 +182,11 @@ class Transcript:
     unread: tuple[tuple[str, int], ...] = ()
     """(description, number): parts of its messages that are not read, such as images."""
     tools: tuple[Tool, ...] = ()
-    """Those that its file lists."""
+    """The tools that its file lists."""
     tools_in_text: bool = False
     """Whether the first turn lists the tools; see `fdkvc.conversations.tools.begin_with_tools`."""
     numbered: bool = False
-    """Whether its file gives its name twice, and a number tells this one apart."""
+    """Whether its file has another dialog of the same name, so that its own has a number."""
 
     def __post_init__(self) -> None:
         check_texts(self.name, self.texts, self.unread)
@@ -184,44 +197,43 @@ class Transcript:
     @property
     def source_note(self) -> str:
         """Suffix for `Recording.source` that says whether calls and tools are in the text."""
-        return (CALLS_NOTE if self.calls_in_text else "") + (
-            ", beginning with its tools" if self.tools_in_text else ""
-        )
+        calls = CALLS_NOTE if self.calls_in_text else ""
+        return calls + (", beginning with its tools" if self.tools_in_text else "")
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
         """The role of each turn's speaker, by its name.
 
-        Without the name of a user, all are users beside one who has an assistant's name; without
-        that too, the first speaker is.
+        If no speaker has a user's name, all who do not have an assistant's name are users. If none
+        has an assistant's name either, the first speaker is the user.
         """
         speakers = [role_of(turn.speaker) for turn in self.turns]
-        spoken = {
-            speaker: None
-            for speaker, turn in zip(speakers, self.turns, strict=True)
-            if turn.kind is None
-        }
-        others = [speaker for speaker in spoken if speaker not in _ASSISTANTS]
-        users = USERS & {*speakers} or {*others[: None if len(others) < len(spoken) else 1]}
+        users = USERS & {*speakers}
+        if not users:
+            # In order of appearance, without system prompts and results.
+            turns = (turn for turn in self.turns if turn.kind is None)
+            spoken = dict.fromkeys(role_of(turn.speaker) for turn in turns)
+            others = [speaker for speaker in spoken if speaker not in _ASSISTANTS]
+            users = frozenset(others if len(others) < len(spoken) else others[:1])
         return tuple("user" if speaker in users else "system" for speaker in speakers)
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Who or what each turn is of, as `SPAN_KINDS` says it; a person with a name keeps it.
+        """Who or what wrote each turn, as `SPAN_KINDS` names it; a person with a name keeps it.
 
         Examples
         --------
         >>> Transcript("example", (Turn("USER", "hi"), Turn("SYSTEM", "yes"))).roles
         ('user', 'assistant')
         """
-        kinds = (self.span_kind(at, turn.call_characters) for at, turn in enumerate(self.turns))
-        unknown = self.unknown_speakers
-        return tuple(
-            turn.speaker
-            if turn.speaker in unknown or (turn.kind is None and " (" in turn.speaker)
-            else SPAN_KINDS[kind]
-            for turn, kind in zip(self.turns, kinds, strict=True)
-        )
+        roles, unknown = [], self.unknown_speakers
+        for index, turn in enumerate(self.turns):
+            has_name = turn.kind is None and " (" in turn.speaker
+            if has_name or turn.speaker in unknown:
+                roles.append(turn.speaker)
+            else:
+                roles.append(SPAN_KINDS[self.span_kind(index, turn.call_characters)])
+        return tuple(roles)
 
     @property
     def unknown_speakers(self) -> tuple[str, ...]:
@@ -320,7 +332,7 @@ def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int
 def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int]] = ()) -> None:
     """Raise a TooLargeError if a dialog's turns have too many tokens; a SkippedError if none.
 
-    `unread` is what is not read, which may have words.
+    `unread` are parts that are not read, which the error names: they may hold the words.
     """
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
@@ -346,17 +358,17 @@ def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
     """
     words = word_spans(text)
     numbers = [*(word_id(text[start:end]) for start, end in words), 0]
-    return [numbers[at] for at in words_at(words, spans)]
+    return [numbers[index] for index in words_at(words, spans)]  # the last for −1
 
 
 def words_at(words: Sequence[tuple[int, int]], spans: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the place of the first of these words that each span overlaps, −1 for none."""
-    bounds = np.array([*words, (maxsize, maxsize)], np.intp)
+    """Return the index of the first of these words that each span overlaps, −1 for none."""
+    bounds = np.array([*words, (maxsize, maxsize)], np.intp)  # the last overlaps nothing
     given = np.array([*spans], np.intp).reshape(-1, 2)
-    at = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
-    overlaps = np.maximum(bounds[at, 0], given[:, 0]) < given[:, 1]
-    places: list[int] = np.where(overlaps, at, -1).tolist()
-    return places
+    index = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
+    overlaps = np.maximum(bounds[index, 0], given[:, 0]) < given[:, 1]
+    found: list[int] = np.where(overlaps, index, -1).tolist()
+    return found
 
 
 def clean(text: str) -> str:

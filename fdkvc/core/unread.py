@@ -13,25 +13,57 @@ THINKING = "thinking"
 
 THINKING_NAMES = frozenset(
     (
-        *("chainofthought", "cot", "reasoning", "reasoningcontent", "reasoningdetails"),
-        *("reasoningtext", "redactedthinking", "think", "thinking", "thinkingblocks"),
-        *("thinkingcontent", "thought", "thoughts"),
+        "chainofthought",
+        "cot",
+        "reasoning",
+        "reasoningcontent",
+        "reasoningdetails",
+        "reasoningtext",
+        "redactedthinking",
+        "think",
+        "thinking",
+        "thinkingblocks",
+        "thinkingcontent",
+        "thought",
+        "thoughts",
     )
 )
 """Names of fields, and types of parts and items, that hold thinking; see `bare`."""
 
 OTHERS = "others"
-"""The kind of all kinds beyond `MAX_UNREAD_KINDS`."""
+"""One kind for all kinds beyond `MAX_UNREAD_KINDS`."""
 
 LABELS = frozenset(
     (
-        *("type", "role", "object", "model", "state", "status", "language", "lang", "name"),
-        *("version", "requestor", "termination_reason"),
-        *("finish_reason", "stop_reason", "stop_sequence", "format", "split", "url"),
-        *("created", "created_at", "updated_at", "timestamp", "time", "date", "hash", "signature"),
+        "type",
+        "role",
+        "object",
+        "model",
+        "state",
+        "status",
+        "language",
+        "lang",
+        "name",
+        "version",
+        "requestor",
+        "termination_reason",
+        "finish_reason",
+        "stop_reason",
+        "stop_sequence",
+        "format",
+        "split",
+        "url",
+        "created",
+        "created_at",
+        "updated_at",
+        "timestamp",
+        "time",
+        "date",
+        "hash",
+        "signature",
     )
 )
-"""Fields in which a single word says what something is, and is not said by anybody."""
+"""Fields whose single word labels something, and is no part of the conversation."""
 
 _WORD = re.compile(r"[^\W\d_]{2,}|(?=\w)[\u0e00-\U0003ffff]")
 _ID = re.compile(r"(?:^|[_-])(?:uu)?ids?$|[a-z]I[dD]s?$")
@@ -80,7 +112,7 @@ class Unread(Counter[str]):
 
 
 def bare(name: str) -> str:
-    """Return the letters and digits of a name in lower case, as its spellings share them.
+    """Return the letters and digits of a name in lower case, which all its spellings share.
 
     Examples
     --------
@@ -113,5 +145,5 @@ def has_words(value: Any, name: str = "") -> bool:
         return False
     if name.casefold() not in LABELS and not _ID.search(name):
         return True
-    some = (word for word in value.split(None, 3) if _WORD.search(word))
-    return next(some, None) is not None and next(some, None) is not None
+    # A label or an id has one word, so two of the first words tell that somebody said them.
+    return sum(_WORD.search(word) is not None for word in value.split(None, 3)) > 1

@@ -68,8 +68,10 @@ def p_value(p: float) -> str:
 def digits_for(*numbers: float, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different."""
     different = len(set(numbers))
-    every = range(least, MOST_DIGITS + 1)
-    return next((n for n in every if len({number(x, n) for x in numbers}) == different), least)
+    for digits in range(least, MOST_DIGITS + 1):
+        if len({number(x, digits) for x in numbers}) == different:
+            return digits
+    return least
 
 
 def contrast(a: float, b: float, digits: int = 3) -> tuple[str, str]:
@@ -176,8 +178,8 @@ def all_of(n: int, noun: str, plural: str = "") -> str:
     >>> all_of(1, "token"), all_of(2, "entry", "entries"), all_of(56, "place")
     ('the one token', 'both entries', 'all 56 places')
     """
-    every = {1: "the one", 2: "both"}.get(n, f"all {n}")
-    return f"{every} {noun if n == 1 else plural or noun + 's'}"
+    quantity = {1: "the one", 2: "both"}.get(n, f"all {n}")
+    return f"{quantity} {noun if n == 1 else plural or noun + 's'}"
 
 
 def ordinal(n: int) -> str:

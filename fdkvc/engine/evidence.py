@@ -29,7 +29,7 @@ AGES: Mapping[str, tuple[str, tuple[int, int]]] = {
     "middle": (f"{RECENT + 1} to {OLD} turns", (RECENT, OLD)),
     "old": (f"more than {OLD} turns", (OLD, MAX_TURNS)),
 }
-"""Ages of evidence: in words; turns since the last mention, more than one and at most the other."""
+"""Each age of evidence in words, and its turns since the last mention: (more than, at most)."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,9 @@ class Demands:
     kind: str
     """``call`` or ``state``."""
     older_than: int = 0
+    """Last mentioned more than this many turns before."""
     up_to: int = MAX_TURNS
-    """Turns since the last mention: more than the first and at most the second."""
+    """Last mentioned at most this many turns before."""
 
     def weights(self, demands: Sequence[Demand]) -> NDArray[np.float64]:
         """Return the weight of each demand in the recall (n,); they add up to 1, or all are 0.
@@ -48,39 +49,42 @@ class Demands:
         All calls have equal weight, and so have all arguments of a call.
         """
         calls: dict[tuple[int, str, int], list[int]] = {}
-        for at, demand in enumerate(demands):
+        for index, demand in enumerate(demands):
             if demand.kind == self.kind and self.older_than < demand.age <= self.up_to:
-                calls.setdefault(demand.needed_by, []).append(at)
+                calls.setdefault(demand.needed_by, []).append(index)
         weights = np.zeros(len(demands))
-        for some in calls.values():
-            weights[some] = 1 / (len(calls) * len(some))
+        for arguments in calls.values():
+            weights[arguments] = 1 / (len(calls) * len(arguments))
         return weights
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a policy kept of a recording, recorded from turn 0; demands are checked once."""
+    """What a policy kept of a recording."""
 
     trace: Trace
+    """The run, recorded from turn 0."""
     recording: Recording
+    """The dialog."""
 
     @cached_property
     def lost(self) -> list[Ints]:
-        """For each demand, the turn that evicted part of its last whole mention (H,), −1 if met.
+        """The turn that evicted part of each demand's last whole mention (H,), −1 if it is met.
 
-        In the order of `Recording.evidence`. If no mention was ever cached whole, it is the turn of
-        the last mention.
+        Demands are in the order of `Recording.evidence`. If no mention was ever cached whole, it is
+        the turn of the last mention.
         """
         (place, needed), kept = self.recording.needed, self.trace.kept
-        # Whether each head held each needed token after each turn, for the next one.
+        # Whether each head held each needed token after each turn (H, T, tokens of mentions + 1).
         held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
         np.put_along_axis(held, place[kept], True, axis=2)  # −1 is an empty slot
         if self.trace.policy.reads_afresh:  # the next turn chooses what it reads
             held[:, :-1] = held[:, 1:]
         turns = []
         for (demand, _), (places, starts) in zip(self.recording.evidence, needed, strict=True):
-            of_mentions = held[:, : demand.turn, places]
-            whole: Bools = np.any(np.logical_and.reduceat(of_mentions, starts, axis=2), axis=2)
+            held_tokens = held[:, : demand.turn, places]
+            # Whether any mention is whole in a head after a turn (H, turns before the demand).
+            whole: Bools = np.any(np.logical_and.reduceat(held_tokens, starts, axis=2), axis=2)
             last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
             lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
             turns.append(np.where(whole[:, -1], -1, lost))

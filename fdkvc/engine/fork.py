@@ -21,8 +21,9 @@ class Fork:
     turn: int
     """The last unchanged turn of the dialog, from 0."""
     policy: Policy | None = None
+    """The policy from the fork on."""
     budget: int | None = None
-    """A smaller one evicts at the fork, a larger one adds empty slots."""
+    """The budget from the fork on: a smaller one evicts at the fork, a larger one adds slots."""
     pinned: int | None = None
     """A cached token that is never evicted from here on."""
     dropped: int | None = None
@@ -38,16 +39,15 @@ class Fork:
         >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
         ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 protected']
         """
-        changed = self.policy or policy
+        changed, words = self.policy or policy, []
         if [*map(type, inside(changed))] != [*map(type, inside(policy))]:
-            words = [f"{changed.title} instead of {policy.title}"]
+            words.append(f"{changed.title} instead of {policy.title}")
         else:
-            settings = zip(policy.settings.values(), changed.settings.values(), strict=True)
-            words = [
-                f"{before.label.lower()} at {after.default} instead of {before.default}"
-                for before, after in settings
-                if after != before
-            ]
+            for name, before in policy.settings.items():
+                after = changed.settings[name]
+                if after != before:
+                    label = before.label.lower()
+                    words.append(f"{label} at {after.default} instead of {before.default}")
         if self.budget is not None and self.budget != budget:
             words.append(f"budget {self.budget} instead of {budget}")
         if self.pinned is not None:
@@ -59,9 +59,9 @@ class Fork:
     def resets(self, policy: Policy) -> bool:
         """Whether its policy has channels and cannot continue with those of this policy.
 
-        The same policy with other numbers continues. Other policies, and other choices of one, such
-        as whose queries count, have channels on other scales: a sum that starts at 1 would exceed
-        all that started at 0.
+        The same policy with other numbers continues. Another policy, or another choice, such as
+        whose queries count, has channels on another scale: a sum that starts at 1 would exceed
+        every sum that started at 0.
 
         Examples
         --------
@@ -85,9 +85,10 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
 
     Only the turns after the fork are run and returned; up to it, the run is `trace` itself, which
     was recorded with its entries. It may be a fork; its pinned tokens stay pinned. Tokens are
-    pinned or dropped in every row. Raises a ValueError
-    if the turn was not recorded or is the last, a token to pin or drop is not cached then, or the
-    budget is below 1 or below the number of pinned tokens.
+    pinned or dropped in every row.
+
+    Raises a ValueError if the turn was not recorded or is the last, a token to pin or drop is not
+    cached then, or the budget is below 1 or below the number of pinned tokens.
 
     Examples
     --------
@@ -122,21 +123,25 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
                 f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
             )
 
+    # 1. The entries with channels of the fork's policy. Attention weights move with their entries,
+    # like channels, through steps 2 and 3.
     cache = _entries(before.cache, policy, turn, reset=change.resets(trace.policy))
-    # Attention weights move with their entries, like a channel.
     carried = cache.with_channels(before=before.attended.before, after=before.attended.after)
+    # 2. Drop the token; it does not wait in the second tier.
     if change.dropped is not None:
         carried = carried.without(cache.token == change.dropped)
     held = carried.token
+    # 3. Fit the entries into the fork's budget.
     carried = _resized(carried, policy, turn, budget, pinned)
     evicted = np.where(contains(held, carried.token), EMPTY, held)
     channels = {name: carried[name] for name in cache.channels}
     cache = Cache(carried.token, channels, carried.state)
 
+    # 4. Where a row lost entries, the attention of the others is scaled up to 1.
     lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
     attended = Attended(carried["before"], carried["after"], before.attended.output)
     tier = enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1]))
-    if lost.any():  # the attention of the others is scaled up to 1
+    if lost.any():
         raw = normalize(attended.before)
         bent = policy.modulate(raw, cache)
         scaled = (raw, bent, turn.context(bent, cache.token))
@@ -146,7 +151,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
 
 
 def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy, int, Ints | None]:
-    """Return the policy, slots and pinned tokens of the fork; raise ValueError if it is invalid."""
+    """Return the fork's policy, slots and pinned tokens; raise a ValueError if it is invalid."""
     last = trace.first_turn + trace.turns - 1
     if change.turn == last:
         raise ValueError(f"turn {last} is the last one, so no turn follows a fork there")
@@ -165,16 +170,17 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
 def _entries(cache: Cache, policy: Policy, turn: Observation, *, reset: bool) -> Cache:
     """Return the same entries with this policy's channels and row states.
 
-    They keep what they have, or are reset: new in this turn of a new run.
+    Unless `reset`, these are the ones they have; otherwise those of entries that are new in this
+    turn, in a new run.
     """
     nothing = empty_cache(len(cache.token), 0, policy.channels, policy.initial_state())
     if not reset:
         channels = {name: cache[name] for name in policy.channels}
         state = {name: cache.state.get(name, start) for name, start in nothing.state.items()}
         return Cache(cache.token, channels, state)
-    brought = turn.with_new(cache.token)
-    started = nothing.insert(cache.token, policy.init_channels(brought))
-    return policy.after_insert(started, brought).where(turn.active, started)
+    as_new = turn.with_new(cache.token)
+    started = nothing.insert(cache.token, policy.init_channels(as_new))
+    return policy.after_insert(started, as_new).where(turn.active, started)
 
 
 def _resized(
@@ -186,5 +192,5 @@ def _resized(
     if slots < before:
         kept = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned).kept
         return cache.keep(kept, slots)
-    more = np.full((rows, slots - before), EMPTY, np.intp)
-    return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
+    empty = np.full((rows, slots - before), EMPTY, np.intp)
+    return cache.insert(empty, {name: np.zeros(empty.shape, np.float32) for name in cache.channels})

@@ -26,8 +26,9 @@ class BlockResults(Sequence[TurnResult]):
     """The results of T turns, recomputed block by block."""
 
     turns: int
+    """T."""
     of_block: Callable[[int], Sequence[TurnResult]]
-    """Computes those of a block, by its number."""
+    """Computes the results of a block, by its number."""
 
     def __len__(self) -> int:
         """Return T."""
@@ -35,8 +36,8 @@ class BlockResults(Sequence[TurnResult]):
 
     def __getitem__(self, turn: Any) -> Any:
         """Return the result of a turn."""
-        block, at = divmod(turn, BLOCK)
-        return self.of_block(block)[at]
+        block, index = divmod(turn, BLOCK)
+        return self.of_block(block)[index]
 
 
 def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
@@ -70,7 +71,7 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     blocks: list[Trace] = []
     for block in range(-(-dialogs.turns // BLOCK)):
         trace = run_block(block)
-        # Without the arrays that the last turn's attention would keep alive.
+        # Attention is computed now, since computing it later would need the turn's arrays.
         state = computed_state(trace.last.cache, trace.last.attended, trace.last.tier)
         starts.append(((block + 1) * BLOCK, state))
         blocks.append(replace(trace, kept=trace.kept.astype(np.int32), last=state))

@@ -116,21 +116,21 @@ def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
 def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of a topic's earlier tokens still cached when it returns (B, T), in [0, 1].
 
-    NaN in all turns in which no earlier topic returns.
+    NaN in turns in which no earlier topic returns.
     """
     rows = np.arange(dialogs.rows)[:, None]
     series = np.full(trace.kept.shape[:2], np.nan, np.float32)
-    for at, turn in enumerate(range(trace.first_turn, dialogs.turns)):
+    for index, turn in enumerate(range(trace.first_turn, dialogs.turns)):
         topic = dialogs.current[:, turn]
         past = dialogs.current[:, :turn] == topic[:, None]
         back = (topic >= 0) & dialogs.in_turns[:, turn]
         back &= past.any(axis=1) & ~past[:, -1:].any(axis=1)
         earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
         earlier &= dialogs.born < turn
-        kept = trace.kept[:, at]
+        kept = trace.kept[:, index]
         count = earlier.sum(axis=1)
         share = (earlier[rows, kept] & (kept >= 0)).sum(axis=1) / np.maximum(count, 1)
-        series[:, at] = np.where(back & (count > 0), share, np.nan)
+        series[:, index] = np.where(back & (count > 0), share, np.nan)
     return series
 
 
@@ -142,13 +142,16 @@ class Metric:
     """A metric and its properties."""
 
     key: str
+    """Its name in options and files."""
     label: str
+    """Its name on screen."""
     help: str
+    """What it measures, in a sentence."""
     measure: Callable[..., Any]
     """From a trace and its dialogs to a series (B, T); from `Evidence` to a dialog's number; from
     the scores of a model's answers, by key, to those of this metric (n,)."""
     needs: Need = "dialogs"
-    """Dialogs of vectors, a recording with the demands of later turns, or answers of a model."""
+    """What is measured: dialogs of vectors, evidence in a recording, or answers of a model."""
     optional: bool = False
     """Whether it is measured only on request."""
     bounds: tuple[float, float] = (0.0, 1.0)
@@ -160,6 +163,7 @@ class Metric:
     whole: bool = False
     """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
+    """Whether the best mean is the lowest."""
 
     @property
     def name(self) -> str:
@@ -220,7 +224,7 @@ class Metric:
         return self.mean(self.measure(window, dialogs), dialogs)
 
     def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
-        """Return the same mean of a series over all turns, or the last of them (B,)."""
+        """Return the mean of a series (B, T) as `late` does of a trace (B,)."""
         return late(series, dialogs, dialogs.turns if self.whole else LATE_TURNS)
 
 
@@ -252,7 +256,10 @@ def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
     """Return a metric of a model's answers: a share, or nats, where lower is better."""
     scores, share = operator.itemgetter(key), unit == "%"
     return Metric(
-        *(key, label, help, scores),
+        key,
+        label,
+        help,
+        scores,
         needs="answers",
         unit=unit,
         digits=1 if share else 3,
@@ -437,16 +444,16 @@ PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
 
 
 def metrics_of(*needs: Need, optional: bool | None = None) -> dict[str, Metric]:
-    """Return the metrics of dialogs, or with these needs: always measured, optional, or both."""
-    return {
-        key: metric
-        for key, metric in METRICS.items()
-        if metric.needs in (needs or ("dialogs",)) and optional in (None, metric.optional)
-    }
+    """Return the metrics of dialogs, or with these needs; only (not) `optional` ones, if given."""
+    chosen = needs or ("dialogs",)
+    metrics = {key: metric for key, metric in METRICS.items() if metric.needs in chosen}
+    if optional is None:
+        return metrics
+    return {key: metric for key, metric in metrics.items() if metric.optional == optional}
 
 
 def default_metrics() -> tuple[str, ...]:
-    """Return the keys of the metrics that are always measured of dialogs."""
+    """Return the keys of the metrics of dialogs that are always measured."""
     return tuple(metrics_of(optional=False))
 
 
@@ -472,7 +479,7 @@ def first_late_turn(dialogs: DialogBatch) -> int:
 
 
 def late(series: Floats, dialogs: DialogBatch, turns: int = LATE_TURNS) -> Floats:
-    """Mean over the last `turns` of each row (B,), or all that it has, without those that are NaN.
+    """Mean over the last `turns` of each row (B,), or all if it has fewer; NaNs do not count.
 
     The series (B, T) is over all turns of `dialogs`, or the last of them.
     """
@@ -492,7 +499,7 @@ class Adaptation:
     """Shape (B,). Turns of the new topic up to and including the first with enough retention, or
     all of them if there is none; NaN if the record has no change of topic."""
     never: Bools
-    """Shape (B,)."""
+    """Shape (B,). Whether no turn of the new topic has enough retention."""
 
 
 def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
@@ -504,16 +511,18 @@ def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
     series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
     current, in_turns = dialogs.current, dialogs.in_turns
     turn = np.arange(dialogs.turns)
+    # 1. The first turn whose topic is not the first one (B, 1), or T.
     first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
     differs = (current != first) & in_turns & (current >= 0)
     change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
     topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
-    # The new topic ends where the topic changes again.
+    # 2. The new topic ends where the topic changes again, or the row ends.
     left = (turn >= change) & ((current != topic) | ~in_turns)
     end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
-    there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
-    never = ~there.any(axis=1)
-    count = np.where(never, end[:, 0] - change[:, 0], there.argmax(axis=1) - change[:, 0] + 1)
+    # 3. The turns from the change to the first with enough retention, or to the end.
+    adapted = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
+    never = ~adapted.any(axis=1)
+    count = np.where(never, end[:, 0] - change[:, 0], adapted.argmax(axis=1) - change[:, 0] + 1)
     changes = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
     turns = np.where(changes, count, np.nan).astype(np.float32)
     return Adaptation(turns, never & changes)
@@ -524,16 +533,17 @@ class CacheBytes:
     """Bytes of a cache."""
 
     keys: int
+    """Keys of the held entries and of a second tier."""
     values: int
+    """Values of the held entries."""
     scores: int
-    """Of the held entries: the budget, or all tokens without one; scores are the policy's channels.
-    Keys include those of a second tier."""
+    """The policy's channels of the held entries."""
     full_cache: int
     """Keys and values of all tokens so far."""
 
     @property
     def reads(self) -> int:
-        """Bytes of keys and values that a turn reads: those of the cache, without a second tier."""
+        """Keys and values that a turn reads: those of the cache, without a second tier."""
         return 2 * self.values
 
 
@@ -546,9 +556,9 @@ def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> 
     entries = trace.policy.capacity(trace.budget, tokens)
     tier = min(trace.policy.tier_places(trace.budget, tokens), max(tokens - entries, 0))
     if turn is not None:
-        at = turn - trace.first_turn
-        entries = int((trace.kept[0, at] >= 0).sum())
-        tier = int((trace.tier[0, at] >= 0).sum())
+        index = turn - trace.first_turn
+        entries = int((trace.kept[0, index] >= 0).sum())
+        tier = int((trace.tier[0, index] >= 0).sum())
     return CacheBytes(
         keys=(entries + tier) * vector,
         values=entries * vector,

@@ -31,9 +31,10 @@ class OnlineTurn:
 
 @dataclass(frozen=True, eq=False)
 class _Slots(DialogBatch):
-    """The slots of a stream, followed by the tokens of its turn."""
+    """The slots of a stream, followed by the tokens of its turn: a dialog of one turn."""
 
-    born: Ints = field(kw_only=True)  # also in earlier turns
+    # Given, because a token's turn and speaker do not follow from the bounds of this one turn.
+    born: Ints = field(kw_only=True)
     spoken_by: Ints | None = field(default=None, kw_only=True)
 
 
@@ -67,7 +68,7 @@ class OnlineCache:
         self.fed = 0
         self._state: State | None = None
         self._turns = 0
-        # What is known of the token in each slot, of the cache and then of the second tier.
+        # By name, columns of the token in each slot: of the cache, then of the second tier.
         self._held: dict[str, NDArray[Any]] = {}
 
     def feed(
@@ -82,7 +83,7 @@ class OnlineCache:
         words: ArrayLike | None = None,
         speakers: ArrayLike | None = None,
     ) -> OnlineTurn:
-        """Process the tokens of one turn; an error changes nothing.
+        """Process the tokens of one turn; after an error the cache is as before.
 
         Raises a ValueError if shapes differ from each other or from earlier turns, a number is not
         finite, or the policy needs surprisal that is missing.
@@ -101,6 +102,7 @@ class OnlineCache:
             `fdkvc.core.attention.word_id` of each token's word, 0 for none, and who says it, as an
             index into `fdkvc.core.attention.SPEAKERS`, for a whitelist.
         """
+        # 1. Check the columns of the new tokens.
         given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
         new: dict[str, NDArray[Any]] = {
             name: check_vectors(name, array, 2) for name, array in given.items()
@@ -117,16 +119,16 @@ class OnlineCache:
         new["positions"] = np.arange(self.fed, self.fed + count)
         new["born"] = np.full(count, self._turns)
         slots = self.budget + self.policy.tier_places(self.budget, 0)
-        known: dict[str, NDArray[Any]] = self._held or {
+        old: dict[str, NDArray[Any]] = self._held or {
             name: np.zeros((slots, *array.shape[1:]), array.dtype) for name, array in new.items()
         }
-        for name in sorted(known.keys() ^ new.keys()):
+        for name in sorted(old.keys() ^ new.keys()):
             raise ValueError(f"{name} must be given in every turn of a stream, or in none")
 
-        # One turn whose dialog is the slots followed by the new tokens.
-        slots = len(known["keys"])
+        # 2. Run one turn of a dialog that is the slots followed by the new tokens.
+        slots = len(old["keys"])
         capacity = self.policy.capacity(self.budget, slots + count)
-        held: dict[str, Any] = {name: np.concatenate([known[name], new[name]]) for name in new}
+        held: dict[str, Any] = {name: np.concatenate([old[name], new[name]]) for name in new}
         dialog = _Slots(
             **{name: array[None] for name, array in held.items()},
             bounds=np.array([[slots, slots + count]]),
@@ -140,6 +142,7 @@ class OnlineCache:
         before = before.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         after = take_turn(self.policy, before, turn, capacity).after
 
+        # 3. Store the columns of what is left, and number its tokens by their slots.
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
         filled = slot >= 0
         self._held = {name: array[slot] for name, array in held.items()}
@@ -155,6 +158,7 @@ class OnlineCache:
         return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
 
     def _check_shapes(self, new: dict[str, NDArray[Any]]) -> None:
+        """Raise a ValueError unless shapes fit each other and those of earlier turns."""
         count, width = new["keys"].shape
         widths = {"queries": width, "values": width, "traits": len(TRAITS)}
         widths |= {name: array.shape[-1] for name, array in self._held.items()}

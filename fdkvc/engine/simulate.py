@@ -59,7 +59,8 @@ def protection(
     """Mark the entries that stay whatever their score (B, C), at most `budget` a row.
 
     Pinned tokens (B, P) come first. If the policy protects more than the places left, it protects
-    what it would in a smaller budget: the oldest of a recent window and the last sinks lose theirs.
+    what it would in a smaller budget: so the oldest entries of a recent window, or the last sinks,
+    lose their places.
     """
     if not isinstance(budget, int):
         marked = np.zeros(entries.token.shape, np.bool_)
@@ -97,9 +98,11 @@ def take_turn(
 
     A row without tokens in this turn does not change. Pinned tokens (B, P) are never evicted.
     """
+    # 1. Recall entries from the second tier.
     old, tier = with_recalled(policy, before, turn)
     all_active = turn.all_active
 
+    # 2. Update the old entries, and remove those below the policy's threshold.
     update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
     stale = update.stale
     if stale is not None:
@@ -108,23 +111,28 @@ def take_turn(
         stale = stale if stale.any() else None
     survivors = update.cache if stale is None else update.cache.without(stale)
 
+    # 3. Insert the turn's tokens: from here (B, C + n).
     initial = policy.init_channels(turn)
     entries = policy.after_insert(survivors.insert(turn.new, initial), turn)
     if not all_active:
         entries = entries.where(turn.active, old.insert(turn.new, initial))
 
+    # 4. Evict down to the budget.
     terms = policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
     cache = entries.keep(chosen.kept, policy.slots(budget, turn.tokens.layers, turn.tokens.heads))
+    # 5. What the threshold or the budget evicted goes to the second tier.
     if tier.size:
-        stood = np.concatenate([old.token, turn.new], axis=1)
-        evicted = np.where(chosen.kept & entries.present, EMPTY, stood)
-        came = old.count - before.cache.count
-        went = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
-        moves = cache.state["moves"] + (came + went).astype(np.float32)
+        candidates = np.concatenate([old.token, turn.new], axis=1)
+        evicted = np.where(chosen.kept & entries.present, EMPTY, candidates)
+        recalled = old.count - before.cache.count
+        stored = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
+        moves = cache.state["moves"] + (recalled + stored).astype(np.float32)
         cache, tier = cache.with_state(moves=moves), enqueue(tier, evicted, tier.shape[1])
 
-    def attend() -> Attended:  # without the state before, which would keep all earlier ones alive
+    # 6. Attend over what stays. This must not refer to the state before: each state would keep the
+    # one before it in memory.
+    def attend() -> Attended:
         attention = turn.attention(cache.token)
         modulated = policy.modulate(attention, cache)
         return Attended(attention, modulated, turn.context(modulated, cache.token))
@@ -199,14 +207,14 @@ def simulate(
     seconds = np.zeros(end - first)
     results: list[TurnResult] = []
     turns: list[dict[str, Any]] = []
-    unknown = np.full((rows, head_dimension), np.nan, np.float32)
-    for at, number in enumerate(range(first, end)):
+    no_output = np.full((rows, head_dimension), np.nan, np.float32)
+    for index, number in enumerate(range(first, end)):
         turn = dialogs.observe(number)
         began = perf_counter()
         result = take_turn(policy, state, turn, budget, pinned)
         state = result.after
-        output = state.attended.output if entries or number >= outputs_from else unknown
-        seconds[at] = perf_counter() - began
+        output = state.attended.output if entries or number >= outputs_from else no_output
+        seconds[index] = perf_counter() - began
         turns.append(
             {
                 "kept": state.cache.token,

@@ -30,7 +30,7 @@ PROTECT = (
 )
 
 MAX_TRIED = 1024
-"""Larger budgets protect no fewer of the first tokens."""
+"""The largest budget that is tried: larger ones protect no fewer of the first tokens."""
 
 
 class FirstTokensWarning(UserWarning):
@@ -46,8 +46,8 @@ class _TwoLayers(DialogBatch):
 def sinks_of(policy: Policy, budget: int) -> int:
     """Return how many of a text's first `SINKS` tokens stay whatever their score.
 
-    It is what the policy protects in a cache of more entries than the budget, whose first turn has
-    these tokens, in the layer that protects the fewest.
+    The policy is asked what it protects in a cache with more entries than the budget, whose first
+    turn has these tokens. The layer that protects the fewest of them counts.
 
     Examples
     --------
@@ -81,9 +81,11 @@ def sinks_notes(policies: Sequence[Policy], budgets: Sequence[int]) -> list[str]
     >>> sinks_notes([policy_named("sink")], [16])
     []
     """
-    titles = [
-        policy.title for policy in policies if any(sinks_of(policy, n) < SINKS for n in budgets)
-    ]
+
+    def loses_sinks(policy: Policy) -> bool:
+        return any(sinks_of(policy, budget) < SINKS for budget in budgets)
+
+    titles = [policy.title for policy in policies if loses_sinks(policy)]
     if not titles:
         return []
     return [f"The first tokens of a text are not protected under {listed(titles)}. {PROTECT}"]

@@ -17,19 +17,19 @@ from fdkvc.core.statistics import cluster_interval, differences
 from fdkvc.engine.metrics import late_metric
 
 CASE = ("known", "policy", "heads", "budget", "metric")
-"""Columns that a mean is by, of those that the rows have."""
+"""Columns that distinguish cases, each with its mean; rows may have some of them."""
 
 INTERVAL = ("mean", "ci_low", "ci_high")
 
 FIRST, TIED = "★", "☆"
-"""Marks of the best of several means: it alone, or with others that are not distinguishable."""
+"""Marks of the best of several means, and of the best where several are not distinguishable."""
 
 
 def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the mean of each case with its 95 % interval over clusters.
 
-    Columns `CASE`, n (dialogs), services (clusters), count and `INTERVAL`, those that the rows
-    have. The interval of a share ends at 0 and 1, and is NaN for too few clusters.
+    Columns `CASE` and count as far as the rows have them, n (dialogs), services (clusters) and
+    `INTERVAL`. The interval of a share ends at 0 and 1, and is NaN for too few clusters.
     """
     by = [name for name in CASE if name in rows]
     means = [
@@ -43,7 +43,7 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Return the differences of every policy from a baseline over the same dialogs.
 
     Columns `CASE` without the policy, policy, baseline, n, services, count, mean_diff, ci_low,
-    ci_high and `significant`: whether the interval excludes 0, None without one.
+    ci_high and `significant`: whether the interval excludes 0, None without an interval.
     """
     case = [name for name in CASE if name in rows and name != "policy"]
     groups = dict(_cases(rows, ["policy", *case]))
@@ -61,8 +61,8 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
 def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
     """Return the mark of each case with the best mean of its budget and metric, or tied with it.
 
-    A case is by `CASE`. Tied is a policy whose paired difference from the best has an interval with
-    0, or, without an interval, whose figure is the same.
+    Cases are keyed by their `CASE`. A policy is tied if the interval of its paired difference from
+    the best contains 0, or, without an interval, if its figure is the same.
     """
     case = [name for name in CASE if name in rows]
     marks: dict[tuple[Any, ...], str] = {}
@@ -90,7 +90,7 @@ def mean_by_cluster(
 ) -> tuple[int, int, float, float, float]:
     """Return dialogs, clusters, and the weighted mean with its `cluster_interval`.
 
-    That of a share ends at 0 and 1.
+    The interval of a share ends at 0 and 1.
     """
     interval = cluster_interval(values, clusters, weights)
     low, high = np.clip(interval, 0, 1).tolist() if share else interval
@@ -99,11 +99,13 @@ def mean_by_cluster(
 
 
 def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Yield the rows with a value of each case, in order of appearance."""
     yield from rows[rows.value.notna()].groupby(by, sort=False)
 
 
 def _over(rows: pd.DataFrame) -> list[str]:
-    return ["n", "services", *(["count"] if "count" in rows else [])]
+    """Return the columns that say over how much a mean is."""
+    return ["n", "services", "count"] if "count" in rows else ["n", "services"]
 
 
 def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:

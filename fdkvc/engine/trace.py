@@ -42,31 +42,32 @@ class Attended:
     """The attention over the kept entries."""
 
     before: Floats
+    """Shape (B, budget). Weights before the policy's modulation."""
     after: Floats
-    """Shape (B, budget). Weights before and after the policy's modulation."""
+    """Shape (B, budget). Weights after it."""
     output: Floats
     """Shape (B, h). The context output."""
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state after a turn: all that the next one needs."""
+    """The state after a turn: everything that the next turn needs."""
 
     cache: Cache
     """The kept entries, (B, budget) slots."""
     attend: Callable[[], Attended]
-    """Computes the attention over them on first use: no decision needs
-    it, and a batch reads only that of the last turns."""
+    """Computes the attention over the kept entries on first use: no decision needs it, and a batch
+    reads only that of the last turns."""
     tier: Ints
-    """Shape (B, R). Tokens of the second tier, oldest first, after the empty places (−1); R is 0
-    without one."""
+    """Shape (B, R). Empty places (−1), then tokens of the second tier, oldest first; R is 0 without
+    a second tier."""
 
     def with_tier(self, places: int) -> State:
         """Return the same state with at least this many places in its second tier."""
-        more = places - self.tier.shape[1]
-        if more <= 0:
+        missing = places - self.tier.shape[1]
+        if missing <= 0:
             return self
-        empty = np.full((len(self.tier), more), EMPTY, np.intp)
+        empty = np.full((len(self.tier), missing), EMPTY, np.intp)
         return replace(self, tier=np.concatenate([empty, self.tier], axis=1))
 
     @cached_property
@@ -85,13 +86,15 @@ class Choice:
     """Which entries of a turn stay."""
 
     score: Floats
+    """Shape (B, C + n). The sum of the terms."""
     protected: Bools
+    """Shape (B, C + n). Whether an entry stays whatever its score."""
     kept: Bools
-    """Shape (B, C + n)."""
+    """Shape (B, C + n). Whether a slot stays; some may be empty."""
     places: int | Ints
     """Shape (B, 1). Largest number of entries that each row could keep."""
     pages: Pages | None
-    """If entries leave only by whole pages."""
+    """Which entries share a page, if they leave only by whole pages."""
     lowest: Floats
     """Shape (B, 1). The cutoff of `select`."""
 
@@ -101,8 +104,8 @@ class TurnResult(Choice):
     """All results of one turn."""
 
     old: Cache
-    """The entries before the turn and those recalled from a second tier; (B, C) slots, C the budget
-    and the tier's places."""
+    """The entries before the turn, and those recalled from a second tier, in (B, C) slots: C is the
+    budget plus the tier's places."""
     update: Update
     """The policy's update of the old entries."""
     stale: Bools | None
@@ -143,6 +146,7 @@ class TurnResult(Choice):
 
     def entry_trace(self, ties: Ties) -> EntryTrace:
         """Return the entries of this turn for display; scores that tie are equal to the cutoff."""
+        # 1. What happened to each slot.
         slots, present = self.old.token.shape[1], self.entries.present
         took_part = self.token != EMPTY
         status = np.where(took_part, np.uint8(Status.kept), np.uint8(Status.empty))
@@ -152,6 +156,7 @@ class TurnResult(Choice):
         updated = self.old.present & active[:, None]
         places, stays = pad_kept(self.kept, self.after.cache.token.shape[1]), present & self.kept
 
+        # 2. Columns with NaN where a value does not apply.
         def only(where: Bools, column: Floats) -> Floats:
             return np.where(where, column, np.nan).astype(np.float32, copy=False)
 
@@ -203,10 +208,11 @@ class EntryTrace:
     token: Ints
     """Shape (B, W). −1 in empty slots."""
     status: Codes
+    """Shape (B, W). Values of `Status`."""
     rule: Codes
-    """Shape (B, W). Values of `Status` and `Rule`."""
+    """Shape (B, W). Values of `Rule`."""
     protected: Bools
-    """Shape (B, W)."""
+    """Shape (B, W). Whether an entry stays whatever its score."""
     score: Floats
     """Shape (B, W). The sum of the terms, or the cutoff where they tie; see
     `fdkvc.core.cache.snap_ties`."""
@@ -214,11 +220,13 @@ class EntryTrace:
     """Shape (B, W). Rank by score, 1 for the highest, ties to the older; 0 if the threshold
     evicted it."""
     attention_before: Floats
+    """Shape (B, W). Weights over the kept entries, before the policy's modulation."""
     attention_after: Floats
-    """Shape (B, W). Over the kept entries."""
+    """Shape (B, W). Weights over the kept entries, after it."""
     channels: Mapping[str, Floats]
+    """Arrays of shape (B, W) by name. The policy's numbers for each entry."""
     terms: Mapping[str, Floats]
-    """Arrays of shape (B, W) by name."""
+    """Arrays of shape (B, W) by name. The parts of the score."""
     recorded: Mapping[str, Floats]
     """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
 
@@ -239,12 +247,14 @@ class Trace:
     """The record of one policy on a batch of dialogs."""
 
     policy: Policy
+    """The policy that decided."""
     budget: int
+    """Most entries of a row after a turn."""
     first_turn: int
     """The turn of the first column; 0 unless the run was forked."""
     kept: Ints
-    """Shape (B, T, budget). Tokens in the cache at the end of each turn, older first; −1 in empty
-    slots, anywhere."""
+    """Shape (B, T, budget). Tokens in the cache at the end of each turn, older first; empty slots,
+    −1, may stand anywhere."""
     tier: Ints
     """Shape (B, T, R). Tokens in the second tier at the end of each turn, as in `State`."""
     output: Floats
@@ -273,10 +283,10 @@ class Trace:
 
     def since(self, turn: int) -> Trace:
         """Return the record from this turn on, without its entries."""
-        at = max(turn - self.first_turn, 0)
+        index = max(turn - self.first_turn, 0)
         columns = {name: getattr(self, name) for name in BY_TURN}
-        later = joined([columns], lambda parts, axis: parts[0][:, at:])
-        first, seconds = self.first_turn + at, self.seconds[at:]
+        later = joined([columns], lambda parts, axis: parts[0][:, index:])
+        first, seconds = self.first_turn + index, self.seconds[index:]
         return replace(self, **later, first_turn=first, seconds=seconds, results=None)
 
     def row(self, index: int) -> Trace:

@@ -17,11 +17,14 @@ from fdkvc.explain.decisions import explain
 from fdkvc.policies.base import Policy
 from fdkvc.policies.by_row import by_row
 
-FINE, COARSE = 1000, 50
-"""Steps per range: where values run as rows of one batch, and where they cannot."""
+FINE = 1000
+"""Steps per range where values run as rows of one batch."""
+
+COARSE = 50
+"""Steps per range where they cannot."""
 
 RING = 64
-"""Steps up and down that run in one batch."""
+"""Steps up, and as many down, that run in one batch."""
 
 INSIDE = 1e-6
 """Distance from an open end of a range, as a share of the range."""
@@ -31,7 +34,7 @@ BUDGET = "budget"
 Number = int | float
 
 _Reverses = Callable[[tuple[Number, ...]], list[bool]]
-"""Return for each value of a setting whether it reverses the decision."""
+"""Returns for each value of a setting whether it reverses the decision."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,17 @@ class Change:
     """
 
     name: str
+    """The field of the policy, or ``budget``."""
     label: str
-    """The field of the policy, or ``budget``; and its name in words."""
+    """Its name in words."""
     before: Number
+    """Its value in the run."""
     after: Number | None
-    """None if no tried value reverses the decision."""
+    """The value that reverses the decision; None if no tried value does."""
     low: Number
+    """Lower end of the searched range."""
     high: Number
-    """The searched range."""
+    """Upper end of the searched range."""
     step: Number
     """Distance between tried values."""
     keeps: bool = True
@@ -91,7 +97,7 @@ class Change:
 
 
 class NotRepeated(Change):
-    """What if no newer entry had the entry's word, for policies that watch for repetitions."""
+    """The change that no newer entry has the entry's word, for policies that look at repetition."""
 
     @property
     def share(self) -> float | None:
@@ -155,14 +161,15 @@ def counterfactual(
             f"token {token} arrives in turn {why.born}, so nothing was decided on it by turn {turn}"
         )
     policy, budget = trace.policy, trace.budget
-    evicted, at = why.left is not None, why.left[0] if why.left else turn
-    tokens = int(dialogs.bounds[row, at + 1])
-    runs = _Runs(dialogs, row, at, policy, budget)
+    evicted, decided = why.left is not None, why.left[0] if why.left else turn
+    tokens = int(dialogs.bounds[row, decided + 1])
+    runs = _Runs(dialogs, row, decided, policy, budget)
 
     def smallest(name: str, setting: Field) -> Change:
         def reverses(values: tuple[Number, ...]) -> list[bool]:
-            held = ((kept == token).any(axis=1).tolist() for kept in runs.kept(name, values))
-            return [stays == evicted for some in held for stays in some]
+            stays = [(kept == token).any(axis=1) for kept in runs.kept(name, values)]
+            held: list[bool] = (np.concatenate(stays) == evicted).tolist()
+            return held
 
         is_read = runs.reads(name)
         after = _nearest(setting, reverses) if is_read else None
@@ -177,11 +184,12 @@ def counterfactual(
     places = Field(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
     )
-    return repeated + [
-        smallest(name, setting)
-        for name, setting in {**policy.settings, BUDGET: places}.items()
-        if math.isfinite(setting.high - setting.low) and not setting.nominal and not stopped()
-    ]
+    changes: list[Change] = [*repeated]
+    for name, setting in {**policy.settings, BUDGET: places}.items():
+        has_range = math.isfinite(setting.high - setting.low) and not setting.nominal
+        if has_range and not stopped():
+            changes.append(smallest(name, setting))
+    return changes
 
 
 def nearest_first(changes: Iterable[Change]) -> list[Change]:
@@ -189,7 +197,7 @@ def nearest_first(changes: Iterable[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: math.inf if change.share is None else change.share)
 
 
-@lru_cache(maxsize=2)  # for a turn, shared by all its entries
+@lru_cache(maxsize=2)  # the entries of a turn share its runs
 class _Runs:
     """Cached runs of one dialog up to a turn with one setting changed."""
 
@@ -212,7 +220,7 @@ class _Runs:
         return [self._run(varied, self.budget, len(values))]
 
     def _reads(self, name: str) -> bool:
-        """Whether a run reads a hyperparameter; assumed of those that cannot run by row."""
+        """Whether a run reads a hyperparameter; true for those that cannot run by row."""
         if name == BUDGET or not self.settings[name].by_row:
             return True
         watched = by_row(self.policy, name, [self.settings[name].default])
@@ -220,7 +228,7 @@ class _Runs:
         return bool(watched.settings[name].default.was_read)
 
     def unrepeated(self, token: int) -> Ints | None:
-        """Return the tokens kept without this token's word (1, C); None if it did not matter."""
+        """Return the tokens kept without this token's word (1, C); None if it is not repeated."""
         if "repeated" not in self.policy.channels or self.dialog.traits is None:
             return None
         traits = self.dialog.traits.copy()
@@ -247,7 +255,7 @@ class _Runs:
 
 
 def _step(setting: Field) -> Number:
-    """Return the distance of the values that are tried first."""
+    """Return the distance between the values that are tried first."""
     width = setting.high - setting.low
     if isinstance(setting.default, int):
         return max(1, math.ceil(width / FINE))
@@ -256,6 +264,7 @@ def _step(setting: Field) -> Number:
 
 def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
     """Return the nearest value in either direction that reverses the decision, or None."""
+    # 1. The range in units: 1 of a whole number, else a thousandth of the range.
     before: Number = setting.default
     whole, step = isinstance(before, int), _step(setting)
     low, high = map(type(before), (setting.low, setting.high))
@@ -269,25 +278,27 @@ def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
     def value(units: int) -> Number:
         return round(min(max(before + units * unit, low), high), 12)
 
+    # 2. The values to try, in units from the current one: up and down by turns, nearest first.
     # Rounded, so that a rounding error does not add a step that moves nothing.
     up, down = (round(room / step, 6) for room in (high - before, before - low))
     units = round(step / unit)
-    places = [
-        way * number * units
-        for number in range(1, math.ceil(max(up, down)) + 1)
-        for way, end in ((1, up), (-1, down))
-        if number < end + 1
-    ]
-    at_once = 2 * RING if setting.by_row else 2
-    for first in range(0, len(places), at_once):
-        some = places[first : first + at_once]
-        outcome = reverses(tuple(map(value, some)))
+    distances = []
+    for number in range(1, math.ceil(max(up, down)) + 1):
+        if number < up + 1:
+            distances.append(number * units)
+        if number < down + 1:
+            distances.append(-number * units)
+    # 3. Try them ring by ring, until one reverses the decision.
+    batch = 2 * RING if setting.by_row else 2
+    for first in range(0, len(distances), batch):
+        ring = distances[first : first + batch]
+        outcome = reverses(tuple(map(value, ring)))
         if any(outcome):
             break
     else:
         return None
-    # Bisect the last step, whose far end alone reverses the decision.
-    works = some[outcome.index(True)]
+    # 4. Bisect the last step: its far end reverses the decision, its near end does not.
+    works = ring[outcome.index(True)]
     fails = works - int(math.copysign(units, works))
     while abs(works - fails) > 1:
         middle = int((fails + works) / 2)

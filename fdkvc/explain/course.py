@@ -28,11 +28,12 @@ class TermCourse:
     """How one term of the score follows from the previous turn."""
 
     term: str
+    """Its name."""
     remembers: bool
     """Whether it continues from its value in the previous turn."""
     shares: Mapping[str, NDArray[np.float64]]
-    """Arrays of shape (T,). Factors applied to all entries, in order: the name of the step,
-    and its factor in each recorded turn."""
+    """Arrays of shape (T,) by the name of a step, in order. The factor that the step applies to all
+    entries in each recorded turn."""
     gained: str
     """The name of the step that adds each entry's own gain."""
 
@@ -66,12 +67,14 @@ def no_history(trace: Trace, courses: Sequence[TermCourse]) -> str:
 
 
 def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
+    # 1. The steps that change the term's channel, and the term's scale in each turn.
     changes = [step for step in policy.steps if step.kind == "change"]
     steps = [step for step in changes if step.channel(policy.channels) == term]
     scale = _carried([_scale(result, term) for result in results])
     if scale is None or not steps:
         remembers = "history" in policy.looks_at
         return TermCourse(term, remembers, {}, policy.quantity_name(term))
+    # 2. The factors of all entries; what is left is the last step's, an entry's own gain.
     shares = {RESCALED: np.concatenate([[1.0], scale[1:] / scale[:-1]])}
     for step in steps:
         taken = [_share(result, step) for result in results]

@@ -31,8 +31,11 @@ class TurnView(EntryTrace):
     """
 
     trace: Trace
+    """The run."""
     dialogs: DialogBatch
+    """Its dialogs."""
     row: int
+    """The dialog or head."""
     turn: int
     """From 0 over the dialog."""
     slot: Ints
@@ -60,7 +63,7 @@ class TurnView(EntryTrace):
 
     @cached_property
     def stood(self) -> Bools:
-        """Whether the budget ranked each entry (n,): all that the threshold left."""
+        """Whether the budget ranked each entry (n,): those that the threshold did not evict."""
         return np.asarray(self.rule != Rule.threshold)
 
     @property
@@ -86,8 +89,8 @@ class TurnView(EntryTrace):
     @property
     def best_evicted(self) -> float | None:
         """The highest score that the budget evicted; None where it evicted nothing."""
-        gone = self.rule == Rule.budget
-        return float(self.score[gone].max()) if gone.any() else None
+        evicted = self.rule == Rule.budget
+        return float(self.score[evicted].max()) if evicted.any() else None
 
     @property
     def digits(self) -> int:
@@ -103,11 +106,11 @@ class TurnView(EntryTrace):
 
     @property
     def threshold(self) -> tuple[Floats, float] | None:
-        """The scores that a threshold judged (n,), NaN for new entries; and the threshold."""
+        """The scores compared with a threshold (n,), NaN for new entries, and the threshold."""
         for step in self.policy.steps:
             if step.kind == "evict" and len(step.reads) == 2:
-                judged, threshold = (self.recorded[name] for name in step.reads)
-                return judged, float(threshold)
+                scores, threshold = (self.recorded[name] for name in step.reads)
+                return scores, float(threshold)
         return None
 
     def judged(self, entry: int) -> tuple[float | None, float | None]:
@@ -118,7 +121,7 @@ class TurnView(EntryTrace):
         return None if scores is None else float(scores[entry]), threshold
 
     def terms_of(self, entry: int) -> Mapping[str, float]:
-        """Return the terms of one entry's score when it was judged."""
+        """Return the terms of one entry's score when its fate was decided."""
         terms = self.result.terms
         if not self.stood[entry]:
             terms = self.policy.terms(self.result.update.cache, self.dialogs.observe(self.turn))
@@ -132,11 +135,13 @@ class TurnView(EntryTrace):
         """
         if self.marginal is None or not self.stood[entry] or self.protected[entry]:
             return ()
+        # The row as eviction saw it, a batch of one.
         result, row = self.result, slice(self.row, self.row + 1)
         cache, protected = Cache(result.entries.token[row]), result.protected[row]
         terms = {name: term[row] for name, term in result.terms.items()}
         slot, last = self.slot[[entry, self.marginal]]
         pages = result.pages and Pages(result.pages.page[row], result.pages.size)
+        # Entries of a page have equal terms, so those of the whole page are set.
         alike = slot if pages is None else pages.page[0] == pages.page[0, slot]
 
         def kept_with(name: str) -> bool:
@@ -161,7 +166,7 @@ class TurnView(EntryTrace):
 
     @cached_property
     def topic_move(self) -> str:
-        """How the topic relates to earlier ones: it begins, stays, returns or turns."""
+        """How the topic relates to earlier ones: begins, stays, returns or turns (to a new one)."""
         if not self.current:
             return ""
         topics = self.dialogs.current[self.row, : self.turn + 1]
@@ -253,14 +258,15 @@ class Explanation:
     view: TurnView = field(compare=False, repr=False)
     """The whole turn."""
     token: int
+    """The entry's token."""
     topic: str
     """Its topics, joined by ``+``; empty if unknown."""
     born: int
     """The turn in which it arrived, from 0."""
     left: tuple[int, Rule] | None
-    """The turn and rule that last evicted it, up to this turn; None if it came back since."""
+    """The turn and rule that last evicted it, up to this turn; None if it was not, or came back."""
     status: Status = Status.empty
-    """Empty where it is not in the cache in this turn."""
+    """What happened to it in this turn; empty where it is not in the cache."""
     rule: Rule = Rule.none
     """The rule that evicted it in this turn."""
     protected: bool = False
@@ -273,15 +279,15 @@ class Explanation:
     score: float | None = None
     """The score that decided."""
     cutoff: float | None = None
-    """The lowest kept unprotected score, or the threshold for what that evicted. None where the
-    budget evicted nothing, where every kept entry was protected, and where the policy's steps do
-    not declare the threshold."""
+    """The lowest kept unprotected score; for what a threshold evicted, the threshold. None where
+    the budget evicted nothing, where every kept entry was protected, and where the policy's steps
+    do not declare the threshold."""
     terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of its score."""
     marginal: int | None = None
     """Token of the last kept entry, whose score is the cutoff."""
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
-    """The parts of that entry's score."""
+    """The parts of the score of `marginal`."""
     deciding_terms: tuple[str, ...] = ()
     """The terms that alone, set to that of the last kept entry, would have reversed the
     decision."""
@@ -320,37 +326,37 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     Its score of 7 ranked 57th of 64, and 56 were kept.
     The last kept entry scored 8, 1 more.
     """
-    made = turn_view(trace, dialogs, row, turn)
+    view = turn_view(trace, dialogs, row, turn)
     last = int(dialogs.bounds[row, dialogs.turn_counts[row]]) - 1
     if not 0 <= token <= last:
         raise ValueError(f"token is {token}, but this dialog has tokens 0 to {last}")
     why = Explanation(
-        view=made,
+        view=view,
         token=token,
         topic=dialogs.topics_of(row, np.array([token]))[0],
         born=int(dialogs.born[row, token]),
         left=_eviction(trace, dialogs, row, turn, token),
     )
-    if token not in made.token:
+    if token not in view.token:
         return why
 
-    (entry,) = np.flatnonzero(made.token == token).tolist()
-    score, cutoff = made.judged(entry)
-    contends = made.stood & ~made.protected
-    marginal = made.marginal if made.stood[entry] else None
+    (entry,) = np.flatnonzero(view.token == token).tolist()
+    score, cutoff = view.judged(entry)
+    contends = view.stood & ~view.protected
+    marginal = view.marginal if view.stood[entry] else None
     return replace(
         why,
-        status=Status(made.status[entry]),
-        rule=Rule(made.rule[entry]),
-        protected=bool(made.protected[entry]),
-        rank=int(made.rank[entry]) or None,
-        place=int((contends & (made.rank <= made.rank[entry])).sum()) if contends[entry] else 0,
+        status=Status(view.status[entry]),
+        rule=Rule(view.rule[entry]),
+        protected=bool(view.protected[entry]),
+        rank=int(view.rank[entry]) or None,
+        place=int((contends & (view.rank <= view.rank[entry])).sum()) if contends[entry] else 0,
         score=score,
         cutoff=cutoff,
-        terms=made.terms_of(entry),
-        marginal=None if marginal is None else int(made.token[marginal]),
-        marginal_terms={} if marginal is None else made.terms_of(marginal),
-        deciding_terms=made.deciding_terms(entry),
+        terms=view.terms_of(entry),
+        marginal=None if marginal is None else int(view.token[marginal]),
+        marginal_terms={} if marginal is None else view.terms_of(marginal),
+        deciding_terms=view.deciding_terms(entry),
     )
 
 
@@ -385,8 +391,8 @@ def sentences(why: Explanation) -> list[str]:
 
 
 def _subject(why: Explanation) -> str:
-    origin = [f"topic {why.topic}"] * bool(why.topic) + [f"from turn {why.born}"]
-    return f"token {why.token} ({', '.join(origin)})"
+    topic = f"topic {why.topic}, " if why.topic else ""
+    return f"token {why.token} ({topic}from turn {why.born})"
 
 
 def _why_it_is_absent(why: Explanation) -> Iterator[str]:
@@ -501,22 +507,22 @@ def _terms_against_the_last(
     """Say which terms decided alone, and how the others compare; nothing of a single term."""
     if len(why.terms) == 1:
         return
-    way, label = math.copysign(1, why.margin or 0), why.view.policy.quantity_name
+    sign, label = math.copysign(1, why.margin or 0), why.view.policy.quantity_name
     # First the terms that decided, then those that contributed most to the margin.
     order = sorted(
         why.difference,
-        key=lambda term: (term not in why.deciding_terms, -way * why.difference[term]),
+        key=lambda term: (term not in why.deciding_terms, -sign * why.difference[term]),
     )
     parts = []
     for term in order:
-        ahead = way * why.difference[term]
-        verdict = f"was {agreed if ahead > 0 else opposed if ahead else 'equal'}"
+        contribution = sign * why.difference[term]
+        verdict = f"was {agreed if contribution > 0 else opposed if contribution else 'equal'}"
         if term in why.deciding_terms:
             verdict = f"decided {side} it"
         value, last = contrast(why.terms[term], why.marginal_terms[term])
         parts.append(f"{label(term)} {verdict} ({value} against {last})")
-    none = "" if why.deciding_terms else f"no term alone decided {side} it: "
-    yield none + ", ".join(parts)
+    lead = "" if why.deciding_terms else f"no term alone decided {side} it: "
+    yield lead + ", ".join(parts)
     different = [term for term in order if why.difference[term]]
-    if none and way < 0 and len(different) == 1:
+    if lead and sign < 0 and len(different) == 1:
         yield f"with equal {label(different[0])} it would have tied; ties go to the older entry"

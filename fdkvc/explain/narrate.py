@@ -35,9 +35,11 @@ class StepStory:
     step: Step
     """As the policy declares it."""
     sentence: str
+    """What happened."""
     inputs: Pairs = ()
+    """(label, text) of the numbers before."""
     outputs: Pairs = ()
-    """(label, text): the numbers before and after."""
+    """(label, text) of the numbers after."""
 
 
 def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[StepStory]:
@@ -77,20 +79,20 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     Parameters and errors are those of `narrate`.
     """
     view = turn_view(trace, dialogs, row, turn)
-    came, gone = int(view.new.sum()), ~view.kept
+    new, evicted = int(view.new.sum()), ~view.kept
     parts = []
     if view.topic_move:
         parts.append(_TOPIC[view.topic_move][0].format(view.current))
-    if came:
-        many = int(gone.sum())
-        parts.append(f"{count(came, 'new token')}, {_entries(many)} evicted{view.tally(gone)}")
+    if new:
+        number_evicted = _entries(int(evicted.sum()))
+        parts.append(f"{count(new, 'new token')}, {number_evicted} evicted{view.tally(evicted)}")
     else:
         parts.append("no new tokens, nothing changed")
     if view.current:
         bit = np.uint32(1) << np.uint32(dialogs.current[row, turn])
-        mine = int((view.kept & (dialogs.topic_bits[row, view.token] & bit != 0)).sum())
-        verb = "is" if mine == 1 else "are"
-        parts.append(f"{mine} of {view.kept.sum()} kept {verb} of the current topic")
+        current = int((view.kept & (dialogs.topic_bits[row, view.token] & bit != 0)).sum())
+        verb = "is" if current == 1 else "are"
+        parts.append(f"{current} of {view.kept.sum()} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
 
 
@@ -108,31 +110,35 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
 def return_sentence(
     runs: Iterable[tuple[str, Callable[[int], Trace]]], dialogs: DialogBatch, row: int = 0
 ) -> str:
-    """Say which runs had lost the first topic that returns, and when; each gives a turn's trace."""
+    """Say which runs had lost the first topic that returns, and when.
+
+    Each of `runs` has a label and a function from a turn to a trace with that turn.
+    """
     topics = dialogs.current[row, : dialogs.turn_counts[row]].tolist()
-    back = [
-        turn
-        for turn, topic in enumerate(topics)
-        if topic >= 0 and topic in topics[:turn] and topic != topics[turn - 1]
-    ]
-    if not back:
+
+    def returns(turn: int) -> bool:
+        topic = topics[turn]
+        return topic >= 0 and topic in topics[:turn] and topic != topics[turn - 1]
+
+    back = next(filter(returns, range(len(topics))), None)
+    if back is None:
         return "No earlier topic returns in this dialog."
-    topic = topics[back[0]]
-    last = max(turn for turn in range(back[0]) if topics[turn] == topic)
+    topic = topics[back]
+    last = max(turn for turn in range(back) if topics[turn] == topic)
     of_topic = (dialogs.topic_bits[row] & topic_bit(dialogs.current[row, last])) != 0
     lost, held = [], []
     for label, trace_of in runs:
         counts = []
-        for turn in range(last, back[0]):
+        for turn in range(last, back):
             kept = trace_of(turn).kept[row, turn - trace_of(turn).first_turn]
             counts.append(int(of_topic[kept[kept >= 0]].sum()))
         if counts[-1]:
             held.append(f"{label} ({count(counts[-1], 'token')})")
         else:
             lost.append(f"{label} (by turn {last + counts.index(0)})")
-    told = [("had lost all of it", lost), ("still held some", held)]
-    parts = [f"{listed(labels)} {what}" for what, labels in told if labels]
-    return f"When topic {dialogs.topic_label(topic)} returns in turn {back[0]}, {'; '.join(parts)}."
+    outcomes = [("had lost all of it", lost), ("still held some", held)]
+    parts = [f"{listed(labels)} {outcome}" for outcome, labels in outcomes if labels]
+    return f"When topic {dialogs.topic_label(topic)} returns in turn {back}, {'; '.join(parts)}."
 
 
 _TOPIC = {
@@ -242,27 +248,27 @@ def _describe_rate(view: TurnView, step: Step) -> str:
 
 def _describe_protection(view: TurnView, step: Step) -> str:
     """Count the protected entries, and those saved by protection."""
-    many, stood, budget = int(view.protected.sum()), int(view.stood.sum()), view.trace.budget
-    if not many:
+    protected, stood = int(view.protected.sum()), int(view.stood.sum())
+    if not protected:
         return "no entry is protected"
-    verb = "is" if many == 1 else "are"
-    words = f"{many} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
-    spared = int((view.protected & (view.rank > budget)).sum())
+    verb = "is" if protected == 1 else "are"
+    words = f"{protected} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
+    spared = int((view.protected & (view.rank > view.trace.budget)).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 
 
 def _describe_eviction(view: TurnView, step: Step) -> str:
     """Count the evictions by rule and topic, and the new entries among them."""
-    stale, gone = view.rule == Rule.threshold, view.rule == Rule.budget
+    stale, evicted = view.rule == Rule.threshold, view.rule == Rule.budget
     stood, budget = int(view.stood.sum()), view.trace.budget
     parts = []
     if stale.any():
         limit = f", which scored below {number(view.threshold[1])}" if view.threshold else ""
         parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
-    if gone.any():
+    if evicted.any():
         parts.append(
-            f"the budget evicted {gone.sum()} of {_entries(stood)}{view.tally(gone)}, "
-            f"{(gone & view.new).sum() or 'none'} of them new"
+            f"the budget evicted {evicted.sum()} of {_entries(stood)}{view.tally(evicted)}, "
+            f"{(evicted & view.new).sum() or 'none'} of them new"
         )
         if view.cutoff is None or view.best_evicted is None:
             parts.append("every kept entry is protected")
@@ -295,14 +301,14 @@ def _describe_attention(view: TurnView, step: Step) -> str:
     return f"{listed(parts)}; {moved}" if len(parts) > 1 else moved
 
 
-def _entries(many: int) -> str:
-    return count(int(many), "entry", "entries")
+def _entries(n: int) -> str:
+    return count(int(n), "entry", "entries")
 
 
-def _the(many: int, kind: str) -> str:
+def _the(n: int, kind: str) -> str:
     """Name a group of entries: the 56 A entries."""
-    words = f"{kind} {'entry' if many == 1 else 'entries'}".strip()
-    return f"the {'one' if many == 1 else many} {words}"
+    words = f"{kind} {'entry' if n == 1 else 'entries'}".strip()
+    return f"the {'one' if n == 1 else n} {words}"
 
 
 _DESCRIBE: Mapping[StepKind, Callable[[TurnView, Step], str]] = {
@@ -321,13 +327,14 @@ _DESCRIBE: Mapping[StepKind, Callable[[TurnView, Step], str]] = {
 def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
     """Return the quantities that a step reads, and those that it writes."""
     label = view.policy.quantity_name
-    every = step.includes_new or step.kind not in ("change", "rate")
-    took_part = np.ones_like(view.new) if every else ~view.new
+    old_only = step.kind in ("change", "rate") and not step.includes_new
+    took_part = ~view.new if old_only else np.ones_like(view.new)
     inputs: list[tuple[str, str]] = []
     for name in (*step.reads, *(step.writes if step.kind == "rate" else ())):
-        past = name in step.writes
-        value = view.before(name) if past else view.quantity(name)
-        inputs += _described(view, label(name) + " before" * past, value, took_part)
+        if name in step.writes:
+            inputs += _described(view, f"{label(name)} before", view.before(name), took_part)
+        else:
+            inputs += _described(view, label(name), view.quantity(name), took_part)
     outputs = [
         _described(view, label(name), view.quantity(name), took_part) for name in step.writes
     ]

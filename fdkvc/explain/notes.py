@@ -33,11 +33,10 @@ def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[st
     >>> no_effect_notes([read_policy("fifo"), read_policy("pyramid(fifo)")], Available())
     ['Pyramid (FIFO): There is one layer here, so pyramid changes nothing.']
     """
-    return [
-        f"{policy.title}: {note}"
-        for policy in policies
-        for note in policy.without_effect(available)
-    ]
+    notes = []
+    for policy in policies:
+        notes += [f"{policy.title}: {note}" for note in policy.without_effect(available)]
+    return notes
 
 
 def pinned_notes(
@@ -48,7 +47,7 @@ def pinned_notes(
 ) -> list[str]:
     """Say where pinned system prompts do not fit into their share of the budget, or are missing.
 
-    Entries are words, or tokens of a model, whose `model_size` of a dialog's prompt is given.
+    Entries are words, or tokens of a model if `model_size` gives the tokens of a dialog's prompt.
 
     Examples
     --------
@@ -71,8 +70,8 @@ def pinned_notes(
     tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
     if not tight:
         return []
-    at = f"At {listed(tight)} entries, only the first words of the pinned prompt stay"
-    return [f"{at}: the longest has {count(longest, 'token' if model_size else 'word')}."]
+    note = f"At {listed(tight)} entries, only the first words of the pinned prompt stay"
+    return [f"{note}: the longest has {count(longest, 'token' if model_size else 'word')}."]
 
 
 def _words_of_prompt(transcript: Transcript) -> int:
@@ -91,7 +90,7 @@ def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
 
 
 def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:
-    """Return how many fields and parts of each kind are not read of these dialogs.
+    """Return how many fields and parts of each kind in these dialogs are not read.
 
     Examples
     --------

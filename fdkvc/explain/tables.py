@@ -20,8 +20,16 @@ from fdkvc.explain.decisions import turn_view
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
 DIFFERENCE = (
-    *("turn", "token", "topic", "born", "keeper"),
-    *("score_one", "rank_one", "score_other", "rank_other", "evicted"),
+    "turn",
+    "token",
+    "topic",
+    "born",
+    "keeper",
+    "score_one",
+    "rank_one",
+    "score_other",
+    "rank_other",
+    "evicted",
 )
 FIGURES = ("policy", "adaptation", "never", "evictions", "latency_ms")
 
@@ -31,7 +39,7 @@ def entries_table(
 ) -> pd.DataFrame:
     """Return a row for each turn and entry that took part in it; the run has recorded its entries.
 
-    In each turn the entries cached before it, older first, then the new ones. `turn` and `born`
+    A turn has the entries cached before it, older first, then the new ones. `turn` and `born`
     count from 0; `topic` names the token's topics, joined by ``+``; `status` is kept, new, evicted
     or new_evicted; `rule` is budget or threshold for an evicted entry; `attention_…` are of the
     kept entries. Each channel and term of the policy has a column ``channel_…`` or ``term_…``, with
@@ -80,15 +88,15 @@ def turns_table(
     `ownership_loss` and `learning_rate` are NaN for a policy without them; other row states follow
     them. `latency_ms` is the turn's time divided by the rows of the batch.
     """
-    at = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
-    turns = at + trace.first_turn
+    index = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
+    turns = index + trace.first_turn
     states = {
-        name: trace.state[name][row, at] if name in trace.state else np.nan
+        name: trace.state[name][row, index] if name in trace.state else np.nan
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
     usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
     metrics = {
-        key: metric_named(key).measure(trace, dialogs)[row, at]
+        key: metric_named(key).measure(trace, dialogs)[row, index]
         for key in dict.fromkeys((*usual, *metrics))
     }
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
@@ -97,11 +105,11 @@ def turns_table(
             "turn": turns,
             # −1, an unknown topic, is the last: None.
             "topic": np.array([*dialogs.topic_names, None], object)[dialogs.current[row, turns]],
-            "cached": (trace.kept[row, at] >= 0).sum(axis=1),
-            "evicted": evicted[row, at],
+            "cached": (trace.kept[row, index] >= 0).sum(axis=1),
+            "evicted": evicted[row, index],
             **states,
             **metrics,
-            "latency_ms": 1e3 * trace.seconds[at] / dialogs.rows,
+            "latency_ms": 1e3 * trace.seconds[index] / dialogs.rows,
         }
     )
 
@@ -128,9 +136,9 @@ def kept_entries(entries: pd.DataFrame) -> pd.DataFrame:
 def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return for each turn how many entries two runs over the same dialog both keep.
 
-    Of two `entries_table`; columns turn, shared, only_one, only_other,
-    jaccard. The last is the share of what either keeps that both keep, in [0, 1]; it is 1 for two
-    empty caches.
+    `one` and `other` are from `entries_table`. Columns turn, shared, only_one, only_other, jaccard.
+    The last is the share of what either keeps that both keep, in [0, 1]; it is 1 for two empty
+    caches.
 
     Examples
     --------
@@ -153,7 +161,7 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
 
 def first_difference(overlap: pd.DataFrame) -> int | None:
-    """Return the first turn after which two caches differ, from `overlap_table`; None if none."""
+    """Return the first turn after which two caches differ, from `overlap_table`; None if never."""
     different = overlap.loc[overlap["jaccard"] < 1, "turn"]
     return None if different.empty else int(different.iloc[0])
 
@@ -161,7 +169,7 @@ def first_difference(overlap: pd.DataFrame) -> int | None:
 def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, for each turn.
 
-    Of two `entries_table`; columns `DIFFERENCE`, older entries first. `keeper`
+    `one` and `other` are from `entries_table`. Columns `DIFFERENCE`, older entries first. `keeper`
     is ``one`` or ``other``. Score and rank are those of this turn; in the run that does not keep
     the entry, those of the turn `evicted`. They are missing, as is `evicted`, for an entry that a
     fork dropped.
@@ -169,13 +177,14 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     sides, place = {"one": one, "other": other}, ["turn", "token"]
     parts = []
     for keeper, loser in (("one", "other"), ("other", "one")):
-        both = kept_entries(sides[loser])[place].assign(shared=True)
-        alone = kept_entries(sides[keeper]).merge(both, "left", on=place)
+        # 1. What the keeper keeps, without what the loser keeps.
+        others = kept_entries(sides[loser])[place].assign(shared=True)
+        alone = kept_entries(sides[keeper]).merge(others, "left", on=place)
         alone = alone[alone["shared"].isna()].reset_index(drop=True)
-        gone = sides[loser].loc[sides[loser]["rule"].notna(), [*place, "score", "rank"]]
-        # An entry can be evicted again if a policy recalls it in between: the last time counts.
-        gone = gone.assign(evicted=gone["turn"]).sort_values("turn", kind="stable")
-        last = pd.merge_asof(alone[place], gone, on="turn", by="token")
+        # 2. When the loser evicted it. A recalled entry can be evicted again: the last time counts.
+        evicted = sides[loser].loc[sides[loser]["rule"].notna(), [*place, "score", "rank"]]
+        evicted = evicted.assign(evicted=evicted["turn"]).sort_values("turn", kind="stable")
+        last = pd.merge_asof(alone[place], evicted, on="turn", by="token")
         part = {
             **{name: alone[name] for name in (*place, "topic", "born")},
             "keeper": keeper,
@@ -191,16 +200,16 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
 
 def figures_table(
-    turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch, more: Iterable[str] = ()
+    turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch, optional: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return a row of figures for each run over one dialog.
 
-    Of each run's `turns_table` by its name, and keys of further metrics in
-    them. Columns `FIGURES`, then one for each metric, such as late_retention. `adaptation` is in
+    `turns` has each run's `turns_table` by its name; `optional` are keys of further metrics in
+    these. Columns `FIGURES`, then one for each metric, such as late_retention. `adaptation` is in
     turns, NaN in a dialog of one topic; where `never`, it counts all remaining turns. `evictions`
     counts the tokens that are not cached at the end. `latency_ms` is the median over turns.
     """
-    metrics = [metric_named(key) for key in (*default_metrics(), *more)]
+    metrics = [metric_named(key) for key in (*default_metrics(), *optional)]
     rows = []
     for name, table in turns.items():
         adapted = adaptation(_row(table["retention"]), dialogs)

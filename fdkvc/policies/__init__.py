@@ -1,4 +1,4 @@
-"""The registry of policies: everything else finds them here and never by name."""
+"""The registry of policies, in which everything else finds them by key."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -85,8 +85,8 @@ WRAPPERS: dict[str, type[Wrapper]] = {
 
 def synthetic_policies() -> dict[str, type[Policy]]:
     """Return the policies for synthetic dialogs, by key: all but those that look at words."""
-    of_words = {"words", "traits"}
-    return {key: kind for key, kind in POLICIES.items() if of_words.isdisjoint(kind().looks_at)}
+    by_words = {"words", "traits"}
+    return {key: kind for key, kind in POLICIES.items() if by_words.isdisjoint(kind().looks_at)}
 
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
@@ -98,8 +98,8 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
     From then on pages and commands of this process find it by its key, and so do worker processes
     that can import its module. An installed package declares it as an entry point of the group
     ``fdkvc.policies``, which every process loads at its start. Raises a ValueError if the key is
-    taken, or is anything but lower-case letters, digits and hyphens, a TypeError if it is not a
-    class derived from `Policy` with its own key.
+    taken or has other characters than lower-case letters, digits and hyphens; a TypeError if it is
+    not a class derived from `Policy` with its own key.
     """
     if not (isinstance(policy, type) and issubclass(policy, Policy) and "key" in vars(policy)):
         raise TypeError(f"{policy!r} is not a class derived from Policy with its own key")
@@ -157,11 +157,8 @@ def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
     >>> [policy.name for policy in usable(map(policy_named, ("full", "fifo", "oracle")))]
     ['fifo']
     """
-    return tuple(
-        policy
-        for policy in policies
-        if policy.core.key != "full" and "future" not in policy.looks_at
-    )
+    bounded = (policy for policy in policies if policy.core.key != "full")
+    return tuple(policy for policy in bounded if "future" not in policy.looks_at)
 
 
 def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
@@ -174,15 +171,16 @@ def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
     >>> [policy.name for policy in with_pinned_prompts([policy_named("fifo")])]
     ['fifo', 'whitelist(fifo, first=0, speaker=prompt)']
     """
-    pinned = [
-        Whitelist(policy, first=0, speaker="prompt")
-        for policy in policies
-        if policy.core.key != "full" and not policy.settings.keys() & parameters_of(Whitelist)
-    ]
+    pinned = []
+    for policy in policies:
+        is_listed = policy.settings.keys() & parameters_of(Whitelist)
+        if policy.core.key != "full" and not is_listed:
+            pinned.append(Whitelist(policy, first=0, speaker="prompt"))
     return (*policies, *pinned)
 
 
 def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
+    """Raise a ValueError that lists a policy's hyperparameters unless it has all of these."""
     allowed = parameters_of(kind)
     for name in hyperparameters:
         if name not in allowed:
@@ -193,11 +191,11 @@ def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
 def read_policy(name: str) -> Policy:
     """Make a policy from its name, as `Policy.name` writes it.
 
-    That is a key and its hyperparameters, separated by spaces or colons. A wrapper has parentheses
-    with a policy and its own hyperparameters, separated by commas.
+    A name is a key and its hyperparameters, separated by spaces or colons. That of a wrapper has
+    parentheses with a policy and the wrapper's hyperparameters, separated by commas.
 
-    Raises a ValueError as `policy_named` and `wrapped`; if a hyperparameter has no value, a wrapper
-    is used twice, or the name exceeds `MAX_POLICY_CHARACTERS`.
+    Raises a ValueError as `policy_named` and `wrapped`, and if a hyperparameter has no value, a
+    wrapper is used twice, or the name exceeds `MAX_POLICY_CHARACTERS`.
 
     Examples
     --------
@@ -246,10 +244,10 @@ def _values(
 
 def as_record(policy: Policy) -> dict[str, Any]:
     """Return a policy as files store it; `recorded_policy` reads it."""
-    inside = {"policy": as_record(policy.policy)} if isinstance(policy, Wrapper) else {}
+    wrapped_policy = {"policy": as_record(policy.policy)} if isinstance(policy, Wrapper) else {}
     return {
         "key": policy.key,
-        **inside,
+        **wrapped_policy,
         **{name: getattr(policy, name) for name in parameters_of(policy)},
     }
 

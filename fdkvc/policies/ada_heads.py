@@ -13,7 +13,7 @@ from fdkvc.policies.wrapper import Wrapper, evicting
 
 @dataclass(frozen=True)
 class AdaHeads(Wrapper):
-    """Give the places of all heads of a layer to the best entries of any head.
+    """Give the slots of all heads of a layer to the best entries, whatever their head.
 
     Feng et al. 2024, *Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for
     Efficient LLM Inference*. Together the heads keep as many entries as with equal budgets. Entries
@@ -45,13 +45,17 @@ class AdaHeads(Wrapper):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        shared = r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all "
-        shared += r"heads} \}| \ge \alpha B"
+        shared = (
+            r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all heads} \}| "
+            r"\ge \alpha B"
+        )
         return evicting(self.policy.steps, shared, "H heads share H·B slots")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        alone = "There is one head here, so ada-heads has nothing to share."
-        return (*super().without_effect(available), *([alone] if available.heads == 1 else []))
+        sentences = super().without_effect(available)
+        if available.heads == 1:
+            sentences += ("There is one head here, so ada-heads has nothing to share.",)
+        return sentences
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what one head gets if all others keep only their guaranteed share."""
@@ -66,15 +70,18 @@ class AdaHeads(Wrapper):
         if heads == 1:
             return equal
         equal = np.broadcast_to(np.asarray(equal), (len(score), 1))
-        free = Cache(np.where(protected, -1, cache.token))
+        # 1. Each head's guaranteed entries: the protected, then its best up to the safe share.
+        unprotected = Cache(np.where(protected, -1, cache.token))
         least = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
-        sure = protected | top_k(score, free, np.maximum(least, 0), self.ties)
+        guaranteed = protected | top_k(score, unprotected, np.maximum(least, 0), self.ties)
+        # 2. The rest of the layer's budget goes to the best of all heads, in one row per layer.
         pool = (len(score) // heads, heads * score.shape[1])
         kept, _ = select(
             score.reshape(pool),
             Cache(cache.token.reshape(pool)),
-            sure.reshape(pool),
+            guaranteed.reshape(pool),
             equal.reshape(-1, heads).sum(axis=1, keepdims=True),
             self.ties,
         )
+        # 3. How many of these each head has.
         return np.asarray(kept.reshape(score.shape).sum(axis=1, keepdims=True))

@@ -9,7 +9,7 @@ The loop over turns calls a policy in this order:
 5. `terms`: the named terms whose sum is an entry's score.
 6. `budgets`, `protects`, `places`: how many entries may each row keep, and which of them stay
    whatever their score?
-7. `modulate`: how are the attention weights of the kept entries bent?
+7. `modulate`: how do the attention weights of the kept entries change?
 
 Only `terms` has no default. The loop itself removes entries below a threshold, inserts and evicts.
 A `fdkvc.policies.wrapper.Wrapper` overrides some of these methods of the policy that it wraps.
@@ -50,10 +50,9 @@ Look = Literal[
 ]
 """What a policy decides by.
 
-``traits`` is what the text of a token says of it.
-``attention`` is that of this turn; ``similarity`` that of embeddings; ``surprisal`` is how
-improbable a token was when it arrived; ``history`` is what it stores of earlier turns; ``future``
-is the rest of the dialog.
+``traits`` follow from the text of a token. ``attention`` is that of this turn, ``similarity`` that
+of embeddings; ``surprisal`` is how improbable a token was when it arrived, ``history`` what the
+policy stores of earlier turns, and ``future`` the rest of the dialog.
 """
 
 
@@ -66,10 +65,10 @@ class Update:
     """What a turn did to the entries that were already cached."""
 
     cache: Cache
-    """The same entries, their channels and row states brought up to this turn."""
+    """The same entries, with channels and row states as of this turn."""
     stale: Bools | None = None
-    """Shape (B, C). Entries below the policy's own threshold, removed before the new ones come
-    in."""
+    """Shape (B, C). Entries below the policy's own threshold, removed before new ones are
+    inserted."""
     recorded: Mapping[str, Floats] = field(default_factory=dict)
     """Arrays of shape (B, C) or (B,) by name. Intermediate quantities of the steps, for
     explanations."""
@@ -84,21 +83,22 @@ class Step:
     """One step of a policy's turn, as readers see it."""
 
     name: str
+    """Its heading."""
     equation: str
     """LaTeX."""
     source: str
     """Where the equation is published."""
     reads: tuple[str, ...] = ()
+    """Quantities before it: channels, row states, terms, or what `update` records."""
     writes: tuple[str, ...] = ()
-    """Recorded quantities, before and after: channels, row states, terms, or what `update`
-    records."""
+    """Quantities after it."""
     kind: StepKind = "value"
     """``value`` computes what it writes. ``change`` turns the first quantity it reads into the
     first it writes, entry by entry; a quantity that it both reads and writes starts as the last
     turn left it. ``rate`` sets row states, in the order of their dependence. ``protect`` marks
-    entries that must stay. ``evict`` removes and inserts; with a threshold it reads the thresholded
-    score and the threshold, in this order. ``attention`` bends the first quantity it reads into the
-    first it writes."""
+    entries that must stay. ``evict`` removes and inserts; with a threshold it reads the score that
+    is compared with it and the threshold, in this order. ``attention`` turns the weights it reads
+    into those it writes."""
     includes_new: bool = False
     """Whether the turn's own tokens take part in a ``change``."""
 
@@ -119,12 +119,13 @@ class Available:
     """What the dialogs that a policy runs on provide."""
 
     speakers: tuple[str, ...] = ()
-    """Whose words are marked, of `fdkvc.core.attention.SPEAKERS`."""
+    """Those of `fdkvc.core.attention.SPEAKERS` whose tokens are marked."""
     words: bool = False
-    """Whether words of tokens are known."""
+    """Whether the words of tokens are known."""
     heads: int = 1
+    """Number of heads that decide separately."""
     layers: int = 1
-    """How many decide separately."""
+    """Number of layers that decide separately."""
 
 
 class Card:
@@ -177,8 +178,8 @@ class Card:
 class Policy(Card, Checked, ABC):
     """An eviction policy; its dataclass fields are its hyperparameters.
 
-    `Card` has what is displayed of it. Properties, also those of `Card`, are mostly attributes of a
-    class; where one depends on hyperparameters the class has a property.
+    `Card` has what is displayed of it. What is declared as a property, here and in `Card`, is
+    mostly a plain attribute of the class; it is a property where it depends on hyperparameters.
     """
 
     key: ClassVar[str]
@@ -188,7 +189,7 @@ class Policy(Card, Checked, ABC):
     bounded: ClassVar[bool] = True
     """Whether it respects the budget."""
     reads_afresh: ClassVar[bool] = False
-    """Whether a turn reads entries that its own queries select from all that is stored."""
+    """Whether each turn's queries select what is read from everything that is stored."""
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
@@ -229,10 +230,10 @@ class Policy(Card, Checked, ABC):
         return np.zeros_like(cache.token, np.bool_)
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
-        """Bend the attention weights (B, C) over the kept entries; they sum to 1."""
+        """Change the attention weights (B, C) over the kept entries; they sum to 1."""
         return weights
 
-    # How many entries a cache may hold, and where: what wrappers change, and few policies.
+    # How many entries a cache may hold, and where: mostly overridden by wrappers.
 
     @property
     def page_size(self) -> int:
@@ -265,7 +266,7 @@ class Policy(Card, Checked, ABC):
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
         """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.
 
-        Protection and places follow from it.
+        `protects` and `places` get these budgets.
         """
         return budget
 
@@ -351,22 +352,23 @@ class WindowedPolicy(Policy):
 
 
 def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
-    """Protect what is protected within the largest budget at which no row exceeds `budget`.
+    """Protect in each row what `protects` marks for the largest number that fits into `budget`.
 
-    `protects` marks the entries protected within a budget (B, C): at most that many a row, and
-    those always protected; a larger budget protects no fewer.
+    `protects` marks the entries protected within a number of places (B, C): at most that many a
+    row, in addition to those that are always protected. For more places it marks no fewer.
     """
     protected = protects(budget)
     crowded = np.flatnonzero(protected.sum(axis=1) > budget).tolist()
     if crowded:
-        protected, within_places = protected.copy(), cache(protects)
+        protected, cached_protects = protected.copy(), cache(protects)
         for row in crowded:
 
-            def marked(places: int, row: int = row) -> int:
-                return int(np.count_nonzero(within_places(places)[row]))
+            def protected_count(places: int, row: int = row) -> int:
+                return int(np.count_nonzero(cached_protects(places)[row]))
 
-            places = max(bisect_right(range(budget), budget, key=marked) - 1, 0)
-            protected[row] = within_places(places)[row]
+            # The count grows with the places, so the last number that fits is bisected.
+            places = max(bisect_right(range(budget), budget, key=protected_count) - 1, 0)
+            protected[row] = cached_protects(places)[row]
     return protected
 
 
@@ -393,7 +395,7 @@ def queries_parameter() -> Any:
 def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
     """Return the attention that these tokens get in this turn, by query (B, m, C).
 
-    `queries` is ``mean``, one query, or ``each`` of the turn's, which see what came before them.
+    `queries` is ``mean``, for one query, or ``each``, for all of the turn's, which attend causally.
     """
     if queries == "each":
         return turn.attention_of_each(token)

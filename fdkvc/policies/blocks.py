@@ -25,8 +25,8 @@ class Blocks(Wrapper):
     After Kwon et al. 2023, *Efficient Memory Management for Large Language Model Serving with
     PagedAttention*, which allocates memory in pages, and Chitty-Venkata et al. 2025,
     *PagedEviction*, which evicts by pages. A page is `size` consecutive positions of the dialog;
-    the budget holds ⌊B/size⌋ pages, and a partly filled page takes all of its places. A budget
-    below one page holds part of a page.
+    the budget holds ⌊B/size⌋ pages, and a partly filled page takes the slots of a full one. A
+    budget below one page holds part of a page.
     """
 
     key = "blocks"
@@ -69,11 +69,12 @@ class Blocks(Wrapper):
             count = pages.over(cache, np.add, cache.present.astype(np.float32), start=0)
             most = np.maximum(count, 1)
             return {name: pages.over(cache, np.add, term, 0) / most for name, term in terms.items()}
+        # The terms of the oldest entry with the page's largest score, its leader.
         score = total(terms)
         largest = pages.over(cache, np.maximum, score, start=-np.inf) == score
         slot = np.where(largest, np.arange(score.shape[1]), score.shape[1])
         leader = pages.over(cache, np.minimum, slot, start=score.shape[1])
-        leader = np.minimum(leader, score.shape[1] - 1)
+        leader = np.minimum(leader, score.shape[1] - 1)  # an empty slot has none
         return {name: np.take_along_axis(term, leader, axis=1) for name, term in terms.items()}
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
@@ -91,11 +92,12 @@ class Blocks(Wrapper):
         pages = self._pages(cache, turn)
         first = pages.first(cache)
 
-        def of(frames: int) -> Bools:
+        def protected_pages(frames: int) -> Bools:
             protected = self.policy.protects(cache, turn, frames * self.size)
-            return pages.of_whole(protected, cache) & first
+            return pages.of_whole(protected, cache) & first  # one entry counts for its page
 
-        return pages.of_whole(within(budget // self.size, of), cache)
+        return pages.of_whole(within(budget // self.size, protected_pages), cache)
 
     def _pages(self, cache: Cache, turn: Observation) -> Pages:
+        """Return the page of each entry: its position divided by the page's size."""
         return Pages(turn.position(cache.token) // self.size, self.size)

@@ -17,9 +17,9 @@ from fdkvc.policies.wrapper import Wrapper
 class ByRow(NDArrayOperatorsMixin):
     """One number for each row of a batch, used in place of a single number.
 
-    Arithmetic is that of a Python number: with numbers it is in double precision, with an array,
-    whose first axis is rows, in the array's. So each row is the same to the last bit as with its
-    number alone.
+    Arithmetic is that of a Python number: in double precision with other numbers, and in the
+    array's precision with an array, whose first axis is rows. So each row is the same to the last
+    bit as with its number alone.
 
     Examples
     --------
@@ -59,9 +59,13 @@ class ByRow(NDArrayOperatorsMixin):
 
 
 def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
-    """Return a policy with a value of a hyperparameter for each row, declared so, in its range."""
+    """Return a policy with a value of a hyperparameter for each row.
+
+    The hyperparameter is declared `by_row`, and all values are in its range.
+    """
     if isinstance(policy, Wrapper) and name not in parameters_of(policy):
         return replace(policy, policy=by_row(policy.policy, name, values))
     varied = copy.copy(policy.variant(**{name: values[0]}))
+    # The check of a new instance would make it a plain number.
     object.__setattr__(varied, name, ByRow(values))
     return varied

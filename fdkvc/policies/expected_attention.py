@@ -60,16 +60,19 @@ class ExpectedAttention(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the expected attention times the value's length; 0 for the sinks."""
+        # 1. Statistics and attention are those of all entries except the sinks.
         chosen = cache.present & (turn.position(cache.token) >= self.sinks)
         column = chosen[:, :, None]
         count = np.maximum(chosen.sum(axis=1), 1).astype(np.float32)
         k, q = turn.keys(cache.token), turn.queries(cache.token)
         d = np.float32(k.shape[-1])
 
+        # 2. Mean (B, h) and covariance (B, h, h) of their queries.
         mu = entry_total(q * column) / count[:, None]
         centred = (q - mu[:, None]) * column
         products = centred[:, :, :, None] * centred[:, :, None, :]
         sigma = entry_total(products) / count[:, None, None]
+        # 3. The logarithm of E[exp(q·k)]: μ·k/√d + k'Σk/(2d).
         wide = k.astype(np.float64)  # a product of four coordinates overflows single precision
         spread = ((wide[:, :, None, :] * sigma[:, None]).sum(axis=-1) * wide).sum(axis=-1)
         logits = (k * mu[:, None]).sum(axis=-1) / np.sqrt(d) + spread / (2 * d)

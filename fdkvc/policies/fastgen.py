@@ -26,10 +26,12 @@ class FastGen(Policy):
     Ge et al. 2024, *Model Tells You What to Discard: Adaptive KV Cache Compression for LLMs*:
     special tokens; these and the most frequently attended ones, the heavy hitters; these and a
     local window; or everything. Each row, a head or a dialog, takes the first that recovers the
-    required share of this turn's attention. Differences: synthetic tokens have no punctuation, so
-    that structure is left out, and the special tokens are the dialog's first ones; the original
-    profiles a prompt once, here each turn is profiled; the original's cache may have any size, here
-    the budget limits it, and a smaller structure is filled up with the most frequent of the rest.
+    required share of this turn's attention.
+
+    Differences from the original: synthetic tokens have no punctuation, so that structure is left
+    out, and the special tokens are the dialog's first ones. The original profiles a prompt once,
+    here each turn is profiled. The original's cache may have any size; here the budget limits it,
+    and a smaller structure is filled up with the most frequent of the rest.
     ``fdkvc/results.md`` has what it retains in heads whose attention is concentrated, as in the
     upper layers of the bundled model, and in synthetic dialogs.
     """
@@ -112,13 +114,13 @@ class FastGen(Policy):
         special = cache.present & (turn.position(cache.token) < self.sinks)
         frequent = special | top_k(c, cache, heavy, self.ties)
         local = frequent | newest(cache, recent)
-        structures = np.stack([special, frequent, local, cache.present])
+        structures = np.stack([special, frequent, local, cache.present])  # (4, B, C)
 
         everything = entry_sum(a)
         held = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
         recovery = np.asarray(self.recovery, np.float32)
         enough = held >= recovery - self.ties.tolerance(recovery)
-        enough[-1] = True
+        enough[-1] = True  # everything always is, whatever the rounding
         taken, rows = enough.argmax(axis=0), np.arange(len(a))
         return cache.with_channels(
             cumulative=c, chosen=structures[taken, rows].astype(np.float32)

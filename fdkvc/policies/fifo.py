@@ -17,8 +17,8 @@ POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", write
 class Fifo(Policy):
     """Keep the newest entries ("Standard (FIFO)", the paper's Section 4.2).
 
-    The score of an entry is its place in the dialog, in double precision: single precision tells
-    neighbours apart up to place 2²⁴ alone, which a stream outlives.
+    The score of an entry is its position in the dialog, in double precision: single precision has
+    no different numbers for neighbours beyond position 2²⁴, which a stream may reach.
     """
 
     key = "fifo"

@@ -32,7 +32,7 @@ class H2O(WindowedPolicy):
 
     Zhang et al. 2023, *H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
     Language Models*, as the FD-KVC paper uses it (Section 4.2): attention of the turn's mean
-    query, half of the budget for recent tokens. An evicted entry's sum is gone.
+    query, half of the budget for recent tokens. The sum of an evicted entry is lost.
 
     With a forgetting factor below 1 it is Jo and Shin 2024, *A2SF: Accumulative Attention Scoring
     with Forgetting Factor for Token Pruning in Transformer Decoder*: every query multiplies the
@@ -70,6 +70,7 @@ class H2O(WindowedPolicy):
         a = observed_attention(turn, cache.token, self.queries)
         if self.forgetting == 1:
             return cache.with_channels(cumulative=c + a.sum(axis=1))
+        # Query by query: each multiplies the sums by λ, then adds its attention; padding does not.
         count = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
         for m in range(a.shape[1]):
             c = np.where((m < count)[:, None], self.forgetting * c + a[:, m], c)

@@ -1,4 +1,4 @@
-"""Learned: a linear score of what a token is, how old, and whether it came again."""
+"""Learned: a linear score of a token's traits, its age, and whether its word is repeated."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "position": ("position",),
     "speaker": ("user",),
 }
-"""The terms of the score, and the features that add up to each.
+"""The terms of the score, and the features whose weighted sum is each.
 
 ``age`` is ln(1 + turns in the cache); ``repeated`` is 1 once a newer entry has the same word; the
 others are `fdkvc.core.attention.TRAITS`.
@@ -104,22 +104,21 @@ class Learned(WindowedPolicy):
         return Update(cache.with_channels(age=np.where(cache.present, cache["age"] + 1, 0)))
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
-        """Mark the entries whose word a newer entry has; they stay marked once that is evicted."""
+        """Mark entries whose word a newer entry has; they stay marked after that is evicted."""
         word = turn.traits(cache.token)[..., TRAITS.index("word")]
         position = turn.position(cache.token)
         # Sorted by word, then position: an entry is repeated if the next one has its word.
         order = np.argsort(word * 2.0**20 + position, axis=1, kind="stable")
         ordered = np.take_along_axis(word, order, axis=1)
-        last = np.zeros_like(ordered[:, :1])
-        same = (ordered == np.concatenate([ordered[:, 1:], last], axis=1)) & (ordered > 0)
-        newly = np.empty_like(same)
-        np.put_along_axis(newly, order, same, axis=1)
-        return cache.with_channels(repeated=np.maximum(cache["repeated"], newly))
+        following = np.concatenate([ordered[:, 1:], np.zeros_like(ordered[:, :1])], axis=1)
+        repeated = np.empty(order.shape, np.bool_)
+        np.put_along_axis(repeated, order, (ordered == following) & (ordered > 0), axis=1)
+        return cache.with_channels(repeated=np.maximum(cache["repeated"], repeated))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the weighted features, summed by group; a token with the mean features has 0."""
         traits = turn.traits(cache.token)
-        features = {name: traits[..., at] for at, name in enumerate(TRAITS)}
+        features = {name: traits[..., index] for index, name in enumerate(TRAITS)}
         features |= {"age": np.log1p(cache["age"]), "repeated": cache["repeated"]}
         weighted = {
             name: np.float32(weight) * (features[name] - np.float32(mean))
@@ -135,7 +134,10 @@ class Learned(WindowedPolicy):
 
 @cache
 def _weights(path: Path) -> Mapping[str, tuple[float, float]]:
-    """Return mean, and weight per unit, of each feature of a file."""
+    """Return each feature's mean, and its weight per unit, from a file."""
+    weights = {}
     features = json.loads(path.read_text("utf-8"))["features"]
-    columns = {name: features[name] for name in FEATURES}
-    return {name: (of["mean"], of["weight"] / of["spread"]) for name, of in columns.items()}
+    for name in FEATURES:
+        feature = features[name]
+        weights[name] = (feature["mean"], feature["weight"] / feature["spread"])
+    return weights

@@ -10,10 +10,10 @@ from fdkvc.policies.base import EVICTION, Policy, Step
 
 @dataclass(frozen=True)
 class Oracle(Policy):
-    """Keep the entries with the most attention still to come: greedy, and it sees the future.
+    """Keep the entries that will get the most attention: greedy, with knowledge of the future.
 
     After Belady 1966, *A Study of Replacement Algorithms for a Virtual-Storage Computer*, whose
-    rule evicts what is needed again last. The score of an entry is the attention that the full
+    rule evicts what will be needed again last. The score of an entry is the attention that the full
     cache pays to it from this turn to the end of the dialog; this turn counts, because its output
     is computed after eviction. Greedy is not optimal: a later entry may need the slot more than one
     that gets a little attention for many turns.

@@ -43,8 +43,10 @@ class Pyramid(Wrapper):
         return evicting(self.policy.steps, budget, "of layer l of L, rounded to L·B in all")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        alone = "There is one layer here, so pyramid changes nothing."
-        return (*super().without_effect(available), *([alone] if available.layers == 1 else []))
+        sentences = super().without_effect(available)
+        if available.layers == 1:
+            sentences += ("There is one layer here, so pyramid changes nothing.",)
+        return sentences
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what the largest layer may hold."""
@@ -56,7 +58,7 @@ class Pyramid(Wrapper):
         if layers == 1:
             return self.policy.budgets(budget, turn)
         share = np.linspace(2 - self.last, self.last, layers)
-        # Rounded as they add up, so that their sum is that of equal budgets.
+        # The sums so far are rounded, so that the total is that of equal budgets.
         ends = np.rint(np.cumsum(share) * budget).astype(np.intp)
         of_layer = np.diff(ends, prepend=0)
         row = turn.tokens.first_layer + np.arange(len(turn.new)) // turn.tokens.heads

@@ -83,11 +83,11 @@ class Recall(Wrapper):
         waiting = tier >= 0
         if not waiting.any():
             return waiting
-        held = np.concatenate([cache.token, tier], axis=1)
+        held = np.concatenate([cache.token, tier], axis=1)  # (B, C + R)
         page = turn.born(held)
-        of_one_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
-        summary = of_one_page.astype(np.float32) @ turn.keys(held)  # cosine ignores length
-        now = entry_total(turn.keys(turn.new))[:, None]
-        matches = cosine(summary, now) >= self.page_match
-        stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
-        return np.asarray(matches[:, -tier.shape[1] :] & waiting & ~stays[:, None])
+        same_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
+        summary = same_page.astype(np.float32) @ turn.keys(held)  # cosine ignores length
+        query = entry_total(turn.keys(turn.new))[:, None]
+        matches = cosine(summary, query) >= self.page_match
+        on_newest = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
+        return np.asarray(matches[:, -tier.shape[1] :] & waiting & ~on_newest[:, None])

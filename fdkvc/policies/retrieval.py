@@ -1,4 +1,4 @@
-"""Retrieval: nothing is thrown away, and a turn reads what is nearest to its queries."""
+"""Retrieval: everything is stored, and a turn reads what is nearest to its queries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class Retrieval(Policy):
     """Store every entry, and read those nearest to a turn's queries, within the budget.
 
     With pages of one entry the search is exact, as in Bertsch et al. 2023, *Unlimiformer:
-    Long-Range Transformers with Unlimited Length Input*; larger pages are found by what none of
-    their keys can exceed, as in Tang et al. 2024, *Quest: Query-Aware Sparsity for Efficient
+    Long-Range Transformers with Unlimited Length Input*; larger pages are found by an upper bound
+    of their keys' products, as in Tang et al. 2024, *Quest: Query-Aware Sparsity for Efficient
     Long-Context LLM Inference*. Every stored entry waits in a second tier and is a candidate in
     every turn; "evicted" means not read in this turn. So its reads stay within the budget, but its
-    memory grows: an upper reference for eviction that knows the coming queries.
+    memory grows: an upper reference for eviction that knows the queries to come.
     """
 
     key = "retrieval"
@@ -68,20 +68,24 @@ class Retrieval(Policy):
         return tier >= 0
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return what no key on an entry's page exceeds with any of the turn's queries."""
+        """Return an upper bound of the products of the turn's queries with keys of the page."""
         pages = Pages(turn.position(cache.token) // self.size, self.size)
         keys = turn.keys(cache.token)
         low, high = keys, keys
         if self.size > 1:
-            columns = np.moveaxis(keys, 2, 0)
-            low, high = (
-                np.stack([pages.over(cache, combine, column, start) for column in columns], axis=2)
-                for combine, start in ((np.minimum, np.inf), (np.maximum, -np.inf))
-            )
-            low, high = (np.where(cache.present[:, :, None], bound, 0) for bound in (low, high))
+            low = _of_pages(pages, cache, np.minimum, keys, np.inf)
+            high = _of_pages(pages, cache, np.maximum, keys, -np.inf)
+        # A coordinate of a query is multiplied by the page's largest if positive, else its least.
         is_token, queries = turn.new >= 0, turn.queries(turn.new)
         bounds = masked_products(np.maximum(queries, 0), high, is_token, cache.present)
         bounds += masked_products(np.minimum(queries, 0), low, is_token, cache.present)
         nearest = np.where(is_token[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)
         nearest = np.where(np.isfinite(nearest), nearest, np.float32(0))
         return {"nearness": np.divide(nearest, np.sqrt(keys.shape[2]), dtype=np.float32)}
+
+
+def _of_pages(pages: Pages, cache: Cache, combine: np.ufunc, keys: Floats, start: float) -> Floats:
+    """Combine each coordinate of the keys over an entry's page (B, C, h); 0 in empty slots."""
+    columns = np.moveaxis(keys, 2, 0)
+    bound = np.stack([pages.over(cache, combine, column, start) for column in columns], axis=2)
+    return np.where(cache.present[:, :, None], bound, 0)

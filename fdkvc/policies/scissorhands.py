@@ -1,4 +1,4 @@
-"""Scissorhands: what was pivotal will be pivotal."""
+"""Scissorhands: entries whose attention was often low are evicted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from fdkvc.policies.base import (
 )
 
 ROUNDING = 1e-5
-"""Attention within this many even shares of the threshold is not low: that is rounding."""
+"""Tolerance for rounding, in even shares: attention this close to the threshold is not low."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ class Scissorhands(Policy):
         shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)
         low = seen & (shares < self.threshold - ROUNDING)
         is_query: Any = seen.any(axis=2)
+        # A bit for each of the last queries, the newest lowest: 1 if attention was low.
         bits = cache["low"].astype(np.int64)
         for m in range(a.shape[1]):
             moved = (2 * bits + low[:, m]) % 2**self.history

@@ -14,10 +14,10 @@ from fdkvc.policies.fifo import POSITION, Fifo
 
 @dataclass(frozen=True)
 class Shift(Fifo):
-    """Drop the older half at once when the next token has no room, but for the first tokens.
+    """Drop the older half at once when the next token has no room, except for the first tokens.
 
-    So llama.cpp's *context shift*, with its ``n_keep``. It moves what stays to the first positions,
-    which in this project is an option of the engine.
+    As llama.cpp's *context shift* does, with its ``n_keep``. llama.cpp also moves what stays to the
+    first positions, which in this project is an option of the engine.
     """
 
     key = "shift"

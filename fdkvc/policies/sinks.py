@@ -16,8 +16,8 @@ class Sinks(Protecting):
     """Protect the attention sinks, the dialog's first tokens, under any policy.
 
     After Xiao et al. 2024, *Efficient Streaming Language Models with Attention Sinks*: pretrained
-    models attend to the first tokens whatever they say. They count within the budget, and neither
-    it nor a threshold of the wrapped policy evicts them.
+    models attend to the first tokens whatever they say. These count within the budget, and neither
+    the budget nor a threshold of the wrapped policy evicts them.
     """
 
     key = "sinks"

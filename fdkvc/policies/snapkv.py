@@ -73,7 +73,7 @@ class SnapKV(Policy):
 
     def _pooled(self, share: Floats, outside: Bools) -> Floats:
         """Average over the kernel of neighbours, skipping empty slots (B, C)."""
-        order = np.argsort(~outside, axis=1, kind="stable")
+        order = np.argsort(~outside, axis=1, kind="stable")  # those outside the window first
         dense = np.take_along_axis(share, order, axis=1)
         half, slots = self.kernel // 2, share.shape[1]
         padded = np.pad(dense, [(0, 0), (half, half)])

@@ -15,7 +15,7 @@ from fdkvc.policies.base import EVICTION, RECENT_WINDOW, Score, Update, Windowed
 class Surprisal(WindowedPolicy):
     """Keep the newest, and the tokens that were surprising unless a newer entry repeats them.
 
-    Neither attention nor similarity to the query decides. The settings were searched on training
+    Neither attention nor similarity to the query decides. The settings were tuned on training
     dialogs of the Schema-Guided Dialogue dataset; ``fdkvc/results.md`` has results on others, and
     with each part left out.
     """
@@ -76,17 +76,17 @@ class Surprisal(WindowedPolicy):
         return {**super().init_channels(turn), "surprisal": turn.surprisal(turn.new)}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
-        """Note the largest cosine of each entry with a newer one.
+        """Store the largest cosine of each entry with a newer one.
 
-        This costs budget × new cosines a turn. A repeated entry stays marked when the entry that
-        repeats it has been evicted.
+        This costs budget × new cosines a turn. A repeated entry stays marked after the entry that
+        repeats it is evicted.
         """
         largest = np.minimum(turn.repetition(cache.token), 1)  # rounding may exceed 1
         most = np.maximum(cache["redundancy"], largest)
         return cache.with_channels(redundancy=np.where(cache.present, most, 0))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return surprisal as a share of the largest, and what repeated entries lose."""
+        """Return surprisal as a share of the largest, and −2 for repeated entries."""
         repeated = cache["redundancy"] > self.redundancy
         return {
             "surprisal": divide_by_max(cache["surprisal"]),

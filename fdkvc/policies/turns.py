@@ -19,7 +19,7 @@ class Turns(Wrapper):
 
     After Liu et al. 2025, *FlowKV: Enhancing Multi-Turn Conversational Coherence in LLMs via
     Isolated Key-Value Cache Management*, which never compresses older turns again. Its
-    cache grows with the turns; here the budget caps it: tokens that were not picked are evicted
+    cache grows with the turns; here the budget limits it: tokens that were not picked are evicted
     first, then those picked longest ago.
     """
 
@@ -67,12 +67,12 @@ class Turns(Wrapper):
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Pick the best of the turn's own tokens."""
-        ready = self.policy.after_insert(cache, turn)
-        new = contains(ready.token, turn.new)
+        updated = self.policy.after_insert(cache, turn)
+        new = contains(updated.token, turn.new)
         count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
-        score = total(self.policy.terms(ready, turn))
-        picked = top_k(score, Cache(np.where(new, ready.token, -1)), count, self.policy.ties)
-        return ready.with_channels(picked=np.where(new, picked, ready["picked"]))
+        score = total(self.policy.terms(updated, turn))
+        picked = top_k(score, Cache(np.where(new, updated.token, -1)), count, self.policy.ties)
+        return updated.with_channels(picked=np.where(new, picked, updated["picked"]))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Update the wrapped policy by its own scores, without its threshold."""
@@ -81,7 +81,7 @@ class Turns(Wrapper):
         return dataclasses.replace(update, stale=None)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the position, less all positions so far for tokens that were not picked."""
+        """Return the position, and minus the tokens so far for a token that was not picked."""
         position = turn.position(cache.token).astype(np.float64)
         so_far = position.max(axis=1, keepdims=True) + 1
         return {"position": position, "passed over": so_far * (cache["picked"] - 1)}

@@ -1,4 +1,4 @@
-"""Weighted recency: every token's worth fades, and that of a surprising word is higher."""
+"""Weighted recency: every token's worth fades, and a surprising word starts with more."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from fdkvc.policies.base import (
 
 @dataclass(frozen=True)
 class WeightedRecency(WindowedPolicy):
-    """Keep the newest, and of older entries those whose worth has faded least.
+    """Keep the newest, and the older entries with the most worth left.
 
-    As in FD-KVC, recency fades by a constant factor a turn; here a token begins with a constant and
-    its surprisal instead of being reinforced by similarity later. It needs neither attention nor
-    vectors. The settings were searched on training dialogs of the Schema-Guided Dialogue dataset;
+    As in FD-KVC, recency fades by a constant factor a turn; here a token starts with a constant
+    plus its surprisal, instead of being reinforced by similarity later. It needs neither attention
+    nor vectors. The settings were tuned on training dialogs of the Schema-Guided Dialogue dataset;
     ``fdkvc/results.md`` has results on others.
     """
 

@@ -76,11 +76,12 @@ class Whitelist(Protecting):
     @property
     def also_looks_at(self) -> tuple[Look, ...]:
         speakers: tuple[Look, ...] = ("speakers",) if self.speaker != NOBODY else ()
-        return ("positions", *speakers, *(("words",) if self.words else ()))
+        words: tuple[Look, ...] = ("words",) if self.words else ()
+        return ("positions", *speakers, *words)
 
     @property
     def title(self) -> str:
-        """The wrapped policy's with what is pinned, if that is the system prompt alone."""
+        """The wrapped policy's with "prompt pinned", if only the system prompt is protected."""
         if changed(self) == ["first=0", "speaker=prompt"]:
             return f"{self.policy.title}, prompt pinned"
         return super().title

@@ -12,7 +12,7 @@ from fdkvc.policies.wrapper import Wrapper, before_eviction
 class Window(Wrapper):
     """Reserve a share of the budget for the newest entries; a policy decides on the rest.
 
-    Like the window of Zhang et al. 2023, *H2O*; entries that the wrapped policy protects stay, too.
+    Like the window of Zhang et al. 2023, *H2O*; entries that the wrapped policy protects also stay.
     """
 
     key = "window"

@@ -36,6 +36,7 @@ class Wrapper(Policy):
     """
 
     policy: Policy
+    """The wrapped policy."""
 
     def __post_init__(self) -> None:
         """Check the hyperparameters, and that the wrapper can change the wrapped policy.
@@ -85,14 +86,32 @@ class Wrapper(Policy):
         return {**self.policy.settings, **super().settings}
 
     def variant(self, **changes: float | int | str) -> Policy:
-        here = {name: changes.pop(name) for name in super().settings if name in changes}
-        return dataclasses.replace(self, policy=self.policy.variant(**changes), **here)
+        own = {name: changes.pop(name) for name in super().settings if name in changes}
+        return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
 
 
 for _name in (
-    *("steps", "bounded", "reads_afresh", "page_size", "channels", "ties", "quantity_names"),
-    *("core", "without_effect", "initial_state", "capacity", "slots", "tier_places", "recalls"),
-    *("update", "init_channels", "after_insert", "protects", "budgets", "places", "modulate"),
+    "steps",
+    "bounded",
+    "reads_afresh",
+    "page_size",
+    "channels",
+    "ties",
+    "quantity_names",
+    "core",
+    "without_effect",
+    "initial_state",
+    "capacity",
+    "slots",
+    "tier_places",
+    "recalls",
+    "update",
+    "init_channels",
+    "after_insert",
+    "protects",
+    "budgets",
+    "places",
+    "modulate",
 ):
     setattr(Wrapper, _name, _Forwarded(_name))
 
@@ -105,7 +124,7 @@ class Protecting(Wrapper):
         """Mark the entries that stay (B, C)."""
 
     def most_listed(self, budget: int) -> int | Ints:
-        """Return how many of them the budget has places for (B, 1): the oldest stay."""
+        """Return how many of the listed entries may stay (B, 1): the oldest."""
         return budget
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
@@ -114,7 +133,7 @@ class Protecting(Wrapper):
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Exempt what is listed from the policy's threshold, with its pages."""
+        """Exempt listed entries, and those on their pages, from the policy's threshold."""
         update = self.policy.update(cache, turn, score)
         if update.stale is None:
             return update
@@ -145,7 +164,7 @@ def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step,
     )
 
 
-def before_eviction(steps: tuple[Step, ...], *more: Step) -> tuple[Step, ...]:
-    """Return a policy's steps with more steps before its eviction."""
-    at = next(at for at, step in enumerate(steps) if step.kind == "evict")
-    return (*steps[:at], *more, *steps[at:])
+def before_eviction(steps: tuple[Step, ...], *inserted: Step) -> tuple[Step, ...]:
+    """Return a policy's steps with others inserted before its eviction."""
+    index = [step.kind for step in steps].index("evict")
+    return (*steps[:index], *inserted, *steps[index:])

@@ -89,7 +89,7 @@ def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
 def generate(
     scenario: Scenario, dialogs: int | range = 1, seed: int = 0, world: World | None = None
 ) -> DialogBatch:
-    """Draw dialogs of a scenario: so many from number 0, or those of a range of numbers.
+    """Draw dialogs of a scenario: a number of them from dialog 0, or a range.
 
     Dialog i of a seed does not depend on the others. Its topics and projections come from one
     stream and its tokens from another, both in order of appearance, so that schedules with the same
@@ -110,7 +110,7 @@ def generate(
 
 def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> Bits:
     """Label each token (B, N) with its topic; in a blend, with those above `TOPIC_THRESHOLD`."""
-    drawn_from = np.repeat(mixture > 0, n, axis=0)
+    drawn_from = np.repeat(mixture > 0, n, axis=0)  # (N, K)
     bit = np.uint32(1) << np.arange(mixture.shape[1], dtype=np.uint32)
     bits = np.tile((drawn_from * bit).sum(axis=1, dtype=np.uint32), (len(embeddings), 1))
     blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)

@@ -39,12 +39,14 @@ _SHARE = Parameter("share", "", low=0, high=1)
 class Scenario:
     """The topic of each turn.
 
-    Raises a ValueError if the schedule is not letters A to Z, one a turn, or the blend does not
-    match it.
+    Raises a ValueError if the schedule has other characters than letters A to Z, or the blend does
+    not match it.
     """
 
     key: str
+    """Its name in files and links."""
     label: str
+    """Its name on screen."""
     schedule: str
     """One capital letter a turn: its current topic."""
     blend: tuple[float, ...] | None = None

@@ -21,15 +21,14 @@ SMALL = World(tokens_per_turn=3, dimension=30, head_dimension=4)
 
 def assert_same_dialogs(one: DialogBatch, other: DialogBatch) -> None:
     """Assert that two batches hold the same, and derive the same from it, to the last bit."""
-    for name in (
-        *("embeddings", "keys", "values", "queries", "bounds", "turn_counts", "topic_bits"),
-        *("current", "topics", "projections", "mean_embeddings", "mean_queries", "logits"),
-        *("similarities", "born", "in_turns", "topic_counts"),
-    ):
-        mine, theirs = getattr(one, name), getattr(other, name)
-        assert (mine is None) == (theirs is None), name
-        if mine is not None:
-            np.testing.assert_array_equal(mine, theirs, err_msg=name, strict=True)
+    names = "embeddings keys values queries bounds turn_counts topic_bits current topics "
+    names += "projections mean_embeddings mean_queries logits similarities born in_turns "
+    names += "topic_counts"
+    for name in names.split():
+        expected, actual = getattr(one, name), getattr(other, name)
+        assert (expected is None) == (actual is None), name
+        if expected is not None:
+            np.testing.assert_array_equal(expected, actual, err_msg=name, strict=True)
     assert one.topic_names == other.topic_names
 
 

@@ -39,11 +39,8 @@ print(json.dumps(found))
 def blocks(document: str, language: str, word: str) -> str:
     """Return the one code block of a guide that contains this word."""
     text = (ROOT / document).read_text(encoding="utf-8")
-    (code,) = (
-        block
-        for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        if word in block
-    )
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (code,) = (block for block in blocks if word in block)
     return str(code)
 
 
@@ -81,10 +78,9 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_guides_packages_work_in_commands_and_their_workers(installed: Path) -> None:
     (installed / "own.tsv").write_text("User\tbook a table\nSystem\twhere do you want it\n")
     policies = ("--policies", "fifo", "recall(nearest, tier=1)", "--out", "out")
+    options = (*policies, "--dialogs", "40", "--workers", "2")
 
-    drawn = run(
-        *(installed, "-m", "fdkvc", "benchmark", *policies, "--dialogs", "40", "--workers", "2")
-    )
+    drawn = run(installed, "-m", "fdkvc", "benchmark", *options)
     said = run(installed, "-m", "fdkvc", "dialogs", "--dialogs", "own.tsv", *policies[:3])
 
     assert drawn.returncode == 0, drawn.stderr
@@ -194,8 +190,8 @@ def test_what_is_no_policy_is_not_registered(kind: type, error: type, words: str
 
 @pytest.mark.parametrize("changed", ["key", "field"])
 def test_a_format_takes_no_others_place(changed: str) -> None:
-    known = next(file_format for file_format in FORMATS.values() if file_format.field)
-    new = replace(known, **{"key": "new", "field": "new"} | {changed: getattr(known, changed)})
-    with pytest.raises(ValueError, match=f"format {changed} '{getattr(known, changed)}' is taken"):
+    first = next(file_format for file_format in FORMATS.values() if file_format.field)
+    new = replace(first, **{"key": "new", "field": "new"} | {changed: getattr(first, changed)})
+    with pytest.raises(ValueError, match=f"format {changed} '{getattr(first, changed)}' is taken"):
         register_format(new)
-    assert register_format(known) is known  # once more is no mistake
+    assert register_format(first) is first  # once more is no mistake

@@ -93,11 +93,11 @@ def test_no_range_is_so_wide_that_it_holds_infinity(value: float) -> None:
 
 
 def test_a_whole_number_is_asked_for_where_the_default_is_one() -> None:
-    known = Parameter("", "", low=1, high=9)
+    parameter = Parameter("", "", low=1, high=9)
 
-    assert known.accepts(np.int32(9), int)
-    assert not known.accepts(2.0, int)
-    assert not known.accepts(True, int)
+    assert parameter.accepts(np.int32(9), int)
+    assert not parameter.accepts(2.0, int)
+    assert not parameter.accepts(True, int)
 
 
 @given(st.floats(), st.floats(-5, 5), st.floats(0, 5), st.booleans(), st.booleans())
@@ -105,12 +105,12 @@ def test_the_ends_belong_to_a_range_unless_it_is_open(
     value: float, low: float, width: float, open_low: bool, open_high: bool
 ) -> None:
     high = low + width
-    known = Parameter("", "", low=low, high=high, open_low=open_low, open_high=open_high)
+    parameter = Parameter("", "", low=low, high=high, open_low=open_low, open_high=open_high)
 
     inside = low < value < high
     at_an_end = (value == low and not open_low) or (value == high and not open_high)
-    both = value == low == high and (open_low or open_high)
-    assert known.accepts(value, float) is ((inside or at_an_end) and not both)
+    at_both_ends = value == low == high and (open_low or open_high)
+    assert parameter.accepts(value, float) is ((inside or at_an_end) and not at_both_ends)
 
 
 def test_a_dataclass_lists_its_parameters_in_order() -> None:
@@ -193,23 +193,25 @@ def test_a_number_is_read_as_python_reads_it(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "",
-            " 1",
-            "1 ",
-            "1\n",
-            "1_000",
-            "٣",
-            "１２",
-            "0x10",
-            "inf",
-            "-inf",
-            "nan",
-            "1e",
-            "e3",
-            ".",
-        ),
-        *("1,5", "--1", "1e3.0", "²", "½"),
+        "",
+        " 1",
+        "1 ",
+        "1\n",
+        "1_000",
+        "٣",
+        "１２",
+        "0x10",
+        "inf",
+        "-inf",
+        "nan",
+        "1e",
+        "e3",
+        ".",
+        "1,5",
+        "--1",
+        "1e3.0",
+        "²",
+        "½",
     ],
 )
 def test_other_texts_are_no_numbers(text: str) -> None:

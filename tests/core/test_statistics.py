@@ -255,12 +255,12 @@ class TestClusterInterval:
     def test_follows_shift_and_weights_as_repeated_dialogs_do(
         self, values: list[float], shift: int
     ) -> None:
-        clusters = [at % 5 for at in range(len(values))]
+        clusters = [index % 5 for index in range(len(values))]
         low, high = cluster_interval(values, clusters)
         moved = cluster_interval([value + shift for value in values], clusters)
         assert moved == pytest.approx((low + shift, high + shift))
         assert low - 1e-12 <= np.mean(values) <= high + 1e-12
-        weights = [1 + at % 2 for at in range(len(values))]
+        weights = [1 + index % 2 for index in range(len(values))]
         again = np.repeat(values, weights), np.repeat(clusters, weights).tolist()
         assert cluster_interval(values, clusters, weights) == pytest.approx(
             cluster_interval(*again), abs=1e-12
@@ -269,12 +269,12 @@ class TestClusterInterval:
     def test_is_the_regression_estimate_of_bell_and_mccaffrey(self) -> None:
         # By matrices: each cluster's residuals times the inverse root of one less its hat matrix.
         values, number, _ = drawn_clusters(1, 6)
-        ones = np.ones((len(values), 1))
-        bread = np.linalg.inv(ones.T @ ones)
+        design = np.ones((len(values), 1))
+        bread = np.linalg.inv(design.T @ design)
         meat = 0.0
         for cluster in range(6):
             members = number == cluster
-            x = ones[members]
+            x = design[members]
             left = np.eye(members.sum()) - x @ bread @ x.T
             size, vectors = np.linalg.eigh(left)
             root = vectors @ np.diag(size**-0.5) @ vectors.T

@@ -52,18 +52,18 @@ class Tally:
 
 def agree(
     tokens: Sequence[int],
-    mine: np.ndarray,
+    computed: np.ndarray,
     theirs: Mapping[int, float],
     what: str,
     tolerance: float,
 ) -> None:
     """Assert that two columns hold the same tokens and close numbers; NaN is of no token."""
-    known = ~np.isnan(mine)
-    if not known.all():
-        tokens, mine = [*compress(tokens, known)], mine[known]
+    finite = ~np.isnan(computed)
+    if not finite.all():
+        tokens, computed = [*compress(tokens, finite)], computed[finite]
     assert theirs.keys() == set(tokens), what
     numbers = np.array([theirs[token] for token in tokens])
-    close = np.abs(mine - numbers) <= tolerance * (1 + np.abs(numbers))
+    close = np.abs(computed - numbers) <= tolerance * (1 + np.abs(numbers))
     assert close.all(), f"{what}: tokens {[*compress(tokens, ~close)]}"
 
 
@@ -93,22 +93,22 @@ def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
         if 0 < turn.margin <= CLEAR:
             break
         tally.compared += 1
-        at = f"turn {number}"
+        place = f"turn {number}"
         has_tokens = dialogs.bounds[row, number + 1] > dialogs.bounds[row, number]
         if has_tokens and "recency" in entries.channels:
             tolerance += rounding(trace, dialogs, row, old, number)
         old = turn.kept
 
         # Decisions, exactly.
-        assert kept_tokens(trace, row, number) == turn.kept, at
-        assert evictions(entries, row, number) == turn.evicted, at
+        assert kept_tokens(trace, row, number) == turn.kept, place
+        assert evictions(entries, row, number) == turn.evicted, place
         for rule in ("budget", "threshold"):
             count = sum(cause == rule for cause in turn.evicted.values())
-            assert trace.evicted[rule][row, number] == count, at
+            assert trace.evicted[rule][row, number] == count, place
         slots = live(entries, row, number)
         protected = entries.token[row, number, slots[entries.protected[row, number, slots]]]
         if has_tokens:  # without tokens nothing was decided
-            assert set(protected.tolist()) == turn.protected, at
+            assert set(protected.tolist()) == turn.protected, place
         tally.evicted += len(turn.evicted)
         tally.below_threshold += int(trace.evicted["threshold"][row, number])
 
@@ -129,13 +129,13 @@ def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
                 columns[f"term {name}"] = term, numbers
         tokens = entries.token[row, number, slots].tolist()
         for name, (column, theirs) in columns.items():
-            agree(tokens, column[row, number, slots], theirs, f"{at}: {name}", tolerance)
+            agree(tokens, column[row, number, slots], theirs, f"{place}: {name}", tolerance)
         assert set().union(*turn.terms.values()) <= entries.terms.keys()
         assert set().union(*turn.channels.values()) <= entries.channels.keys()
         output = dict(enumerate(turn.output))
-        agree([*output], trace.output[row, number], output, f"{at}: output", tolerance)
+        agree([*output], trace.output[row, number], output, f"{place}: output", tolerance)
         for name, value in turn.states.items():
-            assert trace.state[name][row, number] == pytest.approx(value, abs=tolerance), at
+            assert trace.state[name][row, number] == pytest.approx(value, abs=tolerance), place
     return tally
 
 
@@ -154,19 +154,19 @@ def compare_all(trace: Trace, dialogs: DialogBatch, tally: Tally | None = None) 
 def random_settings(random: np.random.Generator, key: str) -> Policy:
     """Draw hyperparameters: from the valid range, from the paper's range, or an end of one."""
     chosen: dict[str, float | int | str] = {}
-    for name, known in parameters_of(POLICIES[key]).items():
+    for name, field in parameters_of(POLICIES[key]).items():
         if name not in reference.DEFAULTS[key]:
             continue  # the oracle has the default only
-        if known.choices:
-            chosen[name] = str(random.choice(tuple(known.choices)))
+        if field.choices:
+            chosen[name] = str(random.choice(tuple(field.choices)))
             continue
         low, high = (
-            known.paper if known.paper and random.random() < 0.5 else (known.low, known.high)
+            field.paper if field.paper and random.random() < 0.5 else (field.low, field.high)
         )
         value = random.uniform(low, high)
         if random.random() < 0.15:
-            end = known.low if random.random() < 0.5 else known.high
-            if known.accepts(end, float):
+            end = field.low if random.random() < 0.5 else field.high
+            if field.accepts(end, float):
                 value = end
         chosen[name] = type(reference.DEFAULTS[key][name])(value)
     if "tau" in chosen and random.random() < 0.5:

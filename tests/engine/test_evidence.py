@@ -104,12 +104,12 @@ def test_a_cache_with_room_for_everything_knows_everything(key: str) -> None:
 def test_heads_count_each_for_itself() -> None:
     recording = lexical_recording(DIALOGS[1])
     doubled: dict[str, Any] = {
-        name: np.concatenate([getattr(recording, name), np.roll(getattr(recording, name), at)])
-        for at, name in enumerate(("queries", "keys", "values"))
+        name: np.concatenate([getattr(recording, name), np.roll(getattr(recording, name), shift)])
+        for shift, name in enumerate(("queries", "keys", "values"))
     }
-    both = dataclasses.replace(recording, heads=(0, 1), **doubled)
-    trace = run(both, "h2o", 48)
-    one, other = Evidence(trace, both).recall_by_head(Demands("call"))
+    doubled_recording = dataclasses.replace(recording, heads=(0, 1), **doubled)
+    trace = run(doubled_recording, "h2o", 48)
+    one, other = Evidence(trace, doubled_recording).recall_by_head(Demands("call"))
 
     assert one != other
-    assert measure(trace, both)["call_recall"] == pytest.approx((one + other) / 2)
+    assert measure(trace, doubled_recording)["call_recall"] == pytest.approx((one + other) / 2)

@@ -78,8 +78,8 @@ def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
     np.testing.assert_array_equal(row.kept, alone.kept)
     np.testing.assert_array_equal(row.output, alone.output)
     for field in dataclasses.fields(all_entries(alone)):
-        mine, theirs = (getattr(all_entries(trace), field.name) for trace in (row, alone))
-        np.testing.assert_equal(mine, theirs)
+        in_batch, theirs = (getattr(all_entries(trace), field.name) for trace in (row, alone))
+        np.testing.assert_equal(in_batch, theirs)
     np.testing.assert_equal(row.state, alone.state)
     np.testing.assert_equal(row.evicted, alone.evicted)
     np.testing.assert_array_equal(row.last.cache.token, alone.last.cache.token)

@@ -57,13 +57,13 @@ def test_what_one_run_reads_stays_while_another_reads_the_same_dialog(
 
 def test_only_a_part_of_the_products_is_in_memory(in_parts: DialogBatch) -> None:
     for turn in range(in_parts.turns):
-        products, at = in_parts.products("logits", turn)
+        products, index = in_parts.products("logits", turn)
         tokens = int(in_parts.bounds[0, turn + 1])
         assert products[0].size <= max(attention.BLOCK, in_parts.keys.shape[1] + 1)
         np.testing.assert_allclose(
-            products[0, at, :tokens], WHOLE.logits[0, turn, :tokens], atol=1e-6
+            products[0, index, :tokens], WHOLE.logits[0, turn, :tokens], atol=1e-6
         )
-        assert products[0, at, -1] == -np.inf
+        assert products[0, index, -1] == -np.inf
     assert "logits" not in vars(in_parts)
 
 
@@ -91,12 +91,12 @@ def test_the_last_queries_alone_attend_as_among_all() -> None:
     assert count.max() > count.min()
     last = np.minimum(count, np.arange(1, len(count) + 1))[:, None]
 
-    every, some = turn.attention_of_each(token), turn.attention_of_each(token, last)
-    assert some.shape == (len(count), last.max(), token.shape[1])
+    all_queries, last_queries = turn.attention_of_each(token), turn.attention_of_each(token, last)
+    assert last_queries.shape == (len(count), last.max(), token.shape[1])
     for row, n in enumerate(count):
-        expected = every[row, n - last[row, 0] : n]
-        np.testing.assert_array_equal(some[row, : len(expected)], expected)
-        assert not some[row, len(expected) :].any()
+        expected = all_queries[row, n - last[row, 0] : n]
+        np.testing.assert_array_equal(last_queries[row, : len(expected)], expected)
+        assert not last_queries[row, len(expected) :].any()
 
 
 @pytest.mark.parametrize("key", ["fd-kvc", "surprisal"])

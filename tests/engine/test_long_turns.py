@@ -35,8 +35,8 @@ def test_the_peak_counts_what_a_turn_brings_before_any_is_evicted() -> None:
 
 def test_a_pinned_prompt_stays_within_its_share_of_the_budget() -> None:
     turns = (Turn("system", "be kind and brief", kind="system"), Turn("user", "hi"))
-    more = tuple(Turn("assistant" if at % 2 else "user", f"word{at}") for at in range(8))
-    recording = lexical_recording(Transcript("own", (*turns, *more)))
+    short = tuple(Turn("assistant" if index % 2 else "user", f"word{index}") for index in range(8))
+    recording = lexical_recording(Transcript("own", (*turns, *short)))
     for budget, pinned in ((8, 4), (4, 2)):
         policy = read_policy("whitelist(fifo, first=0, speaker=prompt)")
         kept = simulate(policy, recording.dialogs, budget).kept[0, -1]

@@ -72,10 +72,10 @@ def test_a_token_may_count_for_several_topics() -> None:
     dialog = alike(2, 2, topics="AB")
     trace = fifo(dialog, budget=3)
     bits = np.array([[0b01, 0b11, 0b11, 0b00]], np.uint32)
-    both = dataclasses.replace(dialog, topic_bits=bits)
+    labelled = dataclasses.replace(dialog, topic_bits=bits)
 
-    np.testing.assert_allclose(retention(trace, both), [[1, 2 / 3]])
-    np.testing.assert_allclose(diversity(trace, both), [[1, 1]])
+    np.testing.assert_allclose(retention(trace, labelled), [[1, 2 / 3]])
+    np.testing.assert_allclose(diversity(trace, labelled), [[1, 1]])
 
 
 def test_the_papers_rule_parts_from_the_labels_with_noise() -> None:
@@ -298,9 +298,9 @@ def test_adaptation_is_known_where_the_record_begins_by_the_change_of_topic(firs
 
     late = adaptation_in(trace.since(first), batch)
 
-    known = np.array([first <= 1, first <= 3, True])
-    np.testing.assert_array_equal(late.turns, np.where(known, whole.turns, NAN))
-    np.testing.assert_array_equal(late.never, whole.never & known)
+    is_known = np.array([first <= 1, first <= 3, True])
+    np.testing.assert_array_equal(late.turns, np.where(is_known, whole.turns, NAN))
+    np.testing.assert_array_equal(late.never, whole.never & is_known)
 
 
 def test_a_fork_before_the_change_of_topic_has_an_adaptation() -> None:

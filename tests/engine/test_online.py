@@ -64,8 +64,8 @@ def test_it_decides_as_simulate_does(
             break  # products of another shape may round differently
         assert fed.kept.tolist() == kept_tokens(trace, 0, turn) == expected.kept
         np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-3, atol=1e-4)
-        mine = list(by_token(all_entries(trace), weights, 0, turn).values())
-        np.testing.assert_allclose(fed.attention, mine, rtol=1e-3, atol=1e-5)
+        weights_by_token = list(by_token(all_entries(trace), weights, 0, turn).values())
+        np.testing.assert_allclose(fed.attention, weights_by_token, rtol=1e-3, atol=1e-5)
 
 
 def test_what_a_first_turn_evicted_can_be_read_again() -> None:
@@ -122,10 +122,10 @@ def test_what_it_is_given_and_what_it_gives_back_is_the_callers(key: str) -> Non
     spoiled, clean = (OnlineCache(policy_named(key), budget=5) for _ in range(2))
 
     for new in cut(vectors, lengths):
-        mine = {name: array.astype(np.float32) for name, array in new.items()}
+        float_vectors = {name: array.astype(np.float32) for name, array in new.items()}
         expected = clean.feed(**new)
-        fed = spoiled.feed(**mine)
-        for name, array in mine.items():
+        fed = spoiled.feed(**float_vectors)
+        for name, array in float_vectors.items():
             np.testing.assert_array_equal(array, new[name].astype(np.float32))
             array[:] = 99  # the cache must have its own copy
         np.testing.assert_array_equal(fed.kept, expected.kept)
@@ -205,8 +205,11 @@ def test_who_says_which_word_is_told_with_each_turn() -> None:
     code = word_id("code")
     for turn, speaker in enumerate((0, 1, 1)):
         vectors = dict.fromkeys(("queries", "keys", "values", "embeddings"), np.eye(2))
-        known = {"words": np.array([code * (turn == 0), 0]), "speakers": np.full(2, speaker)}
-        kept = [online.feed(**vectors, **known).kept.tolist() for online in (cache, marked)]
+        marks = {
+            "words": np.array([code * (turn == 0), 0]),
+            "speakers": np.full(2, speaker),
+        }
+        kept = [online.feed(**vectors, **marks).kept.tolist() for online in (cache, marked)]
     assert SPEAKERS[0] == "user"
     assert kept == [[0, 1, 4, 5], [0, 3, 4, 5]]
     with pytest.raises(ValueError, match="words must be 2 whole numbers"):

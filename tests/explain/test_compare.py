@@ -52,10 +52,10 @@ def test_the_overlap_is_that_of_the_sets_of_kept_tokens(one: str, other: str) ->
     assert list(table) == ["turn", "shared", "only_one", "only_other", "jaccard"]
     assert table["turn"].tolist() == list(range(12))
     for turn, row in zip(range(12), table.itertuples(), strict=True):
-        mine, theirs = kept(TRACES[one], turn), kept(TRACES[other], turn)
-        assert row.shared == len(mine & theirs)
-        assert (row.only_one, row.only_other) == (len(mine - theirs), len(theirs - mine))
-        assert row.jaccard == pytest.approx(len(mine & theirs) / len(mine | theirs))
+        first, second = kept(TRACES[one], turn), kept(TRACES[other], turn)
+        assert row.shared == len(first & second)
+        assert (row.only_one, row.only_other) == (len(first - second), len(second - first))
+        assert row.jaccard == pytest.approx(len(first & second) / len(first | second))
 
 
 @every_pair
@@ -74,9 +74,9 @@ def test_a_run_overlaps_wholly_with_itself() -> None:
 
 
 def test_two_empty_caches_overlap_wholly() -> None:
-    gone = pd.DataFrame({"turn": [0, 1], "token": [0, 0], "status": "evicted"})
+    evicted = pd.DataFrame({"turn": [0, 1], "token": [0, 0], "status": "evicted"})
 
-    assert overlap_table(gone, gone)["jaccard"].tolist() == [1.0, 1.0]
+    assert overlap_table(evicted, evicted)["jaccard"].tolist() == [1.0, 1.0]
 
 
 # ------------------------------------------------------------------------------- difference
@@ -90,9 +90,9 @@ def test_the_difference_lists_what_only_one_keeps(one: str, other: str) -> None:
     for turn in range(12):
         rows = table[table["turn"] == turn]
         assert rows["token"].is_monotonic_increasing
-        mine, theirs = kept(TRACES[one], turn), kept(TRACES[other], turn)
-        assert set(rows.loc[rows["keeper"] == "one", "token"]) == mine - theirs
-        assert set(rows.loc[rows["keeper"] == "other", "token"]) == theirs - mine
+        first, second = kept(TRACES[one], turn), kept(TRACES[other], turn)
+        assert set(rows.loc[rows["keeper"] == "one", "token"]) == first - second
+        assert set(rows.loc[rows["keeper"] == "other", "token"]) == second - first
 
 
 @every_pair

@@ -178,14 +178,14 @@ def test_a_tie_is_settled_by_age() -> None:
     dialogs = plain_dialog([[1.0, 1.0, 1.0]])
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=2)
 
-    older, last, gone = (explain(trace, dialogs, 0, turn=0, token=token) for token in range(3))
+    older, last, evicted = (explain(trace, dialogs, 0, turn=0, token=token) for token in range(3))
 
-    assert (older.margin, last.margin, gone.margin) == (0, 0, 0)
-    assert older.marginal == last.marginal == gone.marginal == 1
+    assert (older.margin, last.margin, evicted.margin) == (0, 0, 0)
+    assert older.marginal == last.marginal == evicted.marginal == 1
     best = "The best evicted entry scored the same; ties go to the older entry."
     assert sentences(older)[-2:] == ["The last kept entry scored the same.", best]
     assert sentences(last)[-2:] == ["It was the last kept.", best]
-    assert sentences(gone) == [
+    assert sentences(evicted) == [
         "Token 2 (from turn 0) was evicted by the budget in the turn it arrived.",
         "Its score of 1 ranked 3rd of 3, and 2 were kept.",
         "The last kept entry scored the same; ties go to the older entry.",
@@ -198,11 +198,11 @@ def test_what_only_rounding_tells_apart_is_told_as_a_tie(chance: int) -> None:
     dialogs = random_dialog(chance, [1, 1], head_dimension=8)
     trace = simulate(policy_named("keydiff"), dialogs, budget=1)
 
-    last, gone = (explain(trace, dialogs, 0, turn=1, token=token) for token in (0, 1))
+    last, lost = (explain(trace, dialogs, 0, turn=1, token=token) for token in (0, 1))
 
-    assert (last.rank, gone.rank, gone.margin, gone.deciding_terms) == (1, 2, 0, ())
+    assert (last.rank, lost.rank, lost.margin, lost.deciding_terms) == (1, 2, 0, ())
     assert sentences(last)[-1].endswith("scored the same; ties go to the older entry.")
-    assert sentences(gone)[-1] == "The last kept entry scored the same; ties go to the older entry."
+    assert sentences(lost)[-1] == "The last kept entry scored the same; ties go to the older entry."
 
 
 def test_one_place_is_told_in_the_singular() -> None:
@@ -243,14 +243,14 @@ def test_entries_that_are_not_in_the_cache() -> None:
     dialogs = plain_dialog([[1.0, 1.0], [1.0, 1.0], [], [1.0]], topics=["A", "B", None, "B"])
     trace = simulate(policy_named("fifo"), dialogs, budget=2)
 
-    gone = explain(trace, dialogs, 0, turn=3, token=0)
-    assert (gone.status, gone.left, gone.score, gone.cutoff) == (
+    evicted = explain(trace, dialogs, 0, turn=3, token=0)
+    assert (evicted.status, evicted.left, evicted.score, evicted.cutoff) == (
         Status.empty,
         (1, Rule.budget),
         None,
         None,
     )
-    assert sentences(gone) == [
+    assert sentences(evicted) == [
         "Token 0 (topic A, from turn 0) is not in the cache in turn 3: "
         "the budget evicted it in turn 1."
     ]
@@ -348,14 +348,14 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
     """Return the terms that turn the turn's decision if equal to the last kept's, by sorting."""
     if why.marginal is None or why.protected:
         return ()
-    entries, at = entries_in(trace, why.view.turn), row
-    stood = np.flatnonzero(~np.isnan(entries.score[at]) & ~entries.protected[at])
-    token, places = entries.token[at], (why.view.kept & ~why.view.protected).sum()
+    entries, index = entries_in(trace, why.view.turn), row
+    stood = np.flatnonzero(~np.isnan(entries.score[index]) & ~entries.protected[index])
+    token, places = entries.token[index], (why.view.kept & ~why.view.protected).sum()
     deciding = []
     for name in entries.terms:
         scores = {}
         for slot in stood:
-            terms = {term: column[at][slot] for term, column in entries.terms.items()}
+            terms = {term: column[index][slot] for term, column in entries.terms.items()}
             if token[slot] == why.token:
                 terms[name] = np.float32(why.marginal_terms[name])
             scores[slot] = functools.reduce(operator.add, terms.values())
@@ -377,10 +377,12 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
 def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
     key: str, scenario: str
 ) -> None:
-    told = dict.fromkeys(
+    seen = dict.fromkeys(
         [
-            *(" decided against it", " decided for it"),
-            *("No term alone decided against", "No term alone decided for"),
+            " decided against it",
+            " decided for it",
+            "No term alone decided against",
+            "No term alone decided for",
         ],
         0,
     )
@@ -392,8 +394,8 @@ def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
                 why = explain(trace, dialogs, 0, turn, int(token))
                 assert why.deciding_terms == chosen_again(why, trace, 0)
                 words = " ".join(sentences(why))
-                for phrase in told:
-                    told[phrase] += phrase in words
+                for phrase in seen:
+                    seen[phrase] += phrase in words
                 named = [
                     part
                     for part in re.split("[.:,] ", words)
@@ -402,9 +404,9 @@ def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
                 deciding = [why.view.policy.quantity_name(name) for name in why.deciding_terms]
                 assert all(part.lower().startswith(tuple(deciding)) for part in named)
     assert (
-        told[" decided against it"] > told["No term alone decided against"] > 0 or key == "fastgen"
+        seen[" decided against it"] > seen["No term alone decided against"] > 0 or key == "fastgen"
     )
-    assert sum(told.values()) > 0
+    assert sum(seen.values()) > 0
 
 
 @functools.cache
@@ -481,9 +483,9 @@ def test_numbers_are_those_of_the_raw_arrays(
     entries = all_entries(trace)
     for row in range(dialogs.rows):
         for why in every_explanation(trace, dialogs, row):
-            at = (row, why.view.turn)
-            rules, scores = entries.rule[at], entries.score[at]
-            (slot,) = np.flatnonzero(entries.token[at] == why.token)
+            place = (row, why.view.turn)
+            rules, scores = entries.rule[place], entries.score[place]
+            (slot,) = np.flatnonzero(entries.token[place] == why.token)
             stood = ~np.isnan(scores)
             assert why.view.stood.sum() == stood.sum()
             assert why.born == np.flatnonzero(dialogs.bounds[row] <= why.token)[-1]
@@ -493,8 +495,8 @@ def test_numbers_are_those_of_the_raw_arrays(
             older = np.arange(len(scores)) < slot
             better = (scores > scores[slot]) | ((scores == scores[slot]) & older)
             assert why.rank == (better & stood).sum() + 1
-            assert why.terms == {name: term[at][slot] for name, term in entries.terms.items()}
-            by_score = stood & (rules == Rule.none) & ~entries.protected[at]
+            assert why.terms == {name: term[place][slot] for name, term in entries.terms.items()}
+            by_score = stood & (rules == Rule.none) & ~entries.protected[place]
             if (rules == Rule.budget).any() and by_score.any():
                 assert why.cutoff == scores[by_score].min()
                 assert why.view.best_evicted == scores[rules == Rule.budget].max()
@@ -551,13 +553,13 @@ def test_a_life_goes_from_birth_to_eviction(key: str) -> None:
     entries = entries_table(trace, dialogs)
     for token in range(50):
         course = entries[entries.token == token]
-        told = [explain(trace, dialogs, 0, turn, token) for turn in course.turn.tolist()]
-        left = told[-1].left
+        explanations = [explain(trace, dialogs, 0, turn, token) for turn in course.turn.tolist()]
+        left = explanations[-1].left
 
         end = left[0] if left else dialogs.turns - 1
         assert course.turn.tolist() == list(range(dialogs.born[0, token], end + 1))
-        assert course.rule.isna().tolist() == [True] * (len(told) - 1) + [left is None]
-        judged = [why for why in told if why.rule != Rule.threshold]
+        assert course.rule.isna().tolist() == [True] * (len(explanations) - 1) + [left is None]
+        judged = [why for why in explanations if why.rule != Rule.threshold]
         for name in judged[0].terms:
             terms = course[f"term_{name}"].tolist()
             assert terms[: len(judged)] == [why.terms[name] for why in judged]

@@ -128,9 +128,9 @@ def returning(trace: Trace) -> Callable[[int], Trace]:
 def test_which_runs_had_lost_the_topic_that_returns_and_when(schedule: str) -> None:
     dialogs = plain_dialog([[1.0]] * len(schedule), topics=[*schedule])
     runs = {key: simulate(policy_named(key), dialogs, budget=2) for key in ("fifo", "full")}
-    told = return_sentence([(key, returning(runs[key])) for key in runs], dialogs)
+    words = return_sentence([(key, returning(runs[key])) for key in runs], dialogs)
 
-    assert told == (
+    assert words == (
         "When topic A returns in turn 4, fifo (by turn 3) had lost all of it; full (2 tokens) "
         "still held some."
         if schedule == "AABBA"
@@ -210,10 +210,10 @@ def test_the_numbers_in_the_sentences_are_those_of_the_arrays() -> None:
         gained = entries.channels["recency"][0, turn] - entries.recorded["recency decayed"][0, turn]
         gained = gained[:56].astype(float)
         for name in set(topic[old]):
-            mine = gained[topic[old] == name]
+            gains = gained[topic[old] == name]
             assert re.search(
-                rf"{len(mine)} {name} entries gained {mine.mean():.3f}\b", words[2]
-            ) or re.search(rf"the one {name} entry gained {mine.mean():.3f}\b", words[2])
+                rf"{len(gains)} {name} entries gained {gains.mean():.3f}\b", words[2]
+            ) or re.search(rf"the one {name} entry gained {gains.mean():.3f}\b", words[2])
         assert f"none gained more than {gained.max():.3f}" in words[2]
 
         before = entries.recorded["recency before"][0, turn, :56].mean(dtype=float)
@@ -225,10 +225,12 @@ def test_the_numbers_in_the_sentences_are_those_of_the_arrays() -> None:
         assert ("learning rate fell" in words[3]) == (rate[turn] < rate[turn - 1])
         assert f"{loss[turn]:.3f}" in words[3]
 
-        gone = entries.token[0, turn][entries.rule[0, turn] == Rule.budget]
-        counts = [f"{(topic[gone] == name).sum()} {name}" for name in sorted(set(topic[gone]))]
+        evicted = entries.token[0, turn][entries.rule[0, turn] == Rule.budget]
+        counts = [
+            f"{(topic[evicted] == name).sum()} {name}" for name in sorted(set(topic[evicted]))
+        ]
         assert f"The budget evicted 32 of 88 entries ({', '.join(counts)})" in words[4]
-        lost = (gone >= 32 * turn).sum()
+        lost = (evicted >= 32 * turn).sum()
         assert f"{lost or 'none'} of them new" in words[4]
 
         share = retention(trace, dialogs)[0, turn]

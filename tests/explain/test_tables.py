@@ -207,7 +207,7 @@ def test_paired_table_by_hand() -> None:
         )
     )
     assert tuple(table.columns) == PAIRED
-    differs, same = table.to_dict("records")
+    differs, tied = table.to_dict("records")
     assert [differs[name] for name in PAIRED[:5]] == ["shift", "late_retention", "fifo", "h2o", 3]
     assert differs["mean_diff"] == 0.25
     assert differs["t"] == pytest.approx(2 * math.sqrt(3))
@@ -216,9 +216,9 @@ def test_paired_table_by_hand() -> None:
     assert differs["ci_high"] - 0.25 == pytest.approx(margin, abs=1e-6)
     assert 0.25 - differs["ci_low"] == pytest.approx(margin, abs=1e-6)
     # Every dialog differs by the same: there is no t, and never one of 10 to the 17.
-    assert same["mean_diff"] == same["ci_low"] == same["ci_high"] == 0.25
-    assert math.isnan(same["t"])
-    assert math.isnan(same["p"])
+    assert tied["mean_diff"] == tied["ci_low"] == tied["ci_high"] == 0.25
+    assert math.isnan(tied["t"])
+    assert math.isnan(tied["p"])
 
 
 @pytest.mark.parametrize("baseline", ["h2o", "fifo"])
@@ -358,7 +358,9 @@ def test_columns_of_a_trace(run: tuple[Trace, DialogBatch]) -> None:
         *ENTRY_COLUMNS,
         *(f"channel_{name}" for name in trace.policy.channels),
         *(f"term_{name}" for name in entries.terms),
-        *("score", "rank", "protected"),
+        "score",
+        "rank",
+        "protected",
     ]
     states = [name for name in trace.state if name not in TURN_COLUMNS]
     assert list(turns_table(trace, dialogs)) == [*TURN_COLUMNS[:6], *states, *TURN_COLUMNS[6:]]
@@ -416,8 +418,8 @@ def test_turns_agree_with_the_entries(run: tuple[Trace, DialogBatch]) -> None:
     entries, turns = entries_table(trace, dialogs), turns_table(trace, dialogs)
     kept = entries[entries.status.isin(["kept", "new"])]
     assert turns.cached.tolist() == kept.groupby("turn").size().tolist()
-    gone = entries[entries.status.str.contains("evicted")].groupby("turn").size()
-    assert turns.evicted.tolist() == gone.reindex(turns.turn, fill_value=0).tolist()
+    evicted = entries[entries.status.str.contains("evicted")].groupby("turn").size()
+    assert turns.evicted.tolist() == evicted.reindex(turns.turn, fill_value=0).tolist()
     topic = kept.turn.map(dict(zip(turns.turn, turns.topic, strict=True)))
     on_topic = [now in tokens.split("+") for now, tokens in zip(topic, kept.topic, strict=True)]
     share = pd.Series(on_topic, kept.index).groupby(kept.turn).mean()

@@ -138,11 +138,11 @@ def test_it_says_what_it_is(key: str) -> None:
 
 @every_policy
 def test_every_field_is_a_described_hyperparameter(key: str) -> None:
-    known = parameters_of(POLICIES[key])
+    parameters = parameters_of(POLICIES[key])
 
-    assert set(known) == {field.name for field in dataclasses.fields(POLICIES[key])}
+    assert set(parameters) == {field.name for field in dataclasses.fields(POLICIES[key])}
     for name, default in defaults_of(POLICIES[key]).items():
-        facts = known[name]
+        facts = parameters[name]
         assert facts.label, name
         assert facts.help.endswith("."), name
         assert facts.accepts(default, type(default)), name
@@ -514,9 +514,9 @@ def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
 @every_hyperparameter
 def test_variant_changes_one_and_leaves_the_rest(key: str, name: str) -> None:
     policy = policy_named(key)
-    known = parameters_of(policy)[name]
+    declared = parameters_of(policy)[name]
     default = getattr(policy, name)
-    other = next(value for value in candidates(known, type(default)) if value != default)
+    other = next(value for value in candidates(declared, type(default)) if value != default)
 
     changed = policy.variant(**{name: other})
 
@@ -555,11 +555,11 @@ def refused(known: Parameter, kind: type) -> list[Any]:
 @every_hyperparameter
 def test_an_out_of_range_hyperparameter_gets_one_clear_sentence(key: str, name: str) -> None:
     policy = policy_named(key)
-    known = parameters_of(policy)[name]
+    parameter = parameters_of(policy)[name]
     kind = type(getattr(policy, name))
 
-    for value in refused(known, kind):
-        sentence = f"{name} is {value!r}, but must be {known.allowed(kind)}"
+    for value in refused(parameter, kind):
+        sentence = f"{name} is {value!r}, but must be {parameter.allowed(kind)}"
         for make in (policy.variant, lambda **given: policy_named(key, **given), POLICIES[key]):
             with pytest.raises(ValueError) as refusal:  # noqa: PT011 the sentence is compared
                 make(**{name: value})
@@ -568,15 +568,18 @@ def test_an_out_of_range_hyperparameter_gets_one_clear_sentence(key: str, name: 
 
 @every_hyperparameter
 def test_the_ends_of_a_range_belong_to_it_as_declared(key: str, name: str) -> None:
-    known = parameters_of(POLICIES[key])[name]
+    field = parameters_of(POLICIES[key])[name]
     kind = type(defaults_of(POLICIES[key])[name])
-    if known.choices:
-        ends = [(choice, True) for choice in known.choices]
+    if field.choices:
+        ends = [(choice, True) for choice in field.choices]
     else:
-        ends = [(kind(known.low), not known.open_low), (kind(known.high), not known.open_high)]
+        ends = [
+            (kind(field.low), not field.open_low),
+            (kind(field.high), not field.open_high),
+        ]
 
     for end, allowed in ends:
-        assert known.accepts(end, kind) is allowed
+        assert field.accepts(end, kind) is allowed
         if allowed:
             assert getattr(policy_named(key, **{name: end}), name) == end
 
@@ -609,11 +612,11 @@ def test_rows_with_values_of_their_own_come_out_as_if_alone(
     policy, dialog = read_policy(name), dialogs.row(0)
     four = stack([dialog] * 4)
     decided = partial(simulate, budget=BUDGET, entries=False, outputs_from=dialog.turns, stop=8)
-    for parameter, known in policy.settings.items():
-        if not known.by_row:
+    for parameter, field in policy.settings.items():
+        if not field.by_row:
             continue
-        width = min(known.high, 8) - known.low
-        values = [known.kind(known.low + width * share) for share in (0.04, 0.5, 0.73, 0.99)]
+        width = min(field.high, 8) - field.low
+        values = [field.kind(field.low + width * share) for share in (0.04, 0.5, 0.73, 0.99)]
 
         together = decided(by_row(policy, parameter, values), four)
 

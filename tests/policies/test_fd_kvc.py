@@ -161,7 +161,12 @@ def test_it_has_the_papers_hyperparameters_steps_and_state_and_no_others() -> No
     assert list(policy.settings) == ["gamma", "alpha_0", "mu", "tau", "beta", "w_c"]
     assert all(field.paper for field in policy.settings.values())
     assert [step.source for step in policy.steps] == [
-        *("Eq. 1", "Eq. 2", "Eqs. 3 and 4", "Eqs. 5 to 7", "Eqs. 5 and 8", "Eq. 9")
+        "Eq. 1",
+        "Eq. 2",
+        "Eqs. 3 and 4",
+        "Eqs. 5 to 7",
+        "Eqs. 5 and 8",
+        "Eq. 9",
     ]
     assert policy.channels == ("cumulative", "recency")
     assert set(policy.initial_state()) == {"learning_rate", "ownership_loss"}

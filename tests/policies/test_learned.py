@@ -112,7 +112,7 @@ def test_the_newest_stay_whatever_they_are(weigh: Weigh) -> None:
 def test_traits_are_those_of_the_words() -> None:
     text = "I fly on May 3rd."
     traits = token_traits(text, [*word_spans(text), (17, 17)], user=True)
-    named = {name: traits[:, at].tolist() for at, name in enumerate(TRAITS)}
+    named = {name: traits[:, index].tolist() for index, name in enumerate(TRAITS)}
 
     assert named["user"] == [1] * 7
     assert named["mark"] == [0] * 6 + [1]
@@ -209,7 +209,7 @@ def test_features_that_are_fitted_are_those_that_the_policy_scores() -> None:
     entries = all_entries(simulate(policy_named("learned", window=0), dialogs, int(ends[-1])))
     assert dialogs.traits is not None
     weights = json.loads(SHIPPED.read_text())["features"].values()
-    mean, spread, weight = np.array([[*of.values()] for of in weights]).T
+    mean, spread, weight = np.array([[*feature.values()] for feature in weights]).T
 
     traits = dialogs.traits[0].astype(float)
     for turn, end in enumerate(ends):
@@ -233,9 +233,9 @@ def test_at_the_fit_the_gradient_of_the_likelihood_vanishes() -> None:
 
     constant = min(np.linspace(-3, 0, 3001), key=lambda candidate: loss(fitted.weight, candidate))
     least = loss(fitted.weight, constant)
-    for at in range(len(FEATURES)):
+    for index in range(len(FEATURES)):
         for step in (-0.02, 0.02):
-            moved = fitted.weight + step * (np.arange(len(FEATURES)) == at)
+            moved = fitted.weight + step * (np.arange(len(FEATURES)) == index)
             assert loss(moved, constant) > least
     assert fitted.weight[0] > 1.2
     assert fitted.weight[1] < -0.8

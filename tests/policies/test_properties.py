@@ -81,10 +81,10 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
             if turn > 0:  # what came back counts as cached
                 waited = set(trace.tier[row, turn - 1].tolist()) - {-1}
                 cached = sorted({*cached, *(waited & set(token.tolist()))})
-            gone = evictions(entries, row, turn)
+            rules = evictions(entries, row, turn)
             kept = kept_tokens(trace, row, turn)
 
-            assert sorted([*cached, *new]) == sorted([*kept, *gone])
+            assert sorted([*cached, *new]) == sorted([*kept, *rules])
             assert token[status != Status.empty].tolist() == [*cached, *new]
             assert token[status == Status.kept].tolist() == [
                 index for index in kept if index in cached
@@ -95,8 +95,8 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
             np.testing.assert_array_equal(evicted, rule != Rule.none)
             assert set(token[status == Status.new_evicted]) <= set(new)
             for name in ("budget", "threshold"):
-                assert trace.evicted[name][row, turn] == list(gone.values()).count(name)
-            if gone and "threshold" not in gone.values():  # a context shift makes more room
+                assert trace.evicted[name][row, turn] == list(rules.values()).count(name)
+            if rules and "threshold" not in rules.values():  # a context shift makes more room
                 places = policy.budgets(budget, batch.observe(turn))
                 assert len(kept) == np.broadcast_to(places, (batch.rows, 1))[row, 0]
             cached = kept
@@ -116,10 +116,10 @@ def test_the_budget_evicts_no_protected_entry_and_no_better_one_than_it_keeps(
     for row in range(batch.rows):
         for turn in range(batch.turns):
             score, token = entries.score[row, turn], entries.token[row, turn]
-            gone = by_budget[row, turn]
+            evicted = by_budget[row, turn]
             stays = np.isin(token, trace.kept[row, turn]) & (token >= 0)
             contested = stays & ~entries.protected[row, turn]
-            for slot in np.flatnonzero(gone):
+            for slot in np.flatnonzero(evicted):
                 better = (score[contested] > score[slot]) | (
                     (score[contested] == score[slot]) & (token[contested] < token[slot])
                 )

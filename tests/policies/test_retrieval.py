@@ -67,8 +67,8 @@ def test_it_reads_the_nearest_of_all_that_was_said(size: int) -> None:
             )
             for page in pages
         ]
-        best = sorted(range(len(pages)), key=lambda at: -bounds[at])[: 20 // size]
-        assert kept_tokens(trace, 0, turn) == [t for at in sorted(best) for t in pages[at]]
+        best = sorted(range(len(pages)), key=lambda index: -bounds[index])[: 20 // size]
+        assert kept_tokens(trace, 0, turn) == [t for index in sorted(best) for t in pages[index]]
 
 
 def test_what_a_call_needs_is_looked_up_by_its_own_turn() -> None:

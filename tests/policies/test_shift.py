@@ -14,8 +14,8 @@ def held_by_llama(lengths: list[int], context: int, keep: int) -> list[list[int]
     for length in lengths:
         for _ in range(length):
             if len(held) == context:
-                gone = (len(held) - keep) // 2
-                held = held[:keep] + held[keep + gone :]
+                dropped = (len(held) - keep) // 2
+                held = held[:keep] + held[keep + dropped :]
             held.append(token)
             token += 1
         after.append([*held])

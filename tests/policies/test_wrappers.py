@@ -407,11 +407,11 @@ def test_a_threshold_evicts_whole_pages_only() -> None:
     trace = simulate(read_policy("blocks(fd-kvc tau=0.7, size=8)"), dialogs, 56)
 
     entries = all_entries(trace)
-    gone, page = entries.rule == Rule.threshold, entries.token // 8
-    stayed = (entries.token >= 0) & ~gone
-    assert gone.any()
-    for row, turn in np.ndindex(gone.shape[:2]):
-        assert not {*page[row, turn, gone[row, turn]]} & {*page[row, turn, stayed[row, turn]]}
+    evicted, page = entries.rule == Rule.threshold, entries.token // 8
+    stayed = (entries.token >= 0) & ~evicted
+    assert evicted.any()
+    for row, turn in np.ndindex(evicted.shape[:2]):
+        assert not {*page[row, turn, evicted[row, turn]]} & {*page[row, turn, stayed[row, turn]]}
 
 
 def heads(*keys: list[float], lengths: list[int]) -> DialogBatch:
@@ -455,18 +455,18 @@ def test_heads_that_share_keep_the_best_of_all() -> None:
 
     held: list[set[int]] = [set(), set(), set()]
     for turn, (end, length) in enumerate(zip(np.cumsum(lengths), lengths, strict=True)):
-        held = [mine | set(range(end - length, end)) for mine in held]
+        held = [tokens | set(range(end - length, end)) for tokens in held]
         length_of = np.abs(keys)
         sure = [
-            sorted(mine, key=lambda token: length_of[row, token])[:2]
-            for row, mine in enumerate(held)
+            sorted(tokens, key=lambda token: length_of[row, token])[:2]
+            for row, tokens in enumerate(held)
         ]
         rest = [
             (length_of[row, token], row, token)
-            for row, mine in enumerate(held)
-            for token in mine - set(sure[row])
+            for row, tokens in enumerate(held)
+            for token in tokens - set(sure[row])
         ]
-        chosen = [set(mine) for mine in sure]
+        chosen = [set(tokens) for tokens in sure]
         for _, row, token in sorted(rest)[: 24 - 6]:
             chosen[row].add(token)
         held = chosen
