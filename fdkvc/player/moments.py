@@ -14,7 +14,7 @@ from fdkvc.core.transcripts import Demand, Transcript
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain, sentences, turn_view
-from fdkvc.player.run import ChosenDialog, Run, build_run
+from fdkvc.player.run import ChosenDialog, StageRun, build_run
 from fdkvc.policies import Policy
 from fdkvc.synthetic.scenarios import custom_scenario
 
@@ -25,7 +25,7 @@ MOMENT_POLICY = "fd-kvc"
 """The policy of a report's examples."""
 
 
-def nearly_kept(run: Run) -> tuple[int, int | None]:
+def nearly_kept(run: StageRun) -> tuple[int, int | None]:
     """Return the turn after the first change of topic, and the best entry that it evicted.
 
     An entry from an earlier turn comes before new ones. If that turn evicts nothing, it is the next
@@ -43,7 +43,7 @@ def nearly_kept(run: Run) -> tuple[int, int | None]:
     return last, None
 
 
-def rescued(run: Run) -> tuple[int, int | None]:
+def rescued(run: StageRun) -> tuple[int, int | None]:
     """Return the entry whose rank rises most when its topic returns, and the turn of the return.
 
     The turn comes first. If no topic returns while it has entries in the cache, they are the last
@@ -65,7 +65,7 @@ def rescued(run: Run) -> tuple[int, int | None]:
     return best[1], best[2]
 
 
-def ranks_of(run: Run, turn: int) -> dict[int, int]:
+def ranks_of(run: StageRun, turn: int) -> dict[int, int]:
     """Return the rank of each entry that a turn kept, by token; 1 is the best."""
     made = turn_view(run.trace, run.dialogs, 0, turn)
     return dict(zip(made.token[made.kept].tolist(), made.rank[made.kept].tolist(), strict=True))
@@ -115,7 +115,7 @@ def lettered(recording: Recording, transcript: Transcript) -> Recording:
 class Failure:
     """A service call whose argument was evicted: the turn of the eviction, and an evicted token."""
 
-    run: Run
+    run: StageRun
     demand: Demand
     turn: int
     token: int
@@ -139,7 +139,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
     return None
 
 
-def deciding_token(run: Run, turn: int, token: int, mentions: Sequence[Sequence[int]]) -> int:
+def deciding_token(run: StageRun, turn: int, token: int, mentions: Sequence[Sequence[int]]) -> int:
     """Return the token that says what became of a value, of which `token` is a piece.
 
     A value is held if all tokens of one of its `mentions` are. Then it is `token`, or else the
@@ -164,14 +164,14 @@ def _left(kept: Ints, born: int, token: int) -> int:
     return 1 + max(np.flatnonzero((kept == token).any(axis=1)).tolist(), default=born - 1)
 
 
-def value_sentences(run: Run, turn: int, token: int) -> list[str]:
+def value_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     """Explain what became of the value that a token is a piece of; else of the token."""
     recording = run.dialog.recording
     _, mentions = recording.value_of.get(token, ("", ())) if recording else ("", ())
     return why_sentences(run, turn, deciding_token(run, turn, token, mentions))
 
 
-def why_sentences(run: Run, turn: int, token: int) -> list[str]:
+def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
     run = run.at(turn)
     why = explain(run.trace, run.dialogs, 0, turn, token)

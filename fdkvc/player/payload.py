@@ -23,13 +23,13 @@ from fdkvc.explain.course import no_history, term_courses
 from fdkvc.explain.decisions import turn_view
 from fdkvc.explain.narrate import headline, headline_of_several
 from fdkvc.explain.tables import topic_changes
-from fdkvc.player.run import ChosenDialog, Run
+from fdkvc.player.run import ChosenDialog, StageRun
 
 RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""
 
 
-def pack(run: Run, name: str, shows: str = "") -> bytes:
+def pack(run: StageRun, name: str, shows: str = "") -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it.
 
     The stage `shows` these of its panels, or all.
@@ -74,7 +74,7 @@ class DialogText:
 
 
 def pack_lanes(
-    runs: Sequence[Run], heads: Sequence[LaneHead], text: DialogText | None, name: str
+    runs: Sequence[StageRun], heads: Sequence[LaneHead], text: DialogText | None, name: str
 ) -> bytes:
     """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
     lanes = [
@@ -104,7 +104,7 @@ def pack_lanes(
 
 def _packed(
     kind: str,
-    run: Run,
+    run: StageRun,
     name: str,
     lanes: Sequence[Mapping[str, Any]],
     columns: Sequence[NDArray[Any]],
@@ -150,7 +150,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     }
 
 
-def _course(run: Run) -> Mapping[str, Any]:
+def _course(run: StageRun) -> Mapping[str, Any]:
     trace, turns = run.trace, range(run.dialogs.turns)
     course = {"label": trace.policy.label, "long": run.long}
     if run.long:
@@ -167,7 +167,7 @@ def _course(run: Run) -> Mapping[str, Any]:
     }
 
 
-def _lane(run: Run) -> Mapping[str, Any]:
+def _lane(run: StageRun) -> Mapping[str, Any]:
     courses, name = term_courses(run.trace), run.trace.policy.quantity_name
     return {
         **_course(run),

@@ -79,7 +79,7 @@ class DialogChoice(ChosenDialog):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class StageRun:
     """A policy's run over one dialog, as tables.
 
     `budget` is as chosen, and `more` are metrics beyond the default ones. `dialogs` has one row,
@@ -93,7 +93,7 @@ class Run:
     dialogs: DialogBatch
     trace: Trace
     turns: pd.DataFrame
-    trunk: Run | None = None
+    trunk: StageRun | None = None
 
     @property
     def long(self) -> bool:
@@ -124,7 +124,7 @@ class Run:
             return entries
         return _continued(self.trunk.entries, entries, self.trace.first_turn)
 
-    def at(self, turn: int) -> Run:
+    def at(self, turn: int) -> StageRun:
         """Return the run that took this turn: the trunk up to the fork."""
         return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
 
@@ -191,14 +191,14 @@ def build_run(
     budget: int,
     more: tuple[str, ...] = (),
     dialogs: DialogBatch | None = None,
-) -> Run:
-    """Run a policy over a dialog, loaded unless it comes as `dialogs`; `more` as in `Run`."""
+) -> StageRun:
+    """Run a policy over a dialog, loaded unless it comes as `dialogs`; `more` as in `StageRun`."""
     dialogs = dialogs or dialog.load()
     trace = dialog.run(policy, dialogs, budget)
-    return Run(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
+    return StageRun(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
 
 
-def continue_run(trunk: Run, change: Fork) -> Run:
+def continue_run(trunk: StageRun, change: Fork) -> StageRun:
     """Continue a run with something changed; a ValueError says why that is not possible."""
     dialogs = trunk.dialogs
     # Not the trunk's slots: a policy without a budget has one for every token.
@@ -206,7 +206,7 @@ def continue_run(trunk: Run, change: Fork) -> Run:
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     future = turns_table(trace, dialogs, metrics=trunk.more)
     turns = _continued(trunk.turns, future, trace.first_turn)
-    return Run(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
+    return StageRun(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
 
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:

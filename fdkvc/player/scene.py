@@ -10,7 +10,7 @@ from fdkvc.core.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.player.drawn import script, style
 from fdkvc.player.moments import value_sentences, why_sentences
 from fdkvc.player.payload import pack
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.runs.page import css, page
 
 Sentences = Mapping[str, Sequence[str]]
@@ -18,7 +18,7 @@ Sentences = Mapping[str, Sequence[str]]
 
 
 def sentences_of(
-    runs: Sequence[Run], entry: int | None, *, every: bool = True, lanes: bool = False
+    runs: Sequence[StageRun], entry: int | None, *, every: bool = True, lanes: bool = False
 ) -> Sentences:
     """Return the sentences of every entry and turn of a run; of `lanes`, those of each joined.
 
@@ -46,7 +46,7 @@ def sentences_of(
     return sentences
 
 
-def moment_html(run: Run, title: str, turn: int, token: int | None, words: str = "") -> str:
+def moment_html(run: StageRun, title: str, turn: int, token: int | None, words: str = "") -> str:
     """Return a turn of a run as a page, with sentences on one entry only."""
     sentences = sentences_of([run], token, every=False)
     return scene_html(title, pack(run, "moment"), turn, token, sentences, words)

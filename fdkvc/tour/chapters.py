@@ -16,7 +16,7 @@ from fdkvc.models.judged import verdict
 from fdkvc.models.recorded_damage import shipped_damage
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
-from fdkvc.player.run import DialogChoice, Run, build_run
+from fdkvc.player.run import DialogChoice, StageRun, build_run
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World, scenario_named
 
@@ -42,7 +42,7 @@ class Chapter:
     `page`, which opens with the parameters of `link`. Without a run, it shows shipped results.
     """
 
-    run: Run | None
+    run: StageRun | None
     turn: int
     token: int | None
     sentences: tuple[str, ...]
@@ -61,17 +61,17 @@ def story(recordings: Sequence[Recording]) -> list[Chapter]:
     return [_fills(failure.run), _misleads(), _returns(), *_fails(failure, recordings), _sinks()]
 
 
-def _run(scenario: str, policy: str) -> Run:
+def _run(scenario: str, policy: str) -> StageRun:
     dialog = DialogChoice(scenario_named(scenario), SEED, World())
     return build_run(dialog, policy_named(policy), Benchmark.budget)
 
 
-def _held(run: Run, turn: int) -> Counter[str]:
+def _held(run: StageRun, turn: int) -> Counter[str]:
     kept = run.trace.kept[0, turn]
     return Counter(run.dialogs.topics_of(0, kept[kept >= 0]))
 
 
-def _fills(run: Run) -> Chapter:
+def _fills(run: StageRun) -> Chapter:
     budget, bounds = run.trace.budget, run.dialogs.bounds[0]
     turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
     before, new = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])

@@ -11,7 +11,7 @@ from fdkvc.engine.metrics import default_metrics
 from fdkvc.player.moments import nearly_kept as nearly_kept
 from fdkvc.player.moments import value_sentences
 from fdkvc.player.payload import DialogText, LaneHead
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_of_all
@@ -103,7 +103,12 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
 
 
 def save_scene(
-    page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run], *, lanes: bool = False
+    page: str,
+    title: str,
+    shown: Callable[[], bytes],
+    runs: Sequence[StageRun],
+    *,
+    lanes: bool = False,
 ) -> None:
     """Offer the stage as a file that works without this app.
 

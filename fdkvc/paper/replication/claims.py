@@ -26,7 +26,7 @@ from fdkvc.paper.benchmark import COMPOSITE, Values, matches_paper
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
 from fdkvc.paper.replication.cells import unit_named
 from fdkvc.paper.replication.judge import may_be_chance
-from fdkvc.paper.replication.rules import FEWEST_DIALOGS, mean_case, verdict
+from fdkvc.paper.replication.rules import FEWEST_DIALOGS, compare_case, mean_case
 from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, POLICIES
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
@@ -113,7 +113,7 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     change = wanted.kind == "change"
     chance = change and may_be_chance(study.results, wanted.scenario or COMPOSITE)
     size = (measured.value, measured.spread, measured.n)
-    return verdict(mean_case(*size, figure, chance=chance))
+    return compare_case(mean_case(*size, figure, chance=chance))
 
 
 def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:

@@ -39,11 +39,11 @@ from fdkvc.paper.published import (
 )
 from fdkvc.paper.replication.rules import (
     TWO_SIDED,
+    compare_case,
     mean_case,
     percentile_case,
     published_difference,
     t_of_difference,
-    verdict,
 )
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, policy_named, read_policy, usable
@@ -251,7 +251,7 @@ def _adaptations(results: Results) -> Iterator[Fact]:
             case = None if figure is None else percentile_case(values, share, figure)
             yield Fact(
                 *(ADAPTATION, *place, len(values), turns, math.nan, low, high, figure),
-                verdict=verdict(case),
+                verdict=compare_case(case),
                 never=share_never > 1 - share,
             )
 
@@ -275,4 +275,4 @@ def _mean_fact(
 ) -> Fact:
     s = summarize(values)
     case = None if figure is None else mean_case(s.mean, s.sd, s.n, figure, chance=chance)
-    return Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, verdict(case))
+    return Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, compare_case(case))
