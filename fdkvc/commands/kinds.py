@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from fdkvc.models.results import AnswersRun
-from fdkvc.paper.results import BenchmarkRun, StudyRun
-from fdkvc.paper.sweep_results import SweepRun
+from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
 from fdkvc.runs.base import Run, read_record
 from fdkvc.runs.record import Record
 from fdkvc.verdict.results import ReplayRun

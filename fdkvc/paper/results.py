@@ -1,10 +1,10 @@
-"""Benchmarks and studies: policies on synthetic scenarios, beside the paper's figures."""
+"""The results of benchmarks, studies and sweeps, beside the paper's figures: files and texts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack
 
 import pandas as pd
@@ -28,6 +28,7 @@ from fdkvc.paper.replication.judge import BENCHMARK, Fact, facts
 from fdkvc.paper.replication.projections import alignments_table, differences_table
 from fdkvc.paper.replication.rules import LEGEND, RULES
 from fdkvc.paper.study import Study, run_study
+from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import baseline_of
 from fdkvc.runs.base import Run
 from fdkvc.runs.grid import PLACES, Grid, as_tex, pivot
@@ -163,6 +164,59 @@ class StudyRun(BenchmarkRun):
         measured = measured_tables(self.study)
         verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
         return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
+
+
+@dataclass(frozen=True, eq=False)
+class SweepRun(Run):
+    """A sweep of one or two hyperparameters."""
+
+    kind = "sweep"
+    settings_type = Sweep
+    depends: ClassVar = FINISHED
+
+    settings: Sweep
+    results: Results
+
+    @classmethod
+    def measure(
+        cls, sweep: Sweep, *, chunk: int | None = None, **how: Unpack[Execution]
+    ) -> SweepRun:
+        """Run a sweep; `chunk` as for `run_benchmark`."""
+        return cls(sweep, run_benchmark(sweep.benchmark, chunk=chunk, **how))
+
+    @classmethod
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
+        return cls.measure(record.settings, **how)
+
+    @property
+    def seconds(self) -> float:
+        return self.results.seconds
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"finished": finished(self.results)}
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Every setting with its metrics."""
+        return tables.sweep_table(self.settings, self.results)
+
+    @property
+    def swept(self) -> pd.DataFrame:
+        """The values of its one hyperparameter, with published figures."""
+        alone = replace(self.results, benchmark=self.settings.alone)
+        return tables.ablation_table(alone, self.settings.parameters[0])
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        one = {"ablation.csv": self.swept} if len(self.settings.axes) == 1 else {}
+        return {"sweep.csv": self.table, **one}
+
+    @property
+    def text(self) -> str:
+        dialogs = count(self.settings.dialogs, "dialog")
+        title = f"{self.settings.scenario.label}, last turns of {dialogs}, means"
+        return facts_text(title, facts(self.results, self.settings.parameters[0]), ["policy"])
 
 
 def finished(results: Results) -> dict[str, int] | None:

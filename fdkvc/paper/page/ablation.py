@@ -19,9 +19,9 @@ from fdkvc.paper.claims import claim
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS
 from fdkvc.paper.replication.claims import judged_claims
 from fdkvc.paper.report.claims import STYLE, claims_html
+from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
-from fdkvc.paper.sweep_results import SweepRun
 from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.runs.grid import figures, pivot
 from fdkvc.runs.options import options_of
