@@ -6,7 +6,6 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 import fdkvc
@@ -33,8 +32,6 @@ class _Parser(argparse.ArgumentParser):
         """Add the options of the command that is chosen, and parse the arguments."""
         args = [*(sys.argv[1:] if args is None else args)]
         if args and args[0] in self.commands:
-            if {"-h", "--help"} & {*args}:
-                sys.modules.setdefault("pandas", _Pandas("pandas"))
             _add_settings(args[0], self.commands[args[0]])
         return super().parse_args(args, namespace)
 
@@ -71,17 +68,6 @@ class _Parser(argparse.ArgumentParser):
         self.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
         self.option("--trace", "FILE", f"trace file that it replayed; {named}")
         self.tools()
-
-
-class _Pandas(ModuleType):
-    """A stand-in for pandas, which a help imports but never uses; used, it is pandas."""
-
-    def __getattr__(self, name: str) -> Any:
-        if sys.modules["pandas"] is self:
-            del sys.modules["pandas"]
-        import pandas
-
-        return getattr(pandas, name)
 
 
 def _add_settings(command: str, parser: _Parser) -> None:
