@@ -1,4 +1,4 @@
-"""The kinds of run, a file for each: how it runs, also again, and its tables, files and words."""
+"""The kinds of run; each is a `Run` in the ``results.py`` of its capability."""
 
 from collections.abc import Mapping
 

@@ -42,7 +42,7 @@ ALIGNMENT = (
 )
 
 UNTESTED = {"too few": "too few dialogs", "same": "the same in every dialog"}
-"""Instead of p, where there is none."""
+"""What stands instead of p where a test is not possible, by its verdict."""
 
 FINISHED = {"finished": dict[str, int] | None}
 """How many dialogs of each scenario a cancelled run finished."""
@@ -57,6 +57,7 @@ class BenchmarkRun(Run):
     depends: ClassVar = {"baseline": str, **FINISHED}
 
     study: Study
+    """The results and the latencies; in a `StudyRun` also the rest."""
     baseline: str = ""
     """The policy to compare with; `baseline_of` by default."""
 
@@ -209,8 +210,9 @@ class SweepRun(Run):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        one = {"ablation.csv": self.swept} if len(self.settings.axes) == 1 else {}
-        return {"sweep.csv": self.table, **one}
+        if len(self.settings.axes) > 1:
+            return {"sweep.csv": self.table}
+        return {"sweep.csv": self.table, "ablation.csv": self.swept}
 
     @property
     def text(self) -> str:
@@ -227,21 +229,13 @@ def finished(results: Results) -> dict[str, int] | None:
 
 def dialogs_table(results: Results) -> pd.DataFrame:
     """Return every number of every dialog: scenario, policy, metric, dialog (from 0) and value."""
-    parts = [
-        pd.DataFrame(
-            {
-                "scenario": scenario,
-                "policy": policy,
-                "metric": metric,
-                "dialog": range(len(values)),
-                "value": values,
-            }
-        )
-        for scenario, by_policy in results.measured.items()
-        for policy, measured in by_policy.items()
-        for metric, values in measured.values.items()
-    ]
     columns = ["scenario", "policy", "metric", "dialog", "value"]
+    parts = []
+    for scenario, by_policy in results.measured.items():
+        for policy, scores in by_policy.items():
+            for metric, values in scores.values.items():
+                cells = (scenario, policy, metric, range(len(values)), values)
+                parts.append(pd.DataFrame(dict(zip(columns, cells, strict=True))))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 

@@ -89,8 +89,7 @@ def second_of(policy: str, first: str) -> Field:
     labels = first_of(policy).labels
     others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
     label, help = "Second hyperparameter", "The results of two are tables."
-    of = f"{policy}/{first}"
-    return Field(label, help, name="second", default=NONE, choices=others, of=of)
+    return Field(label, help, name="second", default=NONE, choices=others, of=f"{policy}/{first}")
 
 
 def values_of(policy: str, name: str, which: str = "values") -> Field:
@@ -254,8 +253,8 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
             effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
     (_, most, first), *others = sorted(effects, reverse=True)
     head = f"{most} matters most: it" if others else most
-    more = [f" {label} {reach}." for _, label, reach in others]
-    return f"{head} {first}.{''.join(more)}"
+    rest = "".join(f" {label} {reach}." for _, label, reach in others)
+    return f"{head} {first}.{rest}"
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:
