@@ -80,20 +80,21 @@ class DialogChoice(ChosenDialog):
 
 @dataclass(frozen=True, eq=False)
 class StageRun:
-    """A policy's run over one dialog, as tables.
-
-    `budget` is as chosen, and `more` are metrics beyond the default ones. `dialogs` has one row,
-    `turns` a row for each turn with the policy's row states. Of a fork, `trunk` is the run whose
-    first turns it shares, and `trace` begins after them.
-    """
+    """A policy's run over one dialog, as tables."""
 
     dialog: ChosenDialog
     budget: int
+    """As chosen."""
     more: tuple[str, ...]
+    """Metrics beyond the default ones."""
     dialogs: DialogBatch
+    """The dialog as a batch of one row."""
     trace: Trace
+    """What happened; of a fork, after the turns that it shares with its trunk."""
     turns: pd.DataFrame
+    """A row for each turn, with the policy's row states."""
     trunk: StageRun | None = None
+    """Of a fork, the run whose first turns it shares."""
 
     @property
     def long(self) -> bool:
@@ -152,18 +153,14 @@ class StageRun:
 
         An axis extends beyond a metric's range only where its values do.
         """
-        return tuple(
-            Line(
-                key,
-                metric.label,
-                min(0.0, float(self.turns[key].min())),
-                max(metric.bounds[1], float(self.turns[key].max())),
-                percent=metric.percent,
-            )
-            for key in (*default_metrics(), *self.more)
-            for metric in [metric_named(key)]
-            if self.turns[key].notna().any()
-        )
+        lines = []
+        for metric in map(metric_named, (*default_metrics(), *self.more)):
+            values = self.turns[metric.key]
+            if values.notna().any():
+                low = min(0.0, float(values.min()))
+                high = max(metric.bounds[1], float(values.max()))
+                lines.append(Line(metric.key, metric.label, low, high, percent=metric.percent))
+        return tuple(lines)
 
     @cached_property
     def states(self) -> tuple[Line, ...]:
@@ -192,7 +189,7 @@ def build_run(
     more: tuple[str, ...] = (),
     dialogs: DialogBatch | None = None,
 ) -> StageRun:
-    """Run a policy over a dialog, loaded unless it comes as `dialogs`; `more` as in `StageRun`."""
+    """Run a policy over a dialog, loaded unless it comes as `dialogs`, with `more` metrics."""
     dialogs = dialogs or dialog.load()
     trace = dialog.run(policy, dialogs, budget)
     return StageRun(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))

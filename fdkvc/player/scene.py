@@ -27,11 +27,9 @@ def sentences_of(
     """
     if any(run.long for run in runs):
         return {}
-    pairs = {
-        (int(turn), int(token))
-        for run in runs
-        for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True)
-    }
+    pairs: set[tuple[int, int]] = set()
+    for run in runs:
+        pairs.update(zip(run.entries["turn"].tolist(), run.entries["token"].tolist(), strict=True))
     if not every or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
         pairs = set()
     if entry is not None:
@@ -77,10 +75,10 @@ def scene_html(
         "hues": hues,
         "sentences": [],
     }
-    told = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
+    compressed = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
     module = (
         f"{_BEGIN}\n"
-        f'const alone = {{ sentences: await opened("{_text(told)}") }};\n'
+        f'const alone = {{ sentences: await opened("{_text(compressed)}") }};\n'
         f"const view = {json.dumps(view)};\n"
         "globalThis.fdkvcStage = { view, answer: null, alone, tell: {}, changed: () => {} };\n"
         f"{script('stage')}\n"

@@ -174,17 +174,20 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
     names = [lane.name for lane in rows]
     traces = [lane.run.trace for lane in rows]
     largest = max((trace.budget for trace in traces if trace.policy.bounded), default=0)
-    return tuple(
-        LaneHead(
-            lane.label,
-            largest if trace.policy.bounded else trace.budget,
-            "" if trace.policy.bounded else "on its own scale",
-            tuple(
-                (line.label, tuple(map(line.words, lane.run.turns[line.field])))
-                for line in lane.run.metrics
-                if line.field in default_metrics()
-            ),
-            (names.index(lane.origin), lane.begins) if lane.origin else None,
+    heads = []
+    for lane, trace in zip(rows, traces, strict=True):
+        bounded, turns = trace.policy.bounded, lane.run.turns
+        lines = [line for line in lane.run.metrics if line.field in default_metrics()]
+        heads.append(
+            LaneHead(
+                lane.label,
+                largest if bounded else trace.budget,
+                "" if bounded else "on its own scale",
+                tuple(
+                    (line.label, tuple(map(line.words, lane.run.turns[line.field])))
+                    for line in lines
+                ),
+                (names.index(lane.origin), lane.begins) if lane.origin else None,
+            )
         )
-        for lane, trace in zip(rows, traces, strict=True)
-    )
+    return tuple(heads)

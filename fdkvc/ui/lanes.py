@@ -46,13 +46,17 @@ FORK = "fork"
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """One run of a comparison: its name is the policy's, or `FORK`; `origin` is what it forks."""
+    """One run of a comparison."""
 
     name: str
+    """The policy's, or `FORK`."""
     label: str
+    """What it is called on the page."""
     words: str
+    """What it is called in files."""
     run: StageRun
     origin: str = ""
+    """Of a fork, the name of the lane that it continues."""
 
     @property
     def begins(self) -> int:
@@ -139,7 +143,7 @@ def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
         tuple(lane.label for lane in lanes),
         lanes[-1].name == FORK,
         # An axis begins at the lowest value of any lane.
-        tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True)),
+        tuple(min(lines, key=lambda line: line.low) for lines in zip(*by_lane, strict=True)),
         page_theme(),
     )
     cursor = placed(pd.DataFrame({"turn": [turn]}))

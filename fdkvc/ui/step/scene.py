@@ -101,11 +101,9 @@ def _descriptions(run: StageRun) -> tuple[tuple[str, ...], ...]:
 
 def _what_happened(story: StepStory) -> str:
     """Return the sentence and the numbers as one HTML string: every element costs time."""
-    numbers = "".join(
-        f"<span>{escape(f'{arrow} {label}: {text}')}</span>"
-        for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))
-        for label, text in pairs
-    )
+    inputs = [f"→ {label}: {text}" for label, text in story.inputs]
+    outputs = [f"⇒ {label}: {text}" for label, text in story.outputs]
+    numbers = "".join(f"<span>{escape(words)}</span>" for words in (*inputs, *outputs))
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 

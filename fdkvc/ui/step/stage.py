@@ -54,7 +54,7 @@ def _answer(page: str, run: StageRun) -> None:
 
 
 def _search(page: str, run: StageRun, turn: int, token: int) -> Mapping[str, Any]:
-    """Return what was found, or start the search and cancel the session's one before it."""
+    """Return what was found, or start the search and cancel the session's earlier one."""
     if not run.dialog.alone:
         return _result("Available only for a head that decides by itself.")
     trace, dialogs = run.trace, run.dialogs
@@ -84,8 +84,8 @@ def _verdict(changes: Sequence[Change]) -> str:
     words = "No single setting, at any value tried, would have reversed the decision."
     if any(change.after is not None for change in changes):
         words = "Each of these alone is enough. In %: the change, as a share of the allowed range."
-    every = all(isinstance(change.before, int) and change.step == 1 for change in changes)
-    return words if every else f"{words} Not every value was tried."
+    complete = all(isinstance(change.before, int) and change.step == 1 for change in changes)
+    return words if complete else f"{words} Not every value was tried."
 
 
 def _described(change: Change) -> Mapping[str, Any]:
