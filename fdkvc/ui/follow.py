@@ -183,10 +183,7 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
                 lane.label,
                 largest if bounded else trace.budget,
                 "" if bounded else "on its own scale",
-                tuple(
-                    (line.label, tuple(map(line.words, lane.run.turns[line.field])))
-                    for line in lines
-                ),
+                tuple((line.label, tuple(map(line.words, turns[line.field]))) for line in lines),
                 (names.index(lane.origin), lane.begins) if lane.origin else None,
             )
         )
