@@ -1,5 +1,6 @@
 """Measured results: over budgets, turns or a swept hyperparameter, and by policy."""
 
+import math
 from collections.abc import Sequence
 
 import altair as alt
@@ -51,6 +52,7 @@ def budgets_chart(
     budgets = sorted(table.budget.unique().tolist())
     policies = policies or table.policy.unique().tolist()
     intervals = bool(table.ci_high.notna().any())
+    # On the log axis: a margin at both ends, and at the right as much again as NAMES_SHARE says.
     room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
     last = budgets[-1] * room * (budgets[-1] / budgets[0] * room) ** NAMES_SHARE
     base = alt.Chart(alt.NamedData("budgets")).encode(
@@ -99,12 +101,14 @@ def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
     >>> named_ends(rows, 1.0)["at"].round(2).tolist()
     [0.5, 0.45]
     """
-    known = table.dropna(subset="mean").sort_values("budget")
-    ends = known.groupby("policy", sort=False).tail(1).sort_values("mean", ascending=False)
-    at: list[float] = []
-    for mean in ends["mean"]:
-        at.append(min([mean, *(place - top * NAME_HEIGHT / BUDGETS_HEIGHT for place in at[-1:])]))
-    return ends.assign(at=at)
+    measured = table.dropna(subset="mean").sort_values("budget")
+    ends = measured.groupby("policy", sort=False).tail(1).sort_values("mean", ascending=False)
+    height, below = top * NAME_HEIGHT / BUDGETS_HEIGHT, math.inf
+    places = []
+    for mean in ends["mean"]:  # from the highest down
+        places.append(min(mean, below))
+        below = places[-1] - height
+    return ends.assign(at=places)
 
 
 @unchecked
@@ -263,5 +267,5 @@ def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
     ends = table.groupby("metric")[["ci_low", "ci_high", "published"]].agg(["min", "max"])
     lows, highs = ends.min(axis=1).clip(upper=0.0), ends.max(axis=1).clip(lower=1.0)
     shared = (lows >= -1) & (highs <= 1.01)
-    same = shared if shared[metric] else shared.index == metric
-    return float(lows[same].min()), float(highs[same].max())
+    chosen = shared if shared[metric] else shared.index == metric
+    return float(lows[chosen].min()), float(highs[chosen].max())

@@ -27,7 +27,7 @@ TOPICS = (
     "#F0E442",  # yellow
     "#AA4499",  # purple, where Okabe and Ito have black
 )
-"""The hues of topics; those of further topics are the same again, with a pattern."""
+"""The hues of topics; further topics begin again with the first, with a pattern."""
 
 DARK_TOPICS = ("#0072B2", "#AA4499")
 
@@ -74,7 +74,13 @@ POLICIES = {
 """The colour of each policy on light and dark pages; the last is that of any other name."""
 
 SHAPES = (
-    *("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right"),
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
     "triangle-left",
     "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z",  # a slanted cross
     "M-1,-1L1,-1L-1,1L1,1Z",  # an hourglass
@@ -87,9 +93,10 @@ _NAMED = re.compile(
 
 
 class Look(NamedTuple):
-    """How a policy looks: the place of its colour in `Theme.policies`, its shape and its dash."""
+    """How a policy looks on every chart."""
 
     place: int
+    """That of its colour in `Theme.policies`."""
     shape: str
     dash: Sequence[int]
 
@@ -110,30 +117,34 @@ def looks(names: Sequence[str]) -> list[Look]:
     taken: list[Look] = []
     for name in names:
         match = _NAMED.search(name)
-        known = match.group() if match else ""
-        place = list(POLICIES).index(known)
-        at = place if known else crc32(name.encode())
-        first = at // len(SHAPES) % 3 + 2 * (known != name and bool(known))
-        shapes = (SHAPES * 2)[at % len(SHAPES) :]
-        every = [Look(place, *look) for look in product(shapes, (DASHES * 2)[first:])]
-        free = (look for look in every if look not in taken)
-        taken.append(next(free, every[0]))
+        policy = match.group() if match else ""
+        place = list(POLICIES).index(policy)
+        # A name without a policy begins anywhere, but always at the same look.
+        number = place if policy else crc32(name.encode())
+        dash = number // len(SHAPES) % 3
+        if policy and policy != name:  # a variant or a wrapped policy
+            dash += 2
+        shapes = (SHAPES * 2)[number % len(SHAPES) :]
+        candidates = [Look(place, *look) for look in product(shapes, (DASHES * 2)[dash:])]
+        free = (look for look in candidates if look not in taken)
+        taken.append(next(free, candidates[0]))
     return taken
 
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours that depend on the page's background.
-
-    `ink` is for text, cursors and outlines, `faint` for grid lines and evicted entries, `terms` for
-    score terms and quantities, in no topic's colour. `policies` are those of `POLICIES`.
-    """
+    """Colours that depend on the page's background."""
 
     ink: str
+    """Of text, cursors and outlines."""
     faint: str
+    """Of grid lines and evicted entries."""
     paper: str
+    """The background."""
     terms: tuple[str, ...]
+    """Of score terms and quantities; none is a topic's."""
     policies: tuple[str, ...]
+    """Those of `POLICIES`, in their order."""
 
 
 LIGHT = Theme(
@@ -152,13 +163,17 @@ DARK = Theme(
 )
 
 
+def _numbered(kind: str, light: Sequence[str], dark: Sequence[str]) -> dict[str, tuple[str, str]]:
+    pairs = zip(light, dark, strict=True)
+    return {f"{kind}-{place}": colours for place, colours in enumerate(pairs)}
+
+
 VARIABLES = {
-    **{name: (getattr(LIGHT, name), getattr(DARK, name)) for name in ("ink", "faint", "paper")},
-    **{
-        f"{kind}-{place}": colours
-        for kind in ("terms", "policies")
-        for place, colours in enumerate(zip(getattr(LIGHT, kind), getattr(DARK, kind), strict=True))
-    },
+    "ink": (LIGHT.ink, DARK.ink),
+    "faint": (LIGHT.faint, DARK.faint),
+    "paper": (LIGHT.paper, DARK.paper),
+    **_numbered("terms", LIGHT.terms, DARK.terms),
+    **_numbered("policies", LIGHT.policies, DARK.policies),
 }
 """CSS variables of pages and reports by name: a colour on light and one on dark."""
 

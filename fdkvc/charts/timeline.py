@@ -38,15 +38,22 @@ MOST_POINTS = 120
 
 @dataclass(frozen=True)
 class Line:
-    """A line over the turns: the ends of its axis, a `start` level to mark, and its format."""
+    """A line over the turns, with its axis and its format."""
 
     field: str
+    """The column of its values."""
     label: str
+    """Its title."""
     low: float
+    """Where its axis begins."""
     high: float
+    """Where its axis ends."""
     start: float | None = None
+    """A level to mark."""
     percent: bool = False
+    """Whether values are fractions, written as percentages."""
     digits: int = 3
+    """Decimals of a value that is no percentage."""
 
     def words(self, value: float) -> str:
         """Write a value as people read it."""
@@ -80,8 +87,8 @@ def lines_spec(
     for line in lines:
         form = ".0%" if line.percent else ".1f"
         y = axis_between(alt.Y, line.field, (line.low, line.high), **_INSIDE, format=form)
-        run, at = alt.Tooltip("lane:N", title="run"), alt.Tooltip("turn:Q")
-        tooltip = [run, at, *tips(".3f", **{line.field: line.label})]
+        run, turn = alt.Tooltip("lane:N", title="run"), alt.Tooltip("turn:Q")
+        tooltip = [run, turn, *tips(".3f", **{line.field: line.label})]
         base = alt.Chart(alt.NamedData("lines")).encode(x=_turn_axis(turns), y=y)
         legend = None if panels or len(lanes) == 1 else policy_legend(lanes, offset=12)
         drawn, points = policy_lines(base, lanes, tints, tooltip, 36, legend, "lane")
@@ -92,11 +99,11 @@ def lines_spec(
     return column(panels, theme)
 
 
-def _turn_axis(turns: int, at: str = "middle") -> alt.X:
+def _turn_axis(turns: int, field: str = "middle") -> alt.X:
     """Return the x axis, with room at its left for the labels of the y axis."""
     return axis_between(
         alt.X,
-        at,
+        field,
         (-0.075 * turns, turns),
         values=[turn + 0.5 for turn in range(0, turns, max(1, turns // 20))],
         labelExpr="format(floor(datum.value), 'd')",

@@ -17,18 +17,19 @@ from fdkvc.tour.chapters import HEALING, LOSING, TITLES, story
 def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
     """Return the pages by name; a failed call is searched for in the recordings."""
     pages = []
-    for at, chapter in enumerate(story(recordings), start=1):
-        title, words = TITLES[at - 1], " ".join(chapter.sentences)
+    for number, chapter in enumerate(story(recordings), start=1):
+        title, words = TITLES[number - 1], " ".join(chapter.sentences)
         if chapter.run is None:
             text = recorded_page(shipped_damage(), title, words, (LOSING, HEALING))
         else:
             text = moment_html(chapter.run, title, chapter.turn, chapter.token, words)
-        pages.append((f"scene{at}.html", text, title, words))
-    again = "An answer that fails, and how it is corrected"
-    paper, report = "The paper's tables, figures and claims", papers_report(recordings)
+        pages.append((f"scene{number}.html", text, title, words))
+    answer = "An answer that fails, and how it is corrected"
+    paper = "The paper's tables, figures and claims"
+    missing = "Which evicted word would have made it right."
     pages += [
-        ("answer.html", answer_page(again), again, "Which evicted word would have made it right."),
-        ("report.html", report, paper, "Each with a verdict."),
+        ("answer.html", answer_page(answer), answer, missing),
+        ("report.html", papers_report(recordings), paper, "Each with a verdict."),
         ("judged.html", judged_report(), TITLE, "By policy."),
     ]
     listed = "".join(

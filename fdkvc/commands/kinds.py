@@ -1,10 +1,9 @@
-"""The kinds of run, a file for each: how it runs, also again, and its tables, files and words."""
+"""The kinds of run; each is a `Run` in the ``results.py`` of its capability."""
 
 from collections.abc import Mapping
 
 from fdkvc.models.results import AnswersRun
-from fdkvc.paper.results import BenchmarkRun, StudyRun
-from fdkvc.paper.sweep_results import SweepRun
+from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
 from fdkvc.runs.base import Run, read_record
 from fdkvc.runs.record import Record
 from fdkvc.verdict.results import ReplayRun

@@ -62,9 +62,9 @@ def _run(options: Namespace) -> None:
         case "app":
             from fdkvc.commands.app import app as run
         case "benchmark":
-            from fdkvc.paper.command import benchmark as run
+            from fdkvc.paper.commands import benchmark as run
         case "sweep":
-            from fdkvc.paper.sweep_command import sweep as run
+            from fdkvc.paper.commands import sweep as run
         case "dialogs":
             from fdkvc.verdict.command import dialogs as run
         case "capture":
@@ -74,7 +74,7 @@ def _run(options: Namespace) -> None:
         case "live":
             from fdkvc.models.command import live as run
         case "trace":
-            from fdkvc.paper.trace_command import trace as run
+            from fdkvc.paper.commands import trace as run
         case "report":
             from fdkvc.commands.report import report as run
         case _:

@@ -6,7 +6,6 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 import fdkvc
@@ -33,21 +32,19 @@ class _Parser(argparse.ArgumentParser):
         """Add the options of the command that is chosen, and parse the arguments."""
         args = [*(sys.argv[1:] if args is None else args)]
         if args and args[0] in self.commands:
-            if {"-h", "--help"} & {*args}:
-                sys.modules.setdefault("pandas", _Pandas("pandas"))
             _add_settings(args[0], self.commands[args[0]])
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")
 
-    def option(self, name: str, metavar: str, help: str, **more: Any) -> None:
-        if more.get("default") is not None:
+    def option(self, name: str, metavar: str, help: str, **settings: Any) -> None:
+        if settings.get("default") is not None:
             help += "; default: %(default)s"
-        self.add_argument(name, metavar=metavar, help=help, **more)
+        self.add_argument(name, metavar=metavar, help=help, **settings)
 
-    def several(self, name: str, metavar: str, help: str, **more: Any) -> None:
-        self.add_argument(name, metavar=metavar, help=help, nargs="+", **more)
+    def several(self, name: str, metavar: str, help: str, **settings: Any) -> None:
+        self.add_argument(name, metavar=metavar, help=help, nargs="+", **settings)
 
     def flag(self, name: str, help: str) -> None:
         self.add_argument(name, help=help, action="store_true")
@@ -73,19 +70,8 @@ class _Parser(argparse.ArgumentParser):
         self.tools()
 
 
-class _Pandas(ModuleType):
-    """A stand-in for pandas, which a help imports but never uses; used, it is pandas."""
-
-    def __getattr__(self, name: str) -> Any:
-        if sys.modules["pandas"] is self:
-            del sys.modules["pandas"]
-        import pandas
-
-        return getattr(pandas, name)
-
-
 def _add_settings(command: str, parser: _Parser) -> None:
-    """Add what takes NumPy to import: the formats of dialogs, and the options of settings."""
+    """Add the options that only NumPy's import can tell: formats of dialogs, and settings."""
     if command in ("dialogs", "capture", "answers", "live"):
         from fdkvc.conversations.formats import FORMATS
 
@@ -179,10 +165,11 @@ def build_parser() -> argparse.ArgumentParser:
     live.option("--engine", "NAME", "transformers or llama.cpp", default="transformers")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
-    for of in (answers, live):
-        of.tools()
-        of.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
-        of.option("--out", "DIR", TABLES, required=True)
+    for measured in (answers, live):
+        measured.tools()
+        baseline = "policy to compare with; default: full, without eviction"
+        measured.option("--baseline", "KEY", baseline)
+        measured.option("--out", "DIR", TABLES, required=True)
 
     trace = command("trace", "run one policy on one synthetic dialog and write every step")
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")

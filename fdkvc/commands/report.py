@@ -27,9 +27,8 @@ REPORTED = ("benchmark", "study", "replay", "answers")
 
 def report(options: Namespace) -> None:
     """Write one HTML file, or the folder of a gallery."""
-    again = ("model", "dialogs", "trace", "tools")
-    for name in again if options.run_file is None else ():
-        if getattr(options, name):
+    for name in ("model", "dialogs", "trace", "tools"):
+        if options.run_file is None and getattr(options, name):
             raise ValueError(f"--{name} needs --run: it names the file that the run read")
     if options.gallery is not None:
         _gallery(options)

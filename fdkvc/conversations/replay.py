@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, product
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import pandas as pd
 
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.attention import BLOCK
@@ -28,6 +27,9 @@ from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.runs.jobs import Execution, check_different, one_blas_thread, run_jobs, worker_count
 from fdkvc.runs.options import RUN_METRICS, RUN_POLICIES
+
+if TYPE_CHECKING:  # a help takes the settings alone
+    import pandas as pd
 
 BUDGETS = (32, 48, 64, 96, 128)
 """The default budgets."""
@@ -133,6 +135,8 @@ def replay_arguments(
     of heads that still cached it, and `lost` the turn that evicted it first in a head that did not,
     −1 if all held it. `spread` begins with a dialog of each cluster; the tables do not change.
     """
+    import pandas as pd
+
     workers = worker_count(how)
     jobs = [*jobs_of(settings, recordings)]
     order = [*range(len(jobs))]
@@ -148,6 +152,8 @@ def replay_arguments(
 
 def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tables of `replay_arguments` of the chunks that are not cancelled."""
+    import pandas as pd
+
     done = [chunk for chunk in chunks if chunk]
     rows = [*chain.from_iterable(rows for rows, _ in done)]
     arguments = [*chain.from_iterable(arguments for _, arguments in done)]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice
 from re import finditer
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from fdkvc.core.attention import Bools, Floats
 from fdkvc.core.limits import MAX_RESTORED_SPANS
@@ -22,6 +22,9 @@ from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.model_text import Writer, read_call
 from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.models.numpy.tokens import Tokens
+
+if TYPE_CHECKING:  # a help takes the settings alone
+    import pandas as pd
 
 Passages = Sequence[tuple[Writer, int, int]]
 """The writer and tokens of each passage; see `fdkvc.models.numpy.chat.Chat`."""
@@ -193,6 +196,8 @@ def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd
     part of the earlier word before the passage began, in the turns that `first_evicted_in` and
     `last_evicted_in` name.
     """
+    import pandas as pd
+
     cache, passages = chat.caches[name], chat.passages[name]
     attended = _mean_attention(cache, word, selection, whole_text=False)
     all_there = _mean_attention(cache, word, selection, whole_text=True)

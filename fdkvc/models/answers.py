@@ -14,10 +14,9 @@ from functools import partial
 from itertools import chain, compress, pairwise
 from threading import Lock
 from time import perf_counter
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.conversations.replay import TRIED
@@ -47,6 +46,9 @@ from fdkvc.runs.jobs import (
 )
 from fdkvc.runs.options import RUN_POLICIES
 from fdkvc.runs.workers import DaemonThreads, ThisThread
+
+if TYPE_CHECKING:  # a help takes the settings alone
+    import pandas as pd
 
 FULL = "full"
 """The control that evicts nothing; the others are compared with it."""
@@ -152,6 +154,8 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
+    import pandas as pd
+
     workers, jobs = worker_count(how), jobs_of(model, transcripts)
     sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
     run = partial(run_job, settings, model)

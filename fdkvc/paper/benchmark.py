@@ -69,6 +69,7 @@ class Benchmark:
         default=tuple(SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)),
     )
     """The adaptation run is measured in turns to adapt, the others by late metrics."""
+
     policies: tuple[Policy, ...] = option(
         RUN_POLICIES, default=tuple(policy_named(key) for key in PAPER_POLICIES)
     )
@@ -77,6 +78,7 @@ class Benchmark:
     budget: int = number(BUDGET, HELD)
     world: World = field(default_factory=World)
     metrics: tuple[str, ...] = option(PAPERS_METRICS, default_factory=default_metrics)
+
     series: bool = False
     """Whether to keep the values of every turn as well."""
 
@@ -133,6 +135,7 @@ class Results:
     """The results of a benchmark."""
 
     benchmark: Benchmark
+    """What was to run."""
     measured: Mapping[str, Mapping[str, PolicyScores]]
     """By scenario key and policy name. Of finished dialogs, in order of their numbers."""
     seconds: float
@@ -147,8 +150,10 @@ class Results:
 
     def dialogs(self, scenario: str) -> int:
         """Count the finished dialogs of a scenario."""
-        scores = self.measured.get(scenario, {}).values()
-        return next((len(values) for policy in scores for values in policy.values.values()), 0)
+        for scores in self.measured.get(scenario, {}).values():
+            for values in scores.values.values():
+                return len(values)  # every policy and metric has as many
+        return 0
 
     def values(self, scenario: str, policy: str, metric: str) -> Values | None:
         """Return one value per dialog (n,), or None where there is none.
@@ -168,14 +173,13 @@ class Results:
     @cached_property
     def _values(self) -> dict[tuple[str, str, str], Values]:
         """All that `values` can return."""
-        arrays = {
-            (scenario, policy, metric): values
-            for scenario, by_policy in self.measured.items()
-            for policy, measured in by_policy.items()
-            for metric, values in measured.values.items()
-            # A metric may be undefined in a scenario, as recall is where no topic returns.
-            if not np.isnan(values).any()
-        }
+        arrays = {}
+        for scenario, by_policy in self.measured.items():
+            for policy, scores in by_policy.items():
+                for metric, values in scores.values.items():
+                    # A metric may be undefined in a scenario, as recall is where no topic returns.
+                    if not np.isnan(values).any():
+                        arrays[scenario, policy, metric] = values
         for policy, metric in {place[1:]: None for place in arrays}:
             rows = [arrays.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
             if all(len(row) == self.benchmark.dialogs for row in rows):
@@ -203,7 +207,7 @@ def run_job(benchmark: Benchmark, chunk: range) -> Chunk:
     A dialog's random numbers are the same in every scenario, so they are drawn once. Its results
     depend neither on its chunk nor on the number of cores.
     """
-    one_blas_thread()  # here too, since this may be another process
+    one_blas_thread()  # also here: this may be another process
     draws = draw(benchmark.scenarios, chunk, benchmark.seed, benchmark.world)
     return {
         scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, benchmark.world))
@@ -216,6 +220,7 @@ def _run_scenario(
 ) -> dict[str, PolicyScores]:
     measured = {}
     metrics = {key: metric_named(key) for key in benchmark.metrics}
+    # Late metrics need the outputs of the late turns alone.
     outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
     for policy in benchmark.policies:
         trace = simulate(
@@ -294,6 +299,7 @@ class Latency:
     """The time of a policy's turn."""
 
     policy: str
+    """Its name."""
     milliseconds: float
     """Median over turns of one dialog."""
     batched: float
@@ -323,7 +329,7 @@ def measure_latency(
         for policy in policies:
             for dialogs in batches:
                 seconds = simulate(policy, dialogs, budget, entries=False).seconds
-                if round_:
+                if round_:  # the first is a warm-up
                     times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
         if on_progress is not None:
             done, total = round_ + 1, repeats + 1

@@ -14,7 +14,7 @@ Kind = Comparison | Literal["value", "rank", "peak", "settles", "growth", "swing
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The measured quantity that judges a claim, with the paper's settings."""
+    """The quantity that decides a claim, measured with the paper's settings."""
 
     kind: Kind
     """- ``value``: the policy's mean over dialogs, or the value of a metric of a run;
@@ -40,9 +40,10 @@ class Measure:
       of free ones).
     """
     scenario: str | None = None
-    """None for the whole benchmark (evictions of all five scenarios, seconds of the slowest) or if
-    it does not depend on the scenario."""
+    """Its key; None for the whole benchmark (evictions of all five scenarios, seconds of the
+    slowest) or if the quantity does not depend on the scenario."""
     policy: str = "fd-kvc"
+    """The policy's name."""
     baseline: str | None = None
     """The baseline's key, if two policies are compared."""
     turn: int | None = None
@@ -54,7 +55,7 @@ class Measure:
 ClaimVerdict = Literal["holds", "direction only", "does not hold", "open"]
 
 TIMES = ("latency", "seconds")
-"""Metrics that depend on the machine, so they are not judged."""
+"""Metrics that depend on the machine, so there is no verdict on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,15 @@ class Claim:
     """A claim of the paper about its method, and the quantity that decides it."""
 
     key: str
+    """Its name in code and in a page's address."""
     claim: str
-    """The claim in our words."""
+    """What the paper claims, in our words."""
     source: str
     """Its place in the paper."""
     measure: Measure
+    """The quantity that decides it."""
     why: str
+    """Why the measured quantity is as it is."""
     published: Published | None = None
     """The printed figure; None if the claim is verbal."""
     holds_when: Range | None = None
@@ -80,7 +84,7 @@ class Claim:
     """Whether the printed figure is a bound, such as "under 60 seconds"."""
 
     def judge(self, low: float, high: float, size: str | None = None) -> ClaimVerdict:
-        """Judge the claim by what was measured.
+        """Return the verdict on the claim, by what was measured.
 
         `low` and `high` are the measured quantity's 95 % interval, or the quantity twice; NaN if
         undefined. `size` is the verdict on the printed figure by the rules of all figures, such as

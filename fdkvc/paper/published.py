@@ -56,6 +56,7 @@ class Published:
     rounding: float
     """Half a unit of the last printed digit, in the unit of `value`; 0 for an exact count."""
     printed: str
+    """As the paper prints it."""
     source: str
     """Its place, such as ``"Table 1"`` or ``"abstract; Section 5.1"``."""
     dialogs: int
@@ -114,15 +115,16 @@ class Hyperparameter:
 
 def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
     text = Path(__file__).with_name("tables.toml").read_text("utf-8")
-    written, tables = tomllib.loads(text), {}
+    written = tomllib.loads(text)
+    tables: dict[str, dict[tuple[str, str], Published]] = {}
     rows = tuple(Hyperparameter(**row) for row in written.pop("hyperparameter"))
     for name, table in written.items():
         columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
-        tables[name] = {
-            (row, column): read_printed(cell, table["source"], table.get("dialogs", DIALOGS))
-            for row, *printed in lines
-            for column, cell in zip(columns, printed, strict=True)
-        }
+        source, dialogs = table["source"], table.get("dialogs", DIALOGS)
+        tables[name] = {}
+        for row, *printed in lines:
+            for column, cell in zip(columns, printed, strict=True):
+                tables[name][row, column] = read_printed(cell, source, dialogs)
     return tables, rows
 
 

@@ -1,10 +1,10 @@
-"""Benchmarks and studies: policies on synthetic scenarios, beside the paper's figures."""
+"""The results of benchmarks, studies and sweeps, beside the paper's figures: files and texts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack
 
 import pandas as pd
@@ -28,6 +28,7 @@ from fdkvc.paper.replication.judge import BENCHMARK, Fact, facts
 from fdkvc.paper.replication.projections import alignments_table, differences_table
 from fdkvc.paper.replication.rules import LEGEND, RULES
 from fdkvc.paper.study import Study, run_study
+from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import baseline_of
 from fdkvc.runs.base import Run
 from fdkvc.runs.grid import PLACES, Grid, as_tex, pivot
@@ -41,7 +42,7 @@ ALIGNMENT = (
 )
 
 UNTESTED = {"too few": "too few dialogs", "same": "the same in every dialog"}
-"""Instead of p, where there is none."""
+"""What stands instead of p where a test is not possible, by its verdict."""
 
 FINISHED = {"finished": dict[str, int] | None}
 """How many dialogs of each scenario a cancelled run finished."""
@@ -56,6 +57,7 @@ class BenchmarkRun(Run):
     depends: ClassVar = {"baseline": str, **FINISHED}
 
     study: Study
+    """The results and the latencies; in a `StudyRun` also the rest."""
     baseline: str = ""
     """The policy to compare with; `baseline_of` by default."""
 
@@ -165,6 +167,60 @@ class StudyRun(BenchmarkRun):
         return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
 
 
+@dataclass(frozen=True, eq=False)
+class SweepRun(Run):
+    """A sweep of one or two hyperparameters."""
+
+    kind = "sweep"
+    settings_type = Sweep
+    depends: ClassVar = FINISHED
+
+    settings: Sweep
+    results: Results
+
+    @classmethod
+    def measure(
+        cls, sweep: Sweep, *, chunk: int | None = None, **how: Unpack[Execution]
+    ) -> SweepRun:
+        """Run a sweep; `chunk` as for `run_benchmark`."""
+        return cls(sweep, run_benchmark(sweep.benchmark, chunk=chunk, **how))
+
+    @classmethod
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
+        return cls.measure(record.settings, **how)
+
+    @property
+    def seconds(self) -> float:
+        return self.results.seconds
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"finished": finished(self.results)}
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Every setting with its metrics."""
+        return tables.sweep_table(self.settings, self.results)
+
+    @property
+    def swept(self) -> pd.DataFrame:
+        """The values of its one hyperparameter, with published figures."""
+        alone = replace(self.results, benchmark=self.settings.alone)
+        return tables.ablation_table(alone, self.settings.parameters[0])
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        if len(self.settings.axes) > 1:
+            return {"sweep.csv": self.table}
+        return {"sweep.csv": self.table, "ablation.csv": self.swept}
+
+    @property
+    def text(self) -> str:
+        dialogs = count(self.settings.dialogs, "dialog")
+        title = f"{self.settings.scenario.label}, last turns of {dialogs}, means"
+        return facts_text(title, facts(self.results, self.settings.parameters[0]), ["policy"])
+
+
 def finished(results: Results) -> dict[str, int] | None:
     """Return how many dialogs of each scenario a cancelled run finished, None if all."""
     keys = [scenario.key for scenario in results.benchmark.scenarios]
@@ -173,21 +229,13 @@ def finished(results: Results) -> dict[str, int] | None:
 
 def dialogs_table(results: Results) -> pd.DataFrame:
     """Return every number of every dialog: scenario, policy, metric, dialog (from 0) and value."""
-    parts = [
-        pd.DataFrame(
-            {
-                "scenario": scenario,
-                "policy": policy,
-                "metric": metric,
-                "dialog": range(len(values)),
-                "value": values,
-            }
-        )
-        for scenario, by_policy in results.measured.items()
-        for policy, measured in by_policy.items()
-        for metric, values in measured.values.items()
-    ]
     columns = ["scenario", "policy", "metric", "dialog", "value"]
+    parts = []
+    for scenario, by_policy in results.measured.items():
+        for policy, scores in by_policy.items():
+            for metric, values in scores.values.items():
+                cells = (scenario, policy, metric, range(len(values)), values)
+                parts.append(pd.DataFrame(dict(zip(columns, cells, strict=True))))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 

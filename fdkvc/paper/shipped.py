@@ -41,8 +41,9 @@ class PapersRun:
     sweeps: Mapping[Sweep, Results]
     """Of `SWEEPS`, with the policies of that version."""
     version: str
+    """The project's version that measured it."""
     made: str
-    """The project's version, and the date, as 2026-01-31."""
+    """The date, as 2026-01-31."""
     processor: Mapping[str, str]
 
 

@@ -73,6 +73,7 @@ class Study:
     memories: Mapping[str, CacheBytes] = field(default_factory=dict)
     """By policy name, after a whole dialog of Mixed."""
     probes: Probes | None = None
+    """None if the settings are not the paper's."""
     seconds: float = 0.0
     """Wall clock of the whole study; 0 where it was read from files."""
 
@@ -182,8 +183,9 @@ def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
         np.sort(simulate(policy, mixed, Benchmark.budget, entries=False).kept)
         for policy in (policy_named(ABLATED_POLICY, w_c=1.0), policy_named("h2o"))
     )
-    same = (one == other).all(axis=2).mean(axis=1, dtype=np.float32)
-    return Probes(timed.seconds, highest, same)
+    # Sorted by token, both (n, T, budget): the same entries in whatever slots.
+    agreeing = (one == other).all(axis=2).mean(axis=1, dtype=np.float32)
+    return Probes(timed.seconds, highest, agreeing)
 
 
 def _weight(benchmark: Benchmark) -> int:

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from fdkvc.charts.theme import DARK, LIGHT
+from fdkvc.charts.theme import DARK, LIGHT, Theme
 
 _HERE = Path(__file__).parent
 
@@ -12,13 +12,13 @@ _HERE = Path(__file__).parent
 @cache
 def style() -> str:
     """Return the style, with the colours of terms and policies from the place of all colours."""
-    light, dark = (
-        f"--stage-terms: {' '.join(theme.terms)}; "
-        + " ".join(f"--tint-{at}: {tint};" for at, tint in enumerate(theme.policies))
-        for theme in (LIGHT, DARK)
-    )
     rules = "\n".join(_read(f"{name}.css") for name in ("stage", "lanes", "transcript"))
-    return f"{rules}\n.stage {{ {light} }}\n.stage.dark {{ {dark} }}"
+    return f"{rules}\n.stage {{ {_colours(LIGHT)} }}\n.stage.dark {{ {_colours(DARK)} }}"
+
+
+def _colours(theme: Theme) -> str:
+    tints = (f"--tint-{place}: {tint};" for place, tint in enumerate(theme.policies))
+    return " ".join([f"--stage-terms: {' '.join(theme.terms)};", *tints])
 
 
 @cache

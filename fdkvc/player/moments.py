@@ -14,7 +14,7 @@ from fdkvc.core.transcripts import Demand, Transcript
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain, sentences, turn_view
-from fdkvc.player.run import ChosenDialog, Run, build_run
+from fdkvc.player.run import ChosenDialog, StageRun, build_run
 from fdkvc.policies import Policy
 from fdkvc.synthetic.scenarios import custom_scenario
 
@@ -25,7 +25,7 @@ MOMENT_POLICY = "fd-kvc"
 """The policy of a report's examples."""
 
 
-def nearly_kept(run: Run) -> tuple[int, int | None]:
+def nearly_kept(run: StageRun) -> tuple[int, int | None]:
     """Return the turn after the first change of topic, and the best entry that it evicted.
 
     An entry from an earlier turn comes before new ones. If that turn evicts nothing, it is the next
@@ -35,15 +35,16 @@ def nearly_kept(run: Run) -> tuple[int, int | None]:
     last = run.dialogs.turns - 1
     first = min(int(changes[0]) + 1, last) if len(changes) else 0
     for turn in range(first, last + 1):
-        made = turn_view(run.trace, run.dialogs, 0, turn)
-        gone = np.flatnonzero(made.rule == Rule.budget)
-        if len(gone):
-            gone = gone[~made.new[gone]] if not made.new[gone].all() else gone
-            return turn, int(made.token[gone[np.argmax(made.score[gone])]])
+        view = turn_view(run.trace, run.dialogs, 0, turn)
+        evicted = np.flatnonzero(view.rule == Rule.budget)
+        if len(evicted):
+            if not view.new[evicted].all():
+                evicted = evicted[~view.new[evicted]]
+            return turn, int(view.token[evicted[np.argmax(view.score[evicted])]])
     return last, None
 
 
-def rescued(run: Run) -> tuple[int, int | None]:
+def rescued(run: StageRun) -> tuple[int, int | None]:
     """Return the entry whose rank rises most when its topic returns, and the turn of the return.
 
     The turn comes first. If no topic returns while it has entries in the cache, they are the last
@@ -55,20 +56,18 @@ def rescued(run: Run) -> tuple[int, int | None]:
     for turn, topic in enumerate(current):
         ranks = ranks_of(run, turn)
         if turn and topic != current[turn - 1] and topic in current[:turn]:
-            lifted = [
-                (before[token] - now, turn, token)
-                for token, now in ranks.items()
-                if token in before and current[born[token]] == topic
-            ]
-            best = max([best, *lifted], key=lambda move: move[0])
+            for token, rank in ranks.items():
+                returns = token in before and current[born[token]] == topic
+                if returns and before[token] - rank > best[0]:
+                    best = (before[token] - rank, turn, token)
         before = ranks
     return best[1], best[2]
 
 
-def ranks_of(run: Run, turn: int) -> dict[int, int]:
+def ranks_of(run: StageRun, turn: int) -> dict[int, int]:
     """Return the rank of each entry that a turn kept, by token; 1 is the best."""
-    made = turn_view(run.trace, run.dialogs, 0, turn)
-    return dict(zip(made.token[made.kept].tolist(), made.rank[made.kept].tolist(), strict=True))
+    view = turn_view(run.trace, run.dialogs, 0, turn)
+    return dict(zip(view.token[view.kept].tolist(), view.rank[view.kept].tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,15 @@ def lettered(recording: Recording, transcript: Transcript) -> Recording:
 
 @dataclass(frozen=True, eq=False)
 class Failure:
-    """A service call whose argument was evicted: the turn of the eviction, and an evicted token."""
+    """A service call whose argument was evicted before it."""
 
-    run: Run
+    run: StageRun
     demand: Demand
+    """What the call needs."""
     turn: int
+    """The turn of the eviction."""
     token: int
+    """An evicted token of the argument."""
 
 
 def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) -> Failure | None:
@@ -134,23 +136,26 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
         for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
             turn = int(turns[0])
             if demand.kind == "call" and demand.mentions[-1].turn < turn < demand.turn:
-                gone = [token for token in mentions[-1] if token not in run.trace.kept[0, turn]]
-                return Failure(run, demand, turn, int(gone[0]))
+                kept = run.trace.kept[0, turn]
+                evicted = next(token for token in mentions[-1] if token not in kept)
+                return Failure(run, demand, turn, int(evicted))
     return None
 
 
-def deciding_token(run: Run, turn: int, token: int, mentions: Sequence[Sequence[int]]) -> int:
+def deciding_token(run: StageRun, turn: int, token: int, mentions: Sequence[Sequence[int]]) -> int:
     """Return the token that says what became of a value, of which `token` is a piece.
 
-    A value is held if all tokens of one of its `mentions` are. Then it is `token`, or else the
-    first of a whole mention; if none is whole, what was evicted first of the one that broke last.
-    Before it is mentioned, it is its first mention that says so.
+    A value is held if the cache has all tokens of one of its `mentions`. The answer is then
+    `token`, if it is in such a mention, or else such a mention's first token. If no mention is
+    whole, it is the first token that was evicted of the mention that broke last. Before the value
+    is mentioned, it is a token of its first mention, which is not in the cache yet.
     """
     read = run.dialogs.bounds[0, turn + 1]
     begun = [tokens for tokens in mentions if tokens[0] < read]
     if not begun:
         return next((min(first) for first in mentions[:1] if token not in first), token)
     kept, born, pieces = run.trace.kept[0, : turn + 1], run.dialogs.born[0], []
+    # Mentions with `token` come last, so that they win where several broke in the same turn.
     for tokens in sorted(begun, key=lambda tokens: token in tokens):
         ends = {piece: _left(kept, int(born[piece]), piece) for piece in tokens}
         piece = min(ends, key=ends.__getitem__)
@@ -164,14 +169,14 @@ def _left(kept: Ints, born: int, token: int) -> int:
     return 1 + max(np.flatnonzero((kept == token).any(axis=1)).tolist(), default=born - 1)
 
 
-def value_sentences(run: Run, turn: int, token: int) -> list[str]:
+def value_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     """Explain what became of the value that a token is a piece of; else of the token."""
     recording = run.dialog.recording
     _, mentions = recording.value_of.get(token, ("", ())) if recording else ("", ())
     return why_sentences(run, turn, deciding_token(run, turn, token, mentions))
 
 
-def why_sentences(run: Run, turn: int, token: int) -> list[str]:
+def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
     run = run.at(turn)
     why = explain(run.trace, run.dialogs, 0, turn, token)

@@ -23,58 +23,60 @@ from fdkvc.explain.course import no_history, term_courses
 from fdkvc.explain.decisions import turn_view
 from fdkvc.explain.narrate import headline, headline_of_several
 from fdkvc.explain.tables import topic_changes
-from fdkvc.player.run import ChosenDialog, Run
+from fdkvc.player.run import ChosenDialog, StageRun
 
 RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""
 
 
-def pack(run: Run, name: str, shows: str = "") -> bytes:
+def pack(run: StageRun, name: str, shows: str = "") -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it.
 
     The stage `shows` these of its panels, or all.
     """
     trace, dialogs = run.trace, run.dialogs
     headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
-    more = {"headlines": headlines, "shows": shows}
-    return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), more)
+    head = {"headlines": headlines, "shows": shows}
+    return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), head)
 
 
 @dataclass(frozen=True)
 class LaneHead:
-    """What a lane shows beside its entries.
-
-    `places` is the height of its river in entries, and `figures` have their words in every turn.
-    `forks` says of which lane it is a fork, and after which turn.
-    """
+    """What a lane shows beside its entries."""
 
     label: str
+    """Its name."""
     places: int
+    """The height of its river, in entries."""
     note: str
+    """What to know of that height."""
     figures: tuple[tuple[str, tuple[str, ...]], ...]
+    """Names of figures with their words in every turn."""
     forks: tuple[int, int] | None = None
+    """Of a fork, the number of the lane that it continues, and the turn after which it does."""
 
 
 @dataclass(frozen=True, eq=False)
 class DialogText:
-    """The text of a dialog.
-
-    `turns` has each turn's text with its `Recording.piece_lengths`. `needed` are tokens that a
-    `source`, such as a service call, needs later. `demands` has the turn, the source and the values
-    of each; a value has words on every lane, empty where the lane held it, and the first token of
-    its last mention. Words are underlined `of` a lane at first.
-    """
+    """The text of a dialog."""
 
     speakers: tuple[str, ...]
+    """Of each turn."""
     turns: tuple[tuple[str, tuple[int, ...]], ...]
+    """Each turn's text with its `Recording.piece_lengths`."""
     needed: tuple[int, ...]
+    """Tokens that a `source` needs later."""
     source: str
+    """What needs them, such as a service call."""
     of: int
+    """The lane whose words are underlined at first."""
     demands: Sequence[Mapping[str, Any]]
+    """Each has its turn, its source and its values; a value has the first token of its last
+    mention, and words on every lane, empty where the lane held it."""
 
 
 def pack_lanes(
-    runs: Sequence[Run], heads: Sequence[LaneHead], text: DialogText | None, name: str
+    runs: Sequence[StageRun], heads: Sequence[LaneHead], text: DialogText | None, name: str
 ) -> bytes:
     """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
     lanes = [
@@ -87,31 +89,30 @@ def pack_lanes(
         }
         for run, head, look in zip(runs, heads, looks([h.label for h in heads]), strict=True)
     ]
-    columns = [
-        column
-        for run in runs
-        for column in (_stays(run.trace) if run.long else _columns(run.entries, ()))
-    ]
+    columns: list[NDArray[Any]] = []
+    for run in runs:
+        columns += _stays(run.trace) if run.long else _columns(run.entries, ())
     dialogs = runs[0].titled
     headlines = [
         headline_of_several([run.at(turn).trace for run in runs], dialogs, 0, turn)
         for turn in range(dialogs.turns)
     ]
-    more = {"headlines": headlines} | ({"text": vars(text)} if text else {})
-    kind = "transcript" if text else "lanes"
-    return _packed(kind, runs[0], name, lanes, columns, more)
+    if text:
+        head = {"headlines": headlines, "text": vars(text)}
+        return _packed("transcript", runs[0], name, lanes, columns, head)
+    return _packed("lanes", runs[0], name, lanes, columns, {"headlines": headlines})
 
 
 def _packed(
     kind: str,
-    run: Run,
+    run: StageRun,
     name: str,
     lanes: Sequence[Mapping[str, Any]],
     columns: Sequence[NDArray[Any]],
-    more: Mapping[str, Any],
+    head: Mapping[str, Any],
 ) -> bytes:
     head = {
-        **more,
+        **head,
         "kind": kind,
         "name": name,
         "dialog": _dialog(run.dialogs, run.dialog),
@@ -127,11 +128,13 @@ def _packed(
 
 def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     bits = dialogs.topic_bits[0, : int(dialogs.bounds[0, -1])]
-    _, some, pattern = np.unique(bits, return_index=True, return_inverse=True)
-    topics, order = np.unique(dialogs.topics_of(0, some), return_inverse=True)
+    # The names of topics are written for one token of each pattern of bits: tokens are many.
+    _, examples, pattern = np.unique(bits, return_index=True, return_inverse=True)
+    topics, order = np.unique(dialogs.topics_of(0, examples), return_inverse=True)
     which, recording = order[pattern], choice.recording
-    evidence = recording.evidence if recording else ()
-    said = {tokens: demand.value for demand, places in evidence for tokens in places}
+    said: dict[tuple[int, ...], str] = {}
+    for demand, mentions in recording.evidence if recording else ():
+        said |= dict.fromkeys(mentions, demand.value)
     value_of = recording.value_of if recording else {}
     needed = {value: place for place, value in enumerate(dict.fromkeys(value_of.values()))}
     return {
@@ -150,7 +153,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     }
 
 
-def _course(run: Run) -> Mapping[str, Any]:
+def _course(run: StageRun) -> Mapping[str, Any]:
     trace, turns = run.trace, range(run.dialogs.turns)
     course = {"label": trace.policy.label, "long": run.long}
     if run.long:
@@ -167,7 +170,7 @@ def _course(run: Run) -> Mapping[str, Any]:
     }
 
 
-def _lane(run: Run) -> Mapping[str, Any]:
+def _lane(run: StageRun) -> Mapping[str, Any]:
     courses, name = term_courses(run.trace), run.trace.policy.quantity_name
     return {
         **_course(run),
@@ -223,8 +226,8 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
         if turn < trace.turns:
             kept = trace.kept[0, turn]
             now[kept[kept >= 0]] = True
-        gone = np.flatnonzero(held & ~now)
-        stays.append(np.stack([gone, since[gone], np.full(len(gone), turn)]))
+        evicted = np.flatnonzero(held & ~now)  # in the last round, all that is left
+        stays.append(np.stack([evicted, since[evicted], np.full(len(evicted), turn)]))
         since[now & ~held] = turn
         held = now
     token, first, end = np.concatenate(stays, axis=1).astype(np.int64)
@@ -237,5 +240,6 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
 
 def _planes(column: NDArray[Any]) -> bytes:
     """Return the bytes of a column, the first of every value before the second of any."""
+    # (values, bytes of one), transposed.
     little = np.ascontiguousarray(column).astype(column.dtype.newbyteorder("<"))
     return little.view(np.uint8).reshape(-1, little.itemsize).T.tobytes()

@@ -9,7 +9,7 @@ from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import LIGHT, VARIABLES, Spec
 from fdkvc.core.words import count
 from fdkvc.player.moments import Failure
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.player.scene import moment_html
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.page import css, page
@@ -104,7 +104,7 @@ def failed_scene(failure: Failure) -> str:
     return framed_moment(run, title, failure.turn, failure.token, words)
 
 
-def framed_moment(run: Run, title: str, turn: int, token: int | None, words: str = "") -> str:
+def framed_moment(run: StageRun, title: str, turn: int, token: int | None, words: str = "") -> str:
     """Return a turn of a run in an iframe, which isolates its keys and names."""
     named, inside = escape(title), escape(moment_html(run, title, turn, token, words))
     return (

@@ -79,21 +79,22 @@ class DialogChoice(ChosenDialog):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """A policy's run over one dialog, as tables.
-
-    `budget` is as chosen, and `more` are metrics beyond the default ones. `dialogs` has one row,
-    `turns` a row for each turn with the policy's row states. Of a fork, `trunk` is the run whose
-    first turns it shares, and `trace` begins after them.
-    """
+class StageRun:
+    """A policy's run over one dialog, as tables."""
 
     dialog: ChosenDialog
     budget: int
+    """As chosen."""
     more: tuple[str, ...]
+    """Metrics beyond the default ones."""
     dialogs: DialogBatch
+    """The dialog as a batch of one row."""
     trace: Trace
+    """What happened; of a fork, after the turns that it shares with its trunk."""
     turns: pd.DataFrame
-    trunk: Run | None = None
+    """A row for each turn, with the policy's row states."""
+    trunk: StageRun | None = None
+    """Of a fork, the run whose first turns it shares."""
 
     @property
     def long(self) -> bool:
@@ -124,7 +125,7 @@ class Run:
             return entries
         return _continued(self.trunk.entries, entries, self.trace.first_turn)
 
-    def at(self, turn: int) -> Run:
+    def at(self, turn: int) -> StageRun:
         """Return the run that took this turn: the trunk up to the fork."""
         return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
 
@@ -152,18 +153,14 @@ class Run:
 
         An axis extends beyond a metric's range only where its values do.
         """
-        return tuple(
-            Line(
-                key,
-                metric.label,
-                min(0.0, float(self.turns[key].min())),
-                max(metric.bounds[1], float(self.turns[key].max())),
-                percent=metric.percent,
-            )
-            for key in (*default_metrics(), *self.more)
-            for metric in [metric_named(key)]
-            if self.turns[key].notna().any()
-        )
+        lines = []
+        for metric in map(metric_named, (*default_metrics(), *self.more)):
+            values = self.turns[metric.key]
+            if values.notna().any():
+                low = min(0.0, float(values.min()))
+                high = max(metric.bounds[1], float(values.max()))
+                lines.append(Line(metric.key, metric.label, low, high, percent=metric.percent))
+        return tuple(lines)
 
     @cached_property
     def states(self) -> tuple[Line, ...]:
@@ -191,14 +188,14 @@ def build_run(
     budget: int,
     more: tuple[str, ...] = (),
     dialogs: DialogBatch | None = None,
-) -> Run:
-    """Run a policy over a dialog, loaded unless it comes as `dialogs`; `more` as in `Run`."""
+) -> StageRun:
+    """Run a policy over a dialog, loaded unless it comes as `dialogs`, with `more` metrics."""
     dialogs = dialogs or dialog.load()
     trace = dialog.run(policy, dialogs, budget)
-    return Run(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
+    return StageRun(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
 
 
-def continue_run(trunk: Run, change: Fork) -> Run:
+def continue_run(trunk: StageRun, change: Fork) -> StageRun:
     """Continue a run with something changed; a ValueError says why that is not possible."""
     dialogs = trunk.dialogs
     # Not the trunk's slots: a policy without a budget has one for every token.
@@ -206,7 +203,7 @@ def continue_run(trunk: Run, change: Fork) -> Run:
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     future = turns_table(trace, dialogs, metrics=trunk.more)
     turns = _continued(trunk.turns, future, trace.first_turn)
-    return Run(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
+    return StageRun(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
 
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from fdkvc.core.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.player.drawn import script, style
 from fdkvc.player.moments import value_sentences, why_sentences
 from fdkvc.player.payload import pack
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.runs.page import css, page
 
 Sentences = Mapping[str, Sequence[str]]
@@ -18,7 +18,7 @@ Sentences = Mapping[str, Sequence[str]]
 
 
 def sentences_of(
-    runs: Sequence[Run], entry: int | None, *, every: bool = True, lanes: bool = False
+    runs: Sequence[StageRun], entry: int | None, *, every: bool = True, lanes: bool = False
 ) -> Sentences:
     """Return the sentences of every entry and turn of a run; of `lanes`, those of each joined.
 
@@ -27,11 +27,9 @@ def sentences_of(
     """
     if any(run.long for run in runs):
         return {}
-    pairs = {
-        (int(turn), int(token))
-        for run in runs
-        for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True)
-    }
+    pairs: set[tuple[int, int]] = set()
+    for run in runs:
+        pairs.update(zip(run.entries["turn"].tolist(), run.entries["token"].tolist(), strict=True))
     if not every or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
         pairs = set()
     if entry is not None:
@@ -46,7 +44,7 @@ def sentences_of(
     return sentences
 
 
-def moment_html(run: Run, title: str, turn: int, token: int | None, words: str = "") -> str:
+def moment_html(run: StageRun, title: str, turn: int, token: int | None, words: str = "") -> str:
     """Return a turn of a run as a page, with sentences on one entry only."""
     sentences = sentences_of([run], token, every=False)
     return scene_html(title, pack(run, "moment"), turn, token, sentences, words)
@@ -77,10 +75,10 @@ def scene_html(
         "hues": hues,
         "sentences": [],
     }
-    told = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
+    compressed = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
     module = (
         f"{_BEGIN}\n"
-        f'const alone = {{ sentences: await opened("{_text(told)}") }};\n'
+        f'const alone = {{ sentences: await opened("{_text(compressed)}") }};\n'
         f"const view = {json.dumps(view)};\n"
         "globalThis.fdkvcStage = { view, answer: null, alone, tell: {}, changed: () => {} };\n"
         f"{script('stage')}\n"

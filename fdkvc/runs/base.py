@@ -17,9 +17,11 @@ class Run(ABC):
     """A run of a kind, which may have been cancelled."""
 
     kind: ClassVar[str]
+    """Its name, as in ``run.json``."""
     settings_type: ClassVar[type]
+    """The type of its settings."""
     depends: ClassVar[Mapping[str, Any]]
-    """The types of what else the numbers depend on."""
+    """The types of what else the numbers depend on, by name."""
 
     if TYPE_CHECKING:  # as fields or properties of each kind
 
@@ -34,9 +36,9 @@ class Run(ABC):
     @classmethod
     @abstractmethod
     def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
-        """Run a record again; a ValueError says what is not as it was.
+        """Run a record again; a ValueError says what has changed since.
 
-        `sources` are the `fdkvc.conversations.sources.Sources` that name its files now.
+        `sources` are `fdkvc.conversations.sources.Sources`: where its files are now.
         """
 
     @property
@@ -67,8 +69,8 @@ class Run(ABC):
         depends = {name: about[name] for name in self.depends}
         record = run_json(self.kind, self.settings, numbers, self.seconds, **depends)
         timed = {
-            name: made if isinstance(made, str) else csv_text(made)
-            for name, made in self.timed.items()
+            name: content if isinstance(content, str) else csv_text(content)
+            for name, content in self.timed.items()
         }
         return {**numbers, **timed, "run.json": record}
 
@@ -80,5 +82,5 @@ def read_record(
 
     Raises a ValueError that names what is wrong and where.
     """
-    every = {kind.kind: (kind.settings_type, kind.depends) for kind in kinds}
-    return parse_run(content, every, allowed)
+    types = {kind.kind: (kind.settings_type, kind.depends) for kind in kinds}
+    return parse_run(content, types, allowed)

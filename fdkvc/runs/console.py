@@ -30,28 +30,29 @@ _last_line = -math.inf
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""What takes no place (Default_Ignorable in Unicode), though Python calls it printable."""
+"""Characters without a width (Default_Ignorable in Unicode) that Python calls printable."""
 
 
 def visible(text: str) -> str:
     r"""Return a text as a terminal may show it.
 
-    What is not printable, such as marks of direction, or takes no place, is written as its number,
-    but for line ends; spaces are plain.
+    A character that is not printable, such as a mark of direction, or has no width is written as
+    its number, except line ends; every space becomes a plain one.
 
     Examples
     --------
     >>> visible("a\u202eb\xa0c")
     'a\\u202eb c'
     """
-    return "".join(
-        letter
-        if letter == "\n" or (letter.isprintable() and not _UNSEEN.match(letter))
-        else " "
-        if unicodedata.category(letter) == "Zs"
-        else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
+    return "".join(map(_visible, text))
+
+
+def _visible(letter: str) -> str:
+    if letter == "\n" or (letter.isprintable() and not _UNSEEN.match(letter)):
+        return letter
+    if unicodedata.category(letter) == "Zs":
+        return " "
+    return letter.encode("unicode_escape").decode()
 
 
 def warn(text: str, end: str = "\n", begin: str = "") -> None:

@@ -15,7 +15,7 @@ MARK = b"fdkvc "
 """How the first line begins, before the key."""
 
 _KEYLESS = re.compile(rb"\s*\Z|\n\[\d*(,|\Z)|\[\d+, [\[{]")
-"""How a file begins whose key was not written, such as by two runs at once of earlier versions."""
+"""How a file without a key begins, such as that of two runs at once of an earlier version."""
 
 
 class Finished:

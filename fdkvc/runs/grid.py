@@ -23,12 +23,13 @@ PLACES = f"{FIRST} best of its column, {TIED} not distinguishable from the best"
 
 def marks_sentence(baseline: str, places: object = True) -> str:
     """Return what the marks of a table say, with those of first places if it has any."""
-    return f"{f'{PLACES}; ' if places else ''}{DIFFERS} differs significantly from {baseline}"
+    differs = f"{DIFFERS} differs significantly from {baseline}"
+    return f"{PLACES}; {differs}" if places else differs
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of texts: a heading for each column, and rows of cells, of which the first name it.
+    """A table of texts: headings, and rows of cells, of which the first name the row.
 
     Examples
     --------
@@ -39,7 +40,9 @@ class Grid:
     """
 
     heads: Sequence[str]
+    """The heading of each column."""
     rows: Sequence[Sequence[str]]
+    """The cells of each row."""
     names: int = 1
     """How many of the first columns name a row; these are aligned left."""
 
@@ -50,7 +53,7 @@ class Grid:
 
     def beside(self, columns: Mapping[str, Sequence[str]]) -> Grid:
         """Return the grid with more columns on its right."""
-        rows = [[*row, *more] for row, *more in zip(self.rows, *columns.values(), strict=True)]
+        rows = [[*row, *added] for row, *added in zip(self.rows, *columns.values(), strict=True)]
         return Grid([*self.heads, *columns], rows, self.names)
 
     def text(self, *, grouped: bool = False) -> str:
@@ -62,8 +65,8 @@ class Grid:
 
         def line(cells: Sequence[str]) -> str:
             aligned = (
-                cell.ljust(width) if at < self.names else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+                cell.ljust(width) if index < self.names else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
             )
             return "  ".join(aligned).rstrip()
 
@@ -95,8 +98,8 @@ class Grid:
         """Return the table as LaTeX, for the package booktabs."""
         heads = [*map(as_tex, self.heads)]
         frame = pd.DataFrame([*map(list, self.rows)], columns=heads).map(as_tex)
-        left, right = "l" * self.names, "r" * (len(self.heads) - self.names)
-        looks: Any = {"index": False, "escape": False, "column_format": left + right}
+        alignment = "l" * self.names + "r" * (len(self.heads) - self.names)
+        looks: Any = {"index": False, "escape": False, "column_format": alignment}
         return str(frame.to_latex(**looks, caption=as_tex(caption), label=label))
 
 
@@ -114,11 +117,13 @@ def pivot(
     """
     cells: dict[tuple[str, ...], dict[Any, str]] = {}
     places = zip(*(table[name] for name in (*rows, column)), words, strict=True)
-    for *names, at, word in places:
-        cells.setdefault(tuple(map(str, names)), {})[at] = word
+    for *names, value, word in places:
+        cells.setdefault(tuple(map(str, names)), {})[value] = word
     columns = list(dict.fromkeys(table[column]))
     heads = [*rows, *map(label, columns)]
-    body = [[*names, *(row.get(at, missing) for at in columns)] for names, row in cells.items()]
+    body = [
+        [*names, *(row.get(value, missing) for value in columns)] for names, row in cells.items()
+    ]
     return Grid(heads, body, len(rows))
 
 
@@ -146,7 +151,7 @@ def marked(
     )
     cases = table[case].itertuples(index=False, name=None)
     # An equal margin keeps the figures of a column aligned.
-    margin = " " * bool(places)
+    margin = " " if places else ""
     return [
         f"{word} {places.get(place, margin)}{DIFFERS if place in differing else ' '}"
         for word, place in zip(figures(table), cases, strict=True)

@@ -32,9 +32,11 @@ class Progress:
     """The progress of a run."""
 
     done: int
+    """How many dialogs have run, each in every scenario under every policy."""
     total: int
-    """Dialogs, each in every scenario under every policy."""
+    """How many dialogs there are."""
     title: str
+    """What a person reads."""
     seconds: float
     """Since the start."""
     before: int = 0

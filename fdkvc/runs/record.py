@@ -42,13 +42,17 @@ class Record:
     kind: str
     """One of `fdkvc.commands.kinds.KINDS`."""
     settings: Any
+    """What ran."""
     about: Mapping[str, Any]
+    """What else the numbers depend on."""
     parameters: Mapping[str, Any]
+    """Both as JSON values."""
     digests: Mapping[str, str]
     """SHA-256 by name of the files that the same run writes again."""
     versions: Mapping[str, str]
+    """Of the packages and the code."""
     processor: Mapping[str, str]
-    """Versions of the packages and the code, and the processor of the machine."""
+    """Of the machine."""
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Those of its files that are available."""
 
@@ -69,11 +73,11 @@ class Record:
 
     def with_texts(self, texts: Mapping[str, str], timed: Sequence[str] = ()) -> Record:
         """Add the texts that match their digests, and the timed ones, which have none."""
-        matching = {
-            name: text
-            for name, text in texts.items()
-            if name in timed or digest(text) == self.digests.get(name)
-        }
+
+        def matches(name: str) -> bool:
+            return name in timed or digest(texts[name]) == self.digests.get(name)
+
+        matching = {name: text for name, text in texts.items() if matches(name)}
         return dataclasses.replace(self, texts={**self.texts, **matching})
 
     def with_folder(self, folder: Path, again: Mapping[str, str]) -> Record:
@@ -148,9 +152,10 @@ def versions() -> dict[str, str]:
 
 
 def version_words(version: str) -> str:
-    """Return a version of the project in words, with the one that runs if it is another."""
+    """Return a version of the project in words, with the current one if that is another."""
     now = fdkvc.__version__
-    return f"version {version} of this project" + f" (this is version {now})" * (version != now)
+    words = f"version {version} of this project"
+    return words if version == now else f"{words} (this is version {now})"
 
 
 def digest(text: str) -> str:
@@ -175,13 +180,13 @@ def source_digest() -> str:
 
 def parse_run(
     content: bytes | str,
-    every: Mapping[str, tuple[type, Mapping[str, Any]]],
+    kinds: Mapping[str, tuple[type, Mapping[str, Any]]],
     allowed: Sequence[str] = (),
 ) -> Record:
-    """Read a ``run.json`` of the allowed kinds, by default of every.
+    """Read a ``run.json`` of the allowed kinds, by default of any.
 
-    `every` has the type of the settings of a kind, and the types of what else its numbers depend
-    on. Raises a ValueError that names what is wrong and where.
+    `kinds` has the type of a kind's settings, and the types of what else its numbers depend on.
+    Raises a ValueError that names what is wrong and where.
     """
     if len(content) > MAX_RUN_JSON_BYTES:
         raise ValueError(
@@ -209,15 +214,15 @@ def parse_run(
     parts = {"format": int, "kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
     fields_read = _read_fields(parts, run, "")
     name, parameters = fields_read["kind"], fields_read["parameters"]
-    if name not in every:
+    if name not in kinds:
         raise ValueError(
-            f"the file is a run of kind {name!r}, but must be one of {', '.join(every)}"
+            f"the file is a run of kind {name!r}, but must be one of {', '.join(kinds)}"
         )
     if allowed and name not in allowed:
         raise ValueError(
             f"the file is a run of kind {name!r}: use `python -m fdkvc repeat run.json`"
         )
-    settings_type, depends = every[name]
+    settings_type, depends = kinds[name]
     beside = {key: value for key, value in parameters.items() if key in depends}
     fields = {key: value for key, value in parameters.items() if key not in depends}
     about = _read_fields(depends, beside, "parameters")
@@ -255,7 +260,7 @@ def _read(kind: Any, value: Any, place: str) -> Any:
             _refuse(place, f"it has {len(value)} parts, but must have {len(kinds)}")
         numbered = enumerate(zip(kinds, value, strict=True))
         return tuple(
-            _read(inner_kind, part, f"{place}[{at}]") for at, (inner_kind, part) in numbered
+            _read(part_kind, part, f"{place}[{index}]") for index, (part_kind, part) in numbered
         )
     if plain is dict:
         return {name: _read(inner[1], part, inside + name) for name, part in value.items()}

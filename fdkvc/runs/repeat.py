@@ -43,7 +43,7 @@ class Comparison:
 
 def compare(record: Record, files: Mapping[str, str]) -> Comparison:
     """Compare the files of a run, including its ``run.json``, with a record."""
-    same, unknown = [], []
+    identical, unknown = [], []
     close: dict[str, float] = {}
     apart: dict[str, float] = {}
     again = json.loads(files["run.json"])["parameters"]
@@ -52,13 +52,13 @@ def compare(record: Record, files: Mapping[str, str]) -> Comparison:
         if name not in files:
             other.append(name)
         elif digest(files[name]) == recorded:
-            same.append(name)
+            identical.append(name)
         elif name not in record.texts:
             unknown.append(name)
         else:
             largest, within = difference(record.texts[name], files[name])
             (close if within else apart)[name] = largest
-    return Comparison(tuple(same), close, apart, tuple(unknown), tuple(other))
+    return Comparison(tuple(identical), close, apart, tuple(unknown), tuple(other))
 
 
 def _unlike(before: Any, again: Any, place: str) -> Iterator[str]:
@@ -67,8 +67,8 @@ def _unlike(before: Any, again: Any, place: str) -> Iterator[str]:
         for name, value in before.items():
             yield from _unlike(value, again.get(name, _unlike), f"{place}.{name}")
     elif isinstance(before, list) and isinstance(again, list) and len(before) == len(again):
-        for at, (value, twin) in enumerate(zip(before, again, strict=True)):
-            yield from _unlike(value, twin, f"{place}[{at}]")
+        for index, (value, twin) in enumerate(zip(before, again, strict=True)):
+            yield from _unlike(value, twin, f"{place}[{index}]")
     elif before != again:
         yield place
 
@@ -115,7 +115,7 @@ def _moved(cell: str, twin: str) -> float:
 def comparison_sentence(record: Record, comparison: Comparison) -> str:
     """Return the result of a comparison in a sentence."""
     close, apart = comparison.close, comparison.apart
-    same, unknown = comparison.same, comparison.unknown
+    identical, unknown = comparison.same, comparison.unknown
     parts = []
     if comparison.other:
         parts.append(f"the run differs from the file at {listed(comparison.other)}")
@@ -126,8 +126,8 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
     if close:
         most = max(close.values())
         parts.append(f"the numbers are the same to {most:.0e} in {', '.join(close)}")
-    if same:
-        parts.append(f"the numbers are the same, byte for byte, in {', '.join(same)}")
+    if identical:
+        parts.append(f"the numbers are the same, byte for byte, in {', '.join(identical)}")
     if unknown:
         parts.append(
             f"not identical: {', '.join(unknown)} (the original files are missing or far larger, "
@@ -146,11 +146,11 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
 def _circumstances(record: Record) -> str:
     """Return which versions and processor differ from the record's."""
     now = versions()
-    changed = [
-        {"source": "the code", "fdkvc-lab": "the version of the lab"}.get(name, name)
-        for name, version in record.versions.items()
-        if now.get(name, version) != version
-    ]
+    names = {"source": "the code", "fdkvc-lab": "the version of the lab"}
+    changed = []
+    for name, version in record.versions.items():
+        if now.get(name, version) != version:
+            changed.append(names.get(name, name))
     if record.processor and record.processor != processor():
         changed = ["the processor", *changed]
     words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}" if changed else ""

@@ -61,14 +61,14 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
         raise ValueError("the folder '' cannot be written: it has no name")
     path = Path(os.path.realpath(folder))
     try:
-        there = _innermost(path)
-        if not there.is_dir():
-            what = "written: it" if there == path else f"created: {str(there)!r}"
+        existing = _innermost(path)
+        if not existing.is_dir():
+            what = "written: it" if existing == path else f"created: {str(existing)!r}"
             raise ValueError(f"the folder {str(path)!r} cannot be {what} is not a folder")
         ENDINGS.held = True
         try:
-            with TemporaryDirectory(prefix=UNFINISHED, dir=there) as temporary:
-                new = Path(temporary, *(path.relative_to(there).parts or ["new"]))
+            with TemporaryDirectory(prefix=UNFINISHED, dir=existing) as temporary:
+                new = Path(temporary, *(path.relative_to(existing).parts or ["new"]))
                 new.mkdir(parents=True)
                 yield path, new
         finally:
@@ -80,6 +80,7 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
 
 
 def _innermost(path: Path) -> Path:
+    """Return the longest part of a path that exists."""
     for folder in (path, *path.parents):
         with suppress(FileNotFoundError, NotADirectoryError):
             folder.lstat()

@@ -1,6 +1,6 @@
 """Seven scenes for newcomers to KV caches; the numbers in their sentences come from the runs.
 
-The last two are told from shipped results: a pretrained model's reading, and agent conversations.
+The last two show shipped results: a pretrained model's reading, and what policies cost it.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from fdkvc.models.judged import judged_sentence
 from fdkvc.models.recorded_damage import shipped_damage
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
-from fdkvc.player.run import DialogChoice, Run, build_run
+from fdkvc.player.run import DialogChoice, StageRun, build_run
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World, scenario_named
 
@@ -35,23 +35,28 @@ TITLES = (
 
 @dataclass(frozen=True, eq=False)
 class Chapter:
-    """A scene of the story, of `TITLES`: a turn of a run, sentences, and something to try.
+    """A scene of the story, of `TITLES`: a turn of a run, sentences, and something to try."""
 
-    `token` is the entry selected at first, if any. The stage `shows` these panels, and a phrase of
-    `lights` lights up a panel or an entry. `task` says what to do here; `trial` says what to try on
-    `page`, which opens with the parameters of `link`. Without a run, it shows shipped results.
-    """
-
-    run: Run | None
+    run: StageRun | None
+    """Without one, the scene shows shipped results."""
     turn: int
+    """The turn that it opens on."""
     token: int | None
+    """The entry selected at first, if any."""
     sentences: tuple[str, ...]
+    """What it tells."""
     trial: str
+    """What to try on `page`."""
     page: str
+    """The page to go on with."""
     link: Mapping[str, str]
+    """The parameters with which `page` opens."""
     task: str = ""
+    """What to do here."""
     shows: str = ""
+    """The panels of the stage; all by default."""
     lights: Mapping[str, str] = field(default_factory=dict)
+    """The panel or entry that a phrase of the sentences lights up."""
 
 
 def story(recordings: Sequence[Recording]) -> list[Chapter]:
@@ -61,17 +66,17 @@ def story(recordings: Sequence[Recording]) -> list[Chapter]:
     return [_fills(failure.run), _misleads(), _returns(), *_fails(failure, recordings), _sinks()]
 
 
-def _run(scenario: str, policy: str) -> Run:
+def _run(scenario: str, policy: str) -> StageRun:
     dialog = DialogChoice(scenario_named(scenario), SEED, World())
     return build_run(dialog, policy_named(policy), Benchmark.budget)
 
 
-def _held(run: Run, turn: int) -> Counter[str]:
+def _held(run: StageRun, turn: int) -> Counter[str]:
     kept = run.trace.kept[0, turn]
     return Counter(run.dialogs.topics_of(0, kept[kept >= 0]))
 
 
-def _fills(run: Run) -> Chapter:
+def _fills(run: StageRun) -> Chapter:
     budget, bounds = run.trace.budget, run.dialogs.bounds[0]
     turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
     before, new = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
@@ -93,7 +98,7 @@ def _fills(run: Run) -> Chapter:
 def _misleads() -> Chapter:
     run = _run("shift", "h2o")
     turn, current = run.dialogs.turns - 1, run.dialogs.current[0]
-    old, new = (run.dialogs.topic_label(int(current[at])) for at in (0, turn))
+    old, new = (run.dialogs.topic_label(int(current[shown])) for shown in (0, turn))
     since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept[0, turn]
     token = int(kept[kept >= 0].min())
     score = run.entries[run.entries.token == token].set_index("turn").score
@@ -120,7 +125,7 @@ def _returns() -> Chapter:
     turn, token = rescued(run)
     assert token is not None
     topic = run.dialogs.topic_label(int(run.dialogs.current[0, turn]))
-    before, now = (ranks_of(run, at)[token] for at in (turn - 1, turn))
+    before, now = ranks_of(run, turn - 1)[token], ranks_of(run, turn)[token]
     sentences = (
         f"Topic {topic} comes back in turn {turn}, after other topics.",
         f"{run.trace.policy.title} lets the importance of an entry fade from turn to turn, but "
@@ -164,10 +169,10 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
         f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
         f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
     )
-    at = [recording.transcript.name for recording in recordings].index(spoken.name)
-    link = {"file": "dialogues", "dialog": f"{at}", "policies": f"fifo,{POLICY}"}
+    number = [recording.transcript.name for recording in recordings].index(spoken.name)
+    link = {"file": "dialogues", "dialog": f"{number}", "policies": f"fifo,{POLICY}"}
     link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
-    back = {"section": "back"}
+    restored = {"section": "back"}
     trials = (
         "read this dialog with two policies, word by word",
         "let a language model answer with evicted words restored",
@@ -179,8 +184,13 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     lights = {value: f"{token}", word: f"{token}", "evicts": "why", "The cache": "now"}
     parts = ("now why", "now")
     moments = ((run, failure.turn, token, lost), (again, demand.turn, token, kept))
-    pages = (("dialogs", link), ("answers", back))
-    return [Chapter(*moments[k], trials[k], *pages[k], tasks[k], parts[k], lights) for k in (0, 1)]
+    pages = (("dialogs", link), ("answers", restored))
+    return [
+        Chapter(*moment, trial, *page, task, shows, lights)
+        for moment, trial, page, task, shows in zip(
+            moments, trials, pages, tasks, parts, strict=True
+        )
+    ]
 
 
 LOSING, HEALING = "fifo", "sink"
@@ -188,7 +198,7 @@ LOSING, HEALING = "fifo", "sink"
 
 
 def _sinks() -> Chapter:
-    """Tell what a pretrained model's first token is for, from the recording of its reading."""
+    """Return what a pretrained model's first token is for, from a recording of its reading."""
     recorded = shipped_damage()
     parts, budget = recorded.text.parts, recorded.budget
     full = next(part for part in parts if part.end > budget)  # the first eviction follows it

@@ -1,4 +1,4 @@
-"""The first page: words of a dialog that a cache has lost, and three ways on."""
+"""The first page: a value that a cache has lost, and links to the three ways to use the app."""
 
 import streamlit as st
 
@@ -26,12 +26,10 @@ def moment() -> tuple[HeadChoice, Lane, Outcome]:
     file = shipped_file(FILE)
     head = HeadChoice.of(file, *shown_recording(file, 0, "annotated", "", None))
     (lane,) = load_lanes(head, [policy_named(POLICY)], BUDGET)
-    later = (
-        lost
-        for lost in outcomes_of(lane.run, head.recording)
-        if lost.demand.kind == "call" and lost.demand.mentions[-1].turn < lost.lost
-    )
-    return head, lane, next(later)
+    for outcome in outcomes_of(lane.run, head.recording):
+        if outcome.demand.kind == "call" and outcome.demand.mentions[-1].turn < outcome.lost:
+            return head, lane, outcome
+    raise AssertionError("the shipped dialog has no call that lost a value")
 
 
 def show(shown: Page) -> None:

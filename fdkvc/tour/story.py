@@ -1,4 +1,4 @@
-"""The story: one scene at a time, with the stage to step through it and something to try."""
+"""The story: one scene at a time, on a stage to step through, with something to try."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ SCENE = Field(
     "Scene",
     name="scene",
     default="1",
-    choices={f"{at}": title for at, title in enumerate(TITLES, start=1)},
+    choices={f"{number}": title for number, title in enumerate(TITLES, start=1)},
 )
 FIELDS = (SCENE, *(replace(field, follows=False) for field in sidebar.MOVING))
 
@@ -33,7 +33,7 @@ FIELDS = (SCENE, *(replace(field, follows=False) for field in sidebar.MOVING))
 def story_chapters() -> list[Chapter]:
     """Return the scenes, made once."""
     file = shipped_file("dialogues")
-    return [*story([file.recording(at) for at in range(len(file.transcripts))]), closing()]
+    return [*story([file.recording(index) for index in range(len(file.transcripts))]), closing()]
 
 
 def lit(text: str, lights: Mapping[str, str]) -> str:
@@ -48,28 +48,30 @@ def lit(text: str, lights: Mapping[str, str]) -> str:
 def show(shown: Page) -> None:
     """Show the scene that the address names, and buttons to the one before and after it."""
     page = shown.name
-    at = int(held(page, SCENE))
-    chapter = story_chapters()[at - 1]
+    number = int(held(page, SCENE))
+    chapter = story_chapters()[number - 1]
     run = chapter.run
     if run is not None:
-        open_on(shown, run.dialogs, lambda: (chapter.turn, chapter.token), at)
+        open_on(shown, run.dialogs, lambda: (chapter.turn, chapter.token), number)
     with shown.beside_title:
-        for words, name, to in (("Previous scene", "back", at - 1), ("Next scene", "next", at + 1)):
+        buttons = (("Previous scene", "back", number - 1), ("Next scene", "next", number + 1))
+        for words, name, target in buttons:
             st.button(
                 plain(words),
                 key=f"{page}/{name}",
                 type="primary" if name == "next" else "secondary",
                 on_click=hold,
-                args=(page, SCENE, f"{to}"),
-                disabled=f"{to}" not in SCENE.choices,
+                args=(page, SCENE, f"{target}"),
+                disabled=f"{target}" not in SCENE.choices,
             )
     with st.container(key="story"):
-        st.header(Markdown("{} of {} · {}").format(at, len(TITLES), TITLES[at - 1]), anchor=False)
+        title = Markdown("{} of {} · {}").format(number, len(TITLES), TITLES[number - 1])
+        st.header(title, anchor=False)
         task = f"<p><b>{escape(chapter.task)}</b></p>" if chapter.task else ""
         st.html(f"<p>{lit(' '.join(chapter.sentences), chapter.lights)}</p>{task}")
     if run is not None:
         stage.show(page, run, chapter.shows)
-    elif at == len(TITLES):
+    elif number == len(TITLES):
         show_chart(page, "judged", judged_chart(page_theme()))
     else:
         show_recorded(page, (LOSING, HEALING))

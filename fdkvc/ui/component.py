@@ -9,7 +9,7 @@ import streamlit as st
 
 from fdkvc.player.drawn import script, style
 from fdkvc.player.payload import DialogText, LaneHead, pack, pack_lanes
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.ui.lru import cached
 
 _stage = st.components.v2.component("stage", css=style(), js=script("stage"), isolate_styles=False)
@@ -17,25 +17,25 @@ _ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=
 
 
 @cached
-def name_of(run: Run) -> str:
+def name_of(run: StageRun) -> str:
     """Return a unique name of this run, which ties messages to it."""
     return uuid4().hex
 
 
-def name_of_all(runs: Sequence[Run]) -> str:
+def name_of_all(runs: Sequence[StageRun]) -> str:
     """Return a unique name of these runs together."""
     return " ".join(map(name_of, runs))
 
 
 @cached
-def payload(run: Run, shows: str) -> bytes:
+def payload(run: StageRun, shows: str) -> bytes:
     """Return a run packed for the browser, of which the stage `shows` these panels."""
     return pack(run, name_of(run), shows)
 
 
 @cached
 def lanes_payload(
-    runs: tuple[Run, ...], heads: tuple[LaneHead, ...], text: DialogText | None
+    runs: tuple[StageRun, ...], heads: tuple[LaneHead, ...], text: DialogText | None
 ) -> bytes:
     """Return runs over one dialog packed for the browser, with its text for a transcript."""
     return pack_lanes(runs, heads, text, name_of_all(runs))

@@ -1,4 +1,4 @@
-"""Files to download, each made at the click: of a view and of a run; and charts."""
+"""Files of a view or of a run, made when a person downloads them; and charts."""
 
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping

@@ -18,8 +18,11 @@ from fdkvc.ui.markdown import Markdown, plain
 
 _PENDING, _SHOWN, _ARRIVED, _CHOSEN = "pending", "shown", "arrived", "chosen"
 _SHARED, _LOOKED_AT = "shared", "looked-at"
-_TYPED, _LABELS = "typed", "labels"
-"""Session keys: what was typed last with the value that is used, and the labels of each choice."""
+_TYPED = "typed"
+"""The session's key of what was typed last in each field, with the value that is used."""
+
+_LABELS = "labels"
+"""The session's key of the labels of each choice."""
 
 Value = TypeVar("Value")
 
@@ -135,10 +138,9 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
         return []
     st.session_state[_LOOKED_AT] = page
     names = {"section", *(field.name for field in fields)}  # which every page had before 1.2
+    unknown = [name for name in link if name not in names]
     return adopt(page, fields, link) + [
-        f"This link has an error: it has an unknown parameter {name!r}."
-        for name in link
-        if name not in names
+        f"This link has an error: it has an unknown parameter {name!r}." for name in unknown
     ]
 
 
@@ -381,7 +383,7 @@ def several(page: str, field: Field) -> tuple[str, ...]:
         list(labels),
         key=key,
         selection_mode="multi",
-        format_func=lambda key: plain(labels[key]),
+        format_func=lambda name: plain(labels[name]),
         help=plain(field.help) or None,
         persist_state="session",
     )

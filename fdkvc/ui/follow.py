@@ -11,7 +11,7 @@ from fdkvc.engine.metrics import default_metrics
 from fdkvc.player.moments import nearly_kept as nearly_kept
 from fdkvc.player.moments import value_sentences
 from fdkvc.player.payload import DialogText, LaneHead
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_of_all
@@ -103,7 +103,12 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
 
 
 def save_scene(
-    page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run], *, lanes: bool = False
+    page: str,
+    title: str,
+    shown: Callable[[], bytes],
+    runs: Sequence[StageRun],
+    *,
+    lanes: bool = False,
 ) -> None:
     """Offer the stage as a file that works without this app.
 
@@ -169,17 +174,17 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
     names = [lane.name for lane in rows]
     traces = [lane.run.trace for lane in rows]
     largest = max((trace.budget for trace in traces if trace.policy.bounded), default=0)
-    return tuple(
-        LaneHead(
-            lane.label,
-            largest if trace.policy.bounded else trace.budget,
-            "" if trace.policy.bounded else "on its own scale",
-            tuple(
-                (line.label, tuple(map(line.words, lane.run.turns[line.field])))
-                for line in lane.run.metrics
-                if line.field in default_metrics()
-            ),
-            (names.index(lane.origin), lane.begins) if lane.origin else None,
+    heads = []
+    for lane, trace in zip(rows, traces, strict=True):
+        bounded, turns = trace.policy.bounded, lane.run.turns
+        lines = [line for line in lane.run.metrics if line.field in default_metrics()]
+        heads.append(
+            LaneHead(
+                lane.label,
+                largest if bounded else trace.budget,
+                "" if bounded else "on its own scale",
+                tuple((line.label, tuple(map(line.words, turns[line.field]))) for line in lines),
+                (names.index(lane.origin), lane.begins) if lane.origin else None,
+            )
         )
-        for lane, trace in zip(rows, traces, strict=True)
-    )
+    return tuple(heads)

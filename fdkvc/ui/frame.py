@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,7 +42,7 @@ PAGES = {
 }
 """The file, title and icon of each page, by the section of the navigation."""
 
-TITLES = {Path(path).stem: title for pages in PAGES.values() for path, title, _ in pages}
+TITLES = {Path(path).stem: title for path, title, _ in chain(*PAGES.values())}
 """The title of each page by its name, that of its file."""
 
 FIRST = "pages/start.py"
@@ -83,12 +84,16 @@ def _page(path: str, title: str, icon: str) -> StreamlitPage:
 
 @dataclass(frozen=True)
 class Page:
-    """A page while it is drawn; `link` holds the parameters of a link that was just followed."""
+    """A page while it is drawn."""
 
     name: str
+    """That of its file."""
     link: Mapping[str, str]
+    """The parameters of a link that was just followed."""
     beside_title: DeltaGenerator
+    """Where something is shown beside the title."""
     below_title: DeltaGenerator
+    """Where something is shown below it."""
 
     def show_problems(self, sentences: Sequence[str]) -> None:
         """Say below the title what is wrong."""

@@ -29,16 +29,18 @@ It returns what is finished once that event is set.
 
 @dataclass(eq=False)
 class Job:
-    """One run with its latest progress; jobs of equal content have equal results.
-
-    `browser` is the one that started it, and `seconds` how long it took, once it has ended.
-    """
+    """One run with its latest progress; jobs of equal content have equal results."""
 
     name: str
+    """Unique."""
     content: Hashable = None
+    """What it computes, such as settings."""
     browser: str = ""
+    """The browser that started it."""
     requested: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When it was started or queued."""
     seconds: float = 0.0
+    """How long it took, once it has ended."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
     size: int = 0
@@ -138,8 +140,8 @@ class Jobs:
         """Return the last job of this content that was not cancelled, or None."""
         with self._lock:
             jobs = [*reversed(self._jobs.values())]
-        same = (job for job in jobs if job.content == content and not job.cancelled.is_set())
-        return next(same, None)
+        equal = (job for job in jobs if job.content == content and not job.cancelled.is_set())
+        return next(equal, None)
 
     def _run(self, work: Work, job: Job) -> Any:
         began = perf_counter()

@@ -12,7 +12,7 @@ from fdkvc.core.limits import MAX_LANES
 from fdkvc.core.parameters import Field
 from fdkvc.explain.notes import available_in
 from fdkvc.explain.tables import difference_table, overlap_table, topic_changes
-from fdkvc.player.run import ChosenDialog, Run, build_run, continue_run
+from fdkvc.player.run import ChosenDialog, StageRun, build_run, continue_run
 from fdkvc.policies import Policy
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
@@ -28,7 +28,7 @@ def _load_dialog(choice: ChosenDialog) -> DialogBatch:
 
 
 @cached
-def load_run(dialog: ChosenDialog, policy: Policy, budget: int, more: tuple[str, ...]) -> Run:
+def load_run(dialog: ChosenDialog, policy: Policy, budget: int, more: tuple[str, ...]) -> StageRun:
     """Run the policy over the dialog, which is loaded once for all policies."""
     return build_run(dialog, policy, budget, more, _load_dialog(dialog))
 
@@ -46,13 +46,17 @@ FORK = "fork"
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """One run of a comparison: its name is the policy's, or `FORK`; `origin` is what it forks."""
+    """One run of a comparison."""
 
     name: str
+    """The policy's, or `FORK`."""
     label: str
+    """What it is called on the page."""
     words: str
-    run: Run
+    """What it is called in files."""
+    run: StageRun
     origin: str = ""
+    """Of a fork, the name of the lane that it continues."""
 
     @property
     def begins(self) -> int:
@@ -105,7 +109,7 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
 
 
 @cached
-def overlap(first: Run, second: Run) -> pd.DataFrame:
+def overlap(first: StageRun, second: StageRun) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
     table = overlap_table(first.entries, second.entries).set_index("turn")
     # Turns before the first word have no entries, and caches that are empty are the same.
@@ -114,7 +118,7 @@ def overlap(first: Run, second: Run) -> pd.DataFrame:
 
 
 @cached
-def differences(first: Run, second: Run) -> pd.DataFrame:
+def differences(first: StageRun, second: StageRun) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, in each turn."""
     return difference_table(first.entries, second.entries)
 
@@ -139,7 +143,7 @@ def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
         tuple(lane.label for lane in lanes),
         lanes[-1].name == FORK,
         # An axis begins at the lowest value of any lane.
-        tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True)),
+        tuple(min(lines, key=lambda line: line.low) for lines in zip(*by_lane, strict=True)),
         page_theme(),
     )
     cursor = placed(pd.DataFrame({"turn": [turn]}))

@@ -30,22 +30,28 @@ def finished_dialogs(run: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a page runs: `measure`, with settings of a type that `choose` lets a person choose.
-
-    `link` returns the address of settings, and `link_fields` its fields.
-    """
+    """What a page runs."""
 
     page: str
+    """Its name."""
     settings_type: type
+    """The type of what runs."""
     measure: Callable[..., Any]
+    """Runs settings."""
     choose: Callable[[str], Any]
+    """Shows the controls of a page, and returns the settings that a person chose."""
     link: Callable[[Any], Mapping[str, str]]
+    """Returns the address of settings."""
     link_fields: Callable[[str, Mapping[str, str]], Sequence[Field]]
+    """Returns the fields of an address."""
     describe: Callable[[Any], str]
+    """Returns settings in words."""
     shipped: Sequence[Any]
+    """Runs that are shipped with the code."""
     made: str
+    """The date of these, as 2026-01-31."""
     version: str
-    """The date, as 2026-01-31, and the project's version of the shipped runs."""
+    """The project's version that measured them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,9 @@ class Past:
     """A run whose result is available; one that is shipped with the code has no job."""
 
     name: str
+    """Unique among the runs of a page."""
     result: Any
+    """The run itself."""
     made: str
     """The date of a shipped run."""
     job: Job | None = None
@@ -83,19 +91,19 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
         settings = kind.choose(page)
         with above:
             running = run_panel(page, "Run", partial(kind.measure, settings), settings)
-    every = _available_runs(kind)
-    shown = every.get(st.session_state.get(shown_key(page), ""))
+    runs = _available_runs(kind)
+    shown = runs.get(st.session_state.get(shown_key(page), ""))
     if shown is None or shown.result.settings != settings:
-        for past in every.values():
+        for past in runs.values():
             if past.result.settings == settings and not past.cancelled:
                 shown = past  # the last one
     if shown is not None:
         st.session_state[shown_key(page)] = shown.name
     me = browser()
-    own = {name: run for name, run in every.items() if run.job is None or run.job.browser == me}
-    if own:
+    listed = {name: run for name, run in runs.items() if run.job is None or run.job.browser == me}
+    if listed:
         with place:
-            _list(kind, own, shown)
+            _list(kind, listed, shown)
     if shown is not None:
         _describe(kind, shown)
     if shown is None or shown.result.settings != settings:
@@ -142,19 +150,19 @@ def _describe(kind: Kind, past: Past) -> None:
         st.warning(plain(words), icon=":material/cancel:")
 
 
-def _list(kind: Kind, every: Mapping[str, Past], shown: Past | None) -> None:
+def _list(kind: Kind, runs: Mapping[str, Past], shown: Past | None) -> None:
     """Let a person choose which run is shown."""
     key = f"{kind.page}/runs"
-    st.session_state[key] = shown.name if shown and shown.name in every else None
-    with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
+    st.session_state[key] = shown.name if shown and shown.name in runs else None
+    with st.popover(plain(f"Runs ({len(runs)})"), icon=":material/history:"):
         st.radio(
             "Shown",
-            [*every],
+            [*runs],
             index=None,
-            format_func=lambda name: plain(_title(kind, every[name])),
+            format_func=lambda name: plain(_title(kind, runs[name])),
             key=key,
             on_change=_show,
-            args=(kind, every),
+            args=(kind, runs),
         )
 
 
@@ -168,8 +176,8 @@ def _title(kind: Kind, past: Past) -> str:
     return f"{title}: {kind.describe(past.result.settings)}"
 
 
-def _show(kind: Kind, every: Mapping[str, Past]) -> None:
-    past = every[st.session_state[f"{kind.page}/runs"]]
+def _show(kind: Kind, runs: Mapping[str, Past]) -> None:
+    past = runs[st.session_state[f"{kind.page}/runs"]]
     link = kind.link(past.result.settings)
     fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
     st.session_state[shown_key(kind.page)] = past.name

@@ -47,11 +47,8 @@ SCHEDULE = Field(
 )
 SEED_HERE = replace(SEED, help="Which dialog is generated.", default=7, follows=True)
 BUDGET_HERE = replace(BUDGET, high=512, follows=True)
-WORLD = [
-    replace(field, high=min(field.high, 128), follows=True)
-    for field in fields_of(World)
-    if field.name in ("tokens_per_turn", "noise")
-]
+_OFFERED = [field for field in fields_of(World) if field.name in ("tokens_per_turn", "noise")]
+WORLD = [replace(field, high=min(field.high, 128), follows=True) for field in _OFFERED]
 POLICY = Field(
     "Policy",
     "Decides which entries are evicted.",
@@ -158,20 +155,19 @@ def choose_policy(page: str) -> Policy:
         with st.expander("Hyperparameters", icon=":material/tune:"):
             values = choose_hyperparameters(page, hyperparameters)
             papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
-            changes = [
-                f"{field.title} {values[field.name]} instead of {field.default}"
-                for field in hyperparameters
-                if values[field.name] != field.default
-            ]
+            changed = [field for field in hyperparameters if values[field.name] != field.default]
             st.button(
                 "Restore the paper's values" if papers else "Restore the defaults",
                 key=f"{page}/restore",
                 icon=":material/restart_alt:",
                 on_click=fields.reset,
                 args=(page, hyperparameters),
-                disabled=not changes,
+                disabled=not changed,
             )
-        if changes:
+        if changed:
+            changes = [
+                f"{row.title} {values[row.name]} instead of {row.default}" for row in changed
+            ]
             differ.caption(plain(sentence(listed(changes))))
         policy = policy.variant(**values)
     fields.share(POLICY.name, policy.name)

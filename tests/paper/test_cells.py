@@ -29,10 +29,10 @@ from fdkvc.paper.replication.rules import (
     SIGNS,
     TWO_SIDED,
     Case,
+    compare_case,
     mean_case,
     percentile_case,
     t_of_difference,
-    verdict,
 )
 from fdkvc.paper.replication.tables import summary_table
 from fdkvc.paper.shipped import papers_run
@@ -169,7 +169,7 @@ def test_the_rule_by_hand(mean: float, expected: str) -> None:
     # 1.645·0.2/√400 = 0.0165: up to 0.0036. Beyond 0.0005 + 1.96·0.2·√(2/400) = 0.0282 it differs.
     values = np.where(np.arange(400) % 2, mean + 0.2, mean - 0.2).astype(np.float32)
     summary = summarize(values)
-    assert verdict(mean_case(summary.mean, summary.sd, 400, PUBLISHED)) == expected
+    assert compare_case(mean_case(summary.mean, summary.sd, 400, PUBLISHED)) == expected
 
 
 def by_rule(
@@ -181,7 +181,7 @@ def by_rule(
     dialogs: int = 600,
 ) -> str | None:
     figure = Published(published, rounding, str(published), "Table 9", n)
-    return verdict(mean_case(measured, sd, dialogs, figure))
+    return compare_case(mean_case(measured, sd, dialogs, figure))
 
 
 def verdicts_at(gap: float, dialogs: int, runs: int = 4000) -> dict[str, float]:
@@ -230,7 +230,7 @@ def test_a_percentile_is_judged_by_the_shares_on_either_side(
     turns: list[int], printed: str, expected: str
 ) -> None:
     values = np.array(turns, np.float32)
-    assert verdict(percentile_case(values, 0.5, read_printed(printed, "Table 2"))) == expected
+    assert compare_case(percentile_case(values, 0.5, read_printed(printed, "Table 2"))) == expected
 
 
 def test_an_exact_value_has_rounding_only() -> None:
@@ -246,9 +246,9 @@ def test_half_a_digit_away_is_still_rounding(measured: float) -> None:
 @pytest.mark.parametrize("published", [0.7, 0.1])
 def test_indistinguishable_from_zero_comes_before_any_comparison(published: float) -> None:
     figure = Published(published, 0.0005, str(published), "Table 9", 600)
-    chance = verdict(mean_case(0.7, 0.1, 600, figure, chance=True))
+    chance = compare_case(mean_case(0.7, 0.1, 600, figure, chance=True))
     assert chance == "indistinguishable from zero"
-    level = verdict(mean_case(0.7, 0.1, 600, figure))
+    level = compare_case(mean_case(0.7, 0.1, 600, figure))
     assert level == ("reproduced" if published == 0.7 else "differs")
 
 
@@ -333,7 +333,9 @@ def test_the_power_of_the_rules_is_what_drawn_samples_give(n: int, published: in
     random = np.random.default_rng(n + published)
     ours, theirs = (random.normal(0, 1 / math.sqrt(size), 4000) for size in (n, published))
 
-    verdicts = [verdict(Case(float(apart), 1.0, n, published)) for apart in np.abs(ours - theirs)]
+    verdicts = [
+        compare_case(Case(float(apart), 1.0, n, published)) for apart in np.abs(ours - theirs)
+    ]
 
     assert verdicts.count("reproduced") / 4000 == pytest.approx(power(n, published), abs=0.025)
     assert verdicts.count("differs") / 4000 == pytest.approx(0.05, abs=0.015)

@@ -21,10 +21,9 @@ from fdkvc.paper.benchmark import Benchmark, run_benchmark
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.paper.replication.cells import measured_tables
 from fdkvc.paper.replication.rules import RULES, SIGNS
-from fdkvc.paper.results import BenchmarkRun, StudyRun, latex, markdown
+from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun, latex, markdown
 from fdkvc.paper.study import Study, run_study
 from fdkvc.paper.sweep import Sweep
-from fdkvc.paper.sweep_results import SweepRun
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.runs.export import as_zip
 from fdkvc.runs.grid import as_tex

@@ -9,8 +9,8 @@ from fdkvc.core.parameters import parameters_of
 from fdkvc.paper.benchmark import Results, run_benchmark
 from fdkvc.paper.published import published_ablation, published_sweep
 from fdkvc.paper.replication.tables import ablation_table, sweep_table
+from fdkvc.paper.results import SweepRun
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values, sweepable
-from fdkvc.paper.sweep_results import SweepRun
 from fdkvc.policies import POLICIES, policy_named, synthetic_policies
 from fdkvc.synthetic.scenarios import SCENARIOS
 

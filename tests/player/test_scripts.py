@@ -28,7 +28,7 @@ from fdkvc.explain.decisions import explain, turn_view
 from fdkvc.player.drawn import script
 from fdkvc.player.moments import Spoken, deciding_token
 from fdkvc.player.payload import LaneHead, pack, pack_lanes
-from fdkvc.player.run import DialogChoice, Run, build_run, continue_run
+from fdkvc.player.run import DialogChoice, StageRun, build_run, continue_run
 from fdkvc.policies import POLICIES, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.policies.test_contract import BUDGET, OPTIONS, SMALL
@@ -61,19 +61,19 @@ def look(node: str) -> Look:
     return run
 
 
-def run_of(name: str, budget: int = BUDGET) -> Run:
+def run_of(name: str, budget: int = BUDGET) -> StageRun:
     dialog = DialogChoice(SCENARIOS["mixed"], 1, SMALL)
     return build_run(dialog, read_policy(name), budget)
 
 
 @pytest.fixture(scope="module")
-def runs() -> Mapping[str, Run]:
+def runs() -> Mapping[str, StageRun]:
     """Return a run of every policy, and of those whose turn takes other steps."""
     return {name: run_of(name) for name in (*POLICIES, *OPTIONS)}
 
 
 @pytest.fixture(scope="module")
-def seen(look: Look, runs: Mapping[str, Run], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def seen(look: Look, runs: Mapping[str, StageRun], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return what the scripts say of each of these runs."""
     files = []
     for place, run in enumerate(runs.values()):
@@ -111,7 +111,7 @@ def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -
 # ------------------------------------------------------------------------------- why
 
 
-def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> None:
+def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -> None:
     """Hold the numbers that the panel shows of an entry in a turn against `explain`."""
     turn_run = run.at(turn)
     why = explain(turn_run.trace, turn_run.dialogs, 0, turn, token)
@@ -162,7 +162,7 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
 def test_the_panel_has_of_every_entry_the_numbers_of_explain(
-    name: str, runs: Mapping[str, Run], seen: Any
+    name: str, runs: Mapping[str, StageRun], seen: Any
 ) -> None:
     run, (lane,) = runs[name], seen[name]["lanes"]
     for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True):
@@ -171,7 +171,7 @@ def test_the_panel_has_of_every_entry_the_numbers_of_explain(
 
 @pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
 def test_the_parts_of_a_score_add_up_to_its_terms(
-    name: str, runs: Mapping[str, Run], seen: Any
+    name: str, runs: Mapping[str, StageRun], seen: Any
 ) -> None:
     run, (lane,) = runs[name], seen[name]["lanes"]
     terms = list(run.terms)
@@ -188,7 +188,9 @@ def test_the_parts_of_a_score_add_up_to_its_terms(
 
 
 @pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
-def test_river_and_path_follow_what_is_kept(name: str, runs: Mapping[str, Run], seen: Any) -> None:
+def test_river_and_path_follow_what_is_kept(
+    name: str, runs: Mapping[str, StageRun], seen: Any
+) -> None:
     run, (lane,) = runs[name], seen[name]["lanes"]
     dialogs = run.dialogs
     kept = [[token for token in row.tolist() if token >= 0] for row in run.trace.kept[0]]
@@ -285,7 +287,7 @@ def test_topics_have_their_colours_and_the_ninth_the_first_with_a_pattern(seen: 
         assert paint["hatched"] == (place >= len(TOPICS))
 
 
-def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, Run], seen: Any) -> None:
+def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, StageRun], seen: Any) -> None:
     name = "blocks(fd-kvc, size=4)"
     run, (lane,) = runs[name], seen[name]["lanes"]
     for row, said in zip(run.trace.kept[0], lane["paged"], strict=True):

@@ -11,7 +11,7 @@ from fdkvc.explain.course import term_courses
 from fdkvc.explain.decisions import turn_view
 from fdkvc.player.moments import nearly_kept
 from fdkvc.player.payload import PROTECTED_BIT, RULE_BIT, LaneHead
-from fdkvc.player.run import DialogChoice, Run
+from fdkvc.player.run import DialogChoice, StageRun
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.scenarios import World, custom_scenario, scenario_named
 from fdkvc.ui.component import lanes_payload, name_of_all, payload
@@ -21,7 +21,7 @@ from tests.app_pages import unpacked
 every_policy = pytest.mark.parametrize("key", list(POLICIES))
 
 
-def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> Run:
+def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> StageRun:
     world = World(tokens_per_turn=8)
     dialog = DialogChoice(custom_scenario(schedule), 3, world)
     return load_run(dialog, read_policy(name), budget, ())

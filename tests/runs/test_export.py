@@ -24,10 +24,9 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.paper.benchmark import Benchmark, Latency, Results, run_benchmark
 from fdkvc.paper.replication.tables import ablation_table
-from fdkvc.paper.results import BenchmarkRun
+from fdkvc.paper.results import BenchmarkRun, SweepRun
 from fdkvc.paper.study import Study
 from fdkvc.paper.sweep import Sweep
-from fdkvc.paper.sweep_results import SweepRun
 from fdkvc.player.entry_files import trace_files, trace_text
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.runs.export import csv_text

@@ -37,7 +37,7 @@ from fdkvc.player import scene
 from fdkvc.player.moments import failed_call, nearly_kept, rescued
 from fdkvc.player.payload import pack
 from fdkvc.player.report import drawing, report_html
-from fdkvc.player.run import DialogChoice, Run, build_run
+from fdkvc.player.run import DialogChoice, StageRun, build_run
 from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.runs.page import page
@@ -56,7 +56,7 @@ def recordings() -> tuple[Recording, ...]:
 
 
 @cache
-def run_of(key: str = "fd-kvc") -> Run:
+def run_of(key: str = "fd-kvc") -> StageRun:
     dialog = DialogChoice(scenario_named("mixed"), 7, World())
     return build_run(dialog, policy_named(key), 56)
 

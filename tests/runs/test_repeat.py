@@ -23,10 +23,9 @@ from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_RUN_JSON_BYTES
 from fdkvc.models.answers import Answers
 from fdkvc.paper.benchmark import Benchmark, run_benchmark
-from fdkvc.paper.results import BenchmarkRun, StudyRun
+from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
 from fdkvc.paper.study import Study
 from fdkvc.paper.sweep import Sweep
-from fdkvc.paper.sweep_results import SweepRun
 from fdkvc.policies import baseline_of, policy_named, read_policy
 from fdkvc.runs import record as record_module
 from fdkvc.runs.export import csv_text

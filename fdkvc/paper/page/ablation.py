@@ -19,9 +19,9 @@ from fdkvc.paper.claims import claim
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS
 from fdkvc.paper.replication.claims import judged_claims
 from fdkvc.paper.report.claims import STYLE, claims_html
+from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
-from fdkvc.paper.sweep_results import SweepRun
 from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.runs.grid import figures, pivot
 from fdkvc.runs.options import options_of
@@ -89,8 +89,7 @@ def second_of(policy: str, first: str) -> Field:
     labels = first_of(policy).labels
     others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
     label, help = "Second hyperparameter", "The results of two are tables."
-    of = f"{policy}/{first}"
-    return Field(label, help, name="second", default=NONE, choices=others, of=of)
+    return Field(label, help, name="second", default=NONE, choices=others, of=f"{policy}/{first}")
 
 
 def values_of(policy: str, name: str, which: str = "values") -> Field:
@@ -254,8 +253,8 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
             effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
     (_, most, first), *others = sorted(effects, reverse=True)
     head = f"{most} matters most: it" if others else most
-    more = [f" {label} {reach}." for _, label, reach in others]
-    return f"{head} {first}.{''.join(more)}"
+    rest = "".join(f" {label} {reach}." for _, label, reach in others)
+    return f"{head} {first}.{rest}"
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:

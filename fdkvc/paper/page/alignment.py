@@ -83,9 +83,11 @@ def _levels_in_words(table: pd.DataFrame) -> None:
             "the intervals contain zero, and the standard deviation over dialogs is about {:.2f} "
             "(1/√16 = 0.25). The published alignments are of that size."
         ).format(
-            *(decimal(value["mean"].min()), decimal(value["mean"].max())),
+            decimal(value["mean"].min()),
+            decimal(value["mean"].max()),
             other["mean"].abs().max(),
-            *(inside, other.sd.median()),
+            inside,
+            other.sd.median(),
         )
     )
 

@@ -37,8 +37,8 @@ def choose_benchmark(page: str) -> Benchmark:
     chosen = Benchmark(
         tuple(SCENARIOS[key] for key in scenarios), policies, metrics=metrics, **numbers
     )
-    more = command_line("benchmark --all", options_of(replace(chosen, dialogs=6000)))
-    show_command(f"At most {DIALOGS_HERE.high:,} dialogs per scenario", more)
+    command = command_line("benchmark --all", options_of(replace(chosen, dialogs=6000)))
+    show_command(f"At most {DIALOGS_HERE.high:,} dialogs per scenario", command)
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""What a run says of the paper, and the paper's claims with their reasons and evidence."""
+"""How much of the paper a run reproduces, and the paper's claims with reasons and evidence."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,9 +38,10 @@ def show_answer(study: Study) -> None:
 
 def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
     """Show the filter of a section with its counts: `EVERY`, or one verdict."""
-    names = {EVERY: f"{EVERY} {sum(counts.values())}"} | {
-        str(verdict): f"{name_of(verdict)} {number}" for verdict, number in counts.items() if number
-    }
+    names = {EVERY: f"{EVERY} {sum(counts.values())}"}
+    for verdict, number in counts.items():
+        if number:
+            names[str(verdict)] = f"{name_of(verdict)} {number}"
     return segments(f"{page}/{section}/shown", "Show", names)
 
 

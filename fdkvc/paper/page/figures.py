@@ -23,10 +23,10 @@ def show_figures(page: str, study: Study) -> None:
     """Show one of the paper's figures, or any quantity over the turns of any scenario."""
     figures = {figure[0]: figure[1:] for figure in charts_of(study, page_theme())}
     name = segments(f"{page}/shown-figure", "Figure", {title: title for title in (*figures, OTHER)})
-    every = len(study.results.benchmark.policies)
-    if every > MAX_DRAWN_POLICIES:
+    measured = len(study.results.benchmark.policies)
+    if measured > MAX_DRAWN_POLICIES:
         st.caption(
-            plain(f"The first {MAX_DRAWN_POLICIES} of {every} policies; series.csv has all.")
+            plain(f"The first {MAX_DRAWN_POLICIES} of {measured} policies; series.csv has all.")
         )
     if name == OTHER:
         _any_other(page, study)

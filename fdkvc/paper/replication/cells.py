@@ -21,8 +21,14 @@ from fdkvc.policies import BASELINE, POLICIES, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS
 
 NUMBERS: Mapping[str, int] = {
-    **{"late_alignment": 1, ADAPTATION: 2, "late_diversity": 3, "late_retention": 4, TIME: 4},
-    **{"w_c": 5, "gamma": 6, DEFAULT: 7},
+    "late_alignment": 1,
+    ADAPTATION: 2,
+    "late_diversity": 3,
+    "late_retention": 4,
+    TIME: 4,
+    "w_c": 5,
+    "gamma": 6,
+    DEFAULT: 7,
 }
 """The paper's tables by metric or source; tables of other metrics have the metric's key."""
 
@@ -97,10 +103,13 @@ class MeasuredTable:
     number: int | str
     """Its number in the paper, or the key of a metric that has no table there."""
     title: str
+    """Its title, without the number."""
     corner: str
     """The heading of its rows."""
     rows: Mapping[str, str]
+    """The heading of each row by its key."""
     columns: Mapping[str, str]
+    """The heading of each column by its key."""
     cells: dict[tuple[str, str], Fact] = field(default_factory=dict)
     """The measured cells by (row, column)."""
 
@@ -111,9 +120,8 @@ class MeasuredTable:
 
     def of_verdict(self, verdict: str) -> MeasuredTable:
         """Return the table with only the cells of this verdict."""
-        return replace(
-            self, cells={at: fact for at, fact in self.cells.items() if fact.verdict == verdict}
-        )
+        cells = {place: fact for place, fact in self.cells.items() if fact.verdict == verdict}
+        return replace(self, cells=cells)
 
     def texts(self, row: str, write: Callable[[Fact], str]) -> list[str]:
         """Write each cell of a row, nothing where there is none."""
@@ -152,8 +160,9 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     benchmark = study.results.benchmark
     policies = {policy.name: policy.title for policy in benchmark.policies}
     scenarios = {key: scenario_label(key) for key in study.results.reported}
-    both = [policies[name] for name in (ABLATED_POLICY, BASELINE) if name in policies]
-    rows = {**policies, DIFFERENCE: " − ".join(both)} if len(both) == 2 else policies
+    rows = policies
+    if {ABLATED_POLICY, BASELINE} <= policies.keys():
+        rows = {**rows, DIFFERENCE: f"{policies[ABLATED_POLICY]} − {policies[BASELINE]}"}
     yield MeasuredTable(1, "Late-turn alignment", "policy", rows, scenarios)
     statistics = {"mean": "mean", "median": "median", "p90": "90th percentile"}
     title = "Turns from a change of topic to 80 % retention of the new one"
@@ -186,22 +195,23 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
 
 def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
     """Return all cells as a tidy table, a row for each, fractions unscaled."""
-    rows = [
-        {
-            "table": table.number,
-            "row": row,
-            "column": column,
-            "n": fact.n or None,
-            "measured": fact.mean,
-            "ci_low": fact.low,
-            "ci_high": fact.high,
-            "published": fact.published_value,
-            "difference": fact.difference,
-            "verdict": fact.verdict,
-        }
-        for table in tables
-        for (row, column), fact in table.cells.items()
-    ]
+    rows = []
+    for table in tables:
+        for (row, column), fact in table.cells.items():
+            rows.append(
+                {
+                    "table": table.number,
+                    "row": row,
+                    "column": column,
+                    "n": fact.n or None,
+                    "measured": fact.mean,
+                    "ci_low": fact.low,
+                    "ci_high": fact.high,
+                    "published": fact.published_value,
+                    "difference": fact.difference,
+                    "verdict": fact.verdict,
+                }
+            )
     return pd.DataFrame(rows).astype({"n": "Int64"})
 
 

@@ -1,4 +1,4 @@
-"""The paper's claims, judged by a study.
+"""The paper's claims, each with what a study measured and the verdict.
 
 `fdkvc.paper.claims` defines each claim and the quantity that decides it, which is computed here.
 """
@@ -26,7 +26,7 @@ from fdkvc.paper.benchmark import COMPOSITE, Values, matches_paper
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
 from fdkvc.paper.replication.cells import unit_named
 from fdkvc.paper.replication.judge import may_be_chance
-from fdkvc.paper.replication.rules import FEWEST_DIALOGS, mean_case, verdict
+from fdkvc.paper.replication.rules import FEWEST_DIALOGS, compare_case, mean_case
 from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, POLICIES
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
@@ -37,8 +37,18 @@ SETTLED = 0.1
 """Largest distance of a settled quantity from its last value, as a share of that value."""
 
 CLAIM_COLUMNS = (
-    *("claim", "source", "published", "recomputed_low", "recomputed", "recomputed_high"),
-    *("n", "measured", "ci_low", "ci_high", "verdict", "why"),
+    "claim",
+    "source",
+    "published",
+    "recomputed_low",
+    "recomputed",
+    "recomputed_high",
+    "n",
+    "measured",
+    "ci_low",
+    "ci_high",
+    "verdict",
+    "why",
 )
 
 
@@ -47,15 +57,17 @@ class Measurement:
     """A measured quantity."""
 
     value: float
+    """The quantity."""
     low: float
+    """The lower end of its 95 % interval; the value if it has none."""
     high: float
-    """With its 95 % interval; equal to the value without one."""
+    """The upper end."""
     n: int = 0
     """Number of dialogs; 0 if it does not depend on dialogs."""
     spread: float = 0.0
     """Standard deviation over dialogs; 0 if it is not a mean."""
     candidates: tuple[float, ...] = ()
-    """For one of several discrete values: those not excluded."""
+    """Of a quantity with a few possible values, those that the measurement does not exclude."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,7 @@ class ClaimResult:
     """A claim with its measurement."""
 
     claim: Claim
+    """What the paper says."""
     measured: Measurement | None
     """None if the study does not measure it."""
     verdict: ClaimVerdict | None
@@ -88,7 +101,7 @@ class ClaimResult:
 
 
 def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
-    """Judge the paper's claims by a study."""
+    """Return the verdict of a study on each claim."""
     return [_judge(study, claim) for claim in claims]
 
 
@@ -106,28 +119,33 @@ def _judge(study: Study, claim: Claim) -> ClaimResult:
 
 
 def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
-    """Judge the printed figure by the rules of all figures, if it depends on dialogs."""
+    """Return the verdict on the printed figure by the rules of all figures, if it has dialogs."""
     figure, wanted = claim.published, claim.measure
     if figure is None or not measured.n:
         return None
     change = wanted.kind == "change"
     chance = change and may_be_chance(study.results, wanted.scenario or COMPOSITE)
     size = (measured.value, measured.spread, measured.n)
-    return verdict(mean_case(*size, figure, chance=chance))
+    return compare_case(mean_case(*size, figure, chance=chance))
 
 
 def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
     """Return the claims as a tidy table with columns `CLAIM_COLUMNS`, numbers unscaled."""
-    rows = []
+    nan, rows = math.nan, []
     for result in judged:
-        claim, measured = result.claim, result.measured or Measurement(*3 * (math.nan,))
-        printed = math.nan if claim.published is None else claim.published.value
+        claim, measured = result.claim, result.measured or Measurement(nan, nan, nan)
         rows.append(
             (
-                *(claim.claim, claim.source, printed),
-                *(claim.recomputed or 3 * (math.nan,)),
-                *(measured.n or None, measured.value, measured.low, measured.high),
-                *(result.verdict, claim.why),
+                claim.claim,
+                claim.source,
+                nan if claim.published is None else claim.published.value,
+                *(claim.recomputed or (nan, nan, nan)),
+                measured.n or None,
+                measured.value,
+                measured.low,
+                measured.high,
+                result.verdict,
+                claim.why,
             )
         )
     return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"n": "Int64"})
@@ -278,6 +296,7 @@ def _rank(wanted: Measure, study: Study) -> Measurement | None:
     tests = [paired(other, values) for other in others]
     ahead = [test.mean > 0 for test in tests]
     differs = significant(tests)
+    # At best only those that are significantly ahead come first, at worst all but those behind.
     best = 1 + sum(map(all, zip(ahead, differs, strict=True)))
     return Measurement(1 + sum(ahead), best, best + len(tests) - sum(differs), len(values))
 

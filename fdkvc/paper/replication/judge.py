@@ -39,11 +39,11 @@ from fdkvc.paper.published import (
 )
 from fdkvc.paper.replication.rules import (
     TWO_SIDED,
+    compare_case,
     mean_case,
     percentile_case,
     published_difference,
     t_of_difference,
-    verdict,
 )
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, policy_named, read_policy, usable
@@ -52,7 +52,7 @@ BENCHMARK, PAIR = "benchmark", "difference"
 TIME, DEFAULT = "latency", "default"
 
 DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
-"""The "policy" of the differences that the paper's t-tests examine."""
+"""The policy's name in rows of the differences that the paper's t-tests examine."""
 
 PERCENTILES = {"median": 0.5, "p90": 0.9}
 
@@ -66,17 +66,21 @@ class Fact(NamedTuple):
     """``benchmark`` (late means), ``difference`` (of two of them), ``adaptation``, ``latency``, the
     name of a swept hyperparameter, or ``default`` (of a hyperparameter)."""
     scenario: str
+    """Its key."""
     policy: str
-    """By their keys and names."""
+    """Its name."""
     metric: str
     """Such as ``late_retention``; a statistic of the adaptation run, or a hyperparameter."""
     n: int
     """Number of dialogs; 0 if it does not depend on dialogs."""
     mean: float
+    """The figure."""
     sd: float = math.nan
+    """Its standard deviation over dialogs; NaN if undefined, as the ends of its interval."""
     low: float = math.nan
+    """The lower end of its 95 % interval."""
     high: float = math.nan
-    """The figure, its standard deviation over dialogs and its 95 % interval; NaN if undefined."""
+    """The upper end."""
     published: Published | None = None
     """The figure that the paper prints, if it does."""
     verdict: str | None = None
@@ -250,8 +254,14 @@ def _adaptations(results: Results) -> Iterator[Fact]:
             low, high = percentile_interval(values, share)
             case = None if figure is None else percentile_case(values, share, figure)
             yield Fact(
-                *(ADAPTATION, *place, len(values), turns, math.nan, low, high, figure),
-                verdict=verdict(case),
+                ADAPTATION,
+                *place,
+                len(values),
+                turns,
+                low=low,
+                high=high,
+                published=figure,
+                verdict=compare_case(case),
                 never=share_never > 1 - share,
             )
 
@@ -275,4 +285,4 @@ def _mean_fact(
 ) -> Fact:
     s = summarize(values)
     case = None if figure is None else mean_case(s.mean, s.sd, s.n, figure, chance=chance)
-    return Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, verdict(case))
+    return Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, compare_case(case))

@@ -25,12 +25,20 @@ PROJECTIONS = {
 """The metric of each matrix."""
 
 PUBLISHED = "published"
-"""The "projection" of the published figures."""
+"""The projection's name in rows of published figures."""
 
 ALIGNMENTS = ("scenario", "projection", "policy", "n", "mean", "sd", "ci_low", "ci_high")
 DIFFERENCES = (
-    *("scenario", "projection", "policy", "baseline", "n"),
-    *("mean_diff", "ci_low", "ci_high", "t", "p"),
+    "scenario",
+    "projection",
+    "policy",
+    "baseline",
+    "n",
+    "mean_diff",
+    "ci_low",
+    "ci_high",
+    "t",
+    "p",
 )
 
 
@@ -63,12 +71,12 @@ def differences_table(results: Results) -> pd.DataFrame:
     the spread of unrelated vectors in this run. Empty unless both policies ran.
     """
     rows: list[tuple[object, ...]] = []
-    both = (ABLATED_POLICY, BASELINE)
-    for scenario in results.reported if set(both) <= set(_names(results)) else ():
+    pair = (ABLATED_POLICY, BASELINE)
+    for scenario in results.reported if set(pair) <= set(_names(results)) else ():
         for projection, metric in PROJECTIONS.items():
-            if pair := results.pair(scenario, metric, *both):
-                c = paired(*pair)
-                rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
+            if values := results.pair(scenario, metric, *pair):
+                c = paired(*values)
+                rows.append((scenario, projection, *pair, c.n, c.mean, c.low, c.high, c.t, c.p))
         figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
         if figure is not None:
             spread = unrelated_spread(results, scenario, DIFFERENCE)
@@ -76,7 +84,7 @@ def differences_table(results: Results) -> pd.DataFrame:
             reach = abs(1.96 * mean / t)
             p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
             low, high = mean - reach, mean + reach
-            rows.append((scenario, PUBLISHED, *both, figure.dialogs, mean, low, high, t, p))
+            rows.append((scenario, PUBLISHED, *pair, figure.dialogs, mean, low, high, t, p))
     return pd.DataFrame(rows, columns=list(DIFFERENCES))
 
 

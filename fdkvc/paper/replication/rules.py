@@ -1,4 +1,4 @@
-"""The rules that judge a published figure; the first that applies decides."""
+"""The rules that compare a measured figure with the published one; the first to apply decides."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fdkvc.paper.published import ABLATED_POLICY, LATE_ALIGNMENT, T_TESTS, Publi
 from fdkvc.policies import BASELINE
 
 FEWEST_DIALOGS = 100
-"""With fewer dialogs a published figure is not judged."""
+"""With fewer dialogs there is no verdict on a published figure."""
 
 TWO_SIDED, ONE_SIDED = 1.96, 1.645
 """Normal quantiles of 95 % intervals, in standard errors."""
@@ -26,10 +26,12 @@ class Case:
     spread: float
     """Standard deviation over the measured dialogs, used for both (the paper prints none)."""
     dialogs: int
+    """Number of dialogs of the measured figure."""
     published_dialogs: int
-    """Number of dialogs of the measured and of the published figure."""
+    """Number of dialogs of the published figure."""
     chance: bool = False
-    """Whether it is a published difference of two alignments, indistinguishable from zero."""
+    """Whether the published figure is a difference of two alignments that is indistinguishable from
+    zero."""
 
     @property
     def margin(self) -> float:
@@ -37,11 +39,13 @@ class Case:
         return TWO_SIDED * self.spread / math.sqrt(self.published_dialogs)
 
 
-class Rule(NamedTuple):
+class VerdictRule(NamedTuple):
     """A rule, its verdict and how the verdict is shown."""
 
     verdict: str
+    """What it says of a figure."""
     applies: Callable[[Case], bool]
+    """Whether it decides a case, unless an earlier rule does."""
     sign: str
     """Its symbol; `fdkvc.runs.grid` writes it in LaTeX."""
     tone: Literal["neutral", "good", "bad", "open"]
@@ -62,6 +66,7 @@ def by_equivalence(case: Case) -> bool:
     Journal of Pharmacokinetics and Biopharmaceutics 15, 1987.
     """
     error = case.spread / math.sqrt(case.dialogs)
+    # The distance has no sign, so this is the stricter of the two tests.
     return case.distance + ONE_SIDED * error <= case.margin
 
 
@@ -77,8 +82,8 @@ POWER, POWER_OF_TEN = 18, 83
 """Percent of varying figures that `by_equivalence` calls reproduced for two samples of 600 dialogs
 of one population, and with ten times as many measured; tests compute them."""
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[VerdictRule, ...] = (
+    VerdictRule(
         "indistinguishable from zero",
         lambda case: case.chance,
         "○",
@@ -88,7 +93,7 @@ RULES: tuple[Rule, ...] = (
         "spread of unrelated vectors in this run does: the same differences with the topic "
         "projected by the key and query matrices.",
     ),
-    Rule(
+    VerdictRule(
         REPRODUCED,
         by_equivalence,
         "✓",
@@ -99,7 +104,7 @@ RULES: tuple[Rule, ...] = (
         "test of equivalence at 5 %). A constant, equal in all dialogs, has s = 0. A percentile is "
         "judged by the share of measured dialogs on either side of it.",
     ),
-    Rule(
+    VerdictRule(
         "differs",
         by_difference,
         "≠",
@@ -107,7 +112,7 @@ RULES: tuple[Rule, ...] = (
         "|measured − published| exceeds the rounding of the printed figure + "
         "1.96·s·√(1/n + 1/n_published): a significant difference at 5 %.",
     ),
-    Rule(
+    VerdictRule(
         OPEN,
         lambda case: True,
         "?",
@@ -133,17 +138,19 @@ SIGNS = {rule.verdict: rule.sign for rule in RULES}
 """The symbol of each verdict."""
 
 
-def verdict(case: Case | None) -> str | None:
-    """Judge a case, if any, by the first rule that applies; None with fewer than `FEWEST_DIALOGS`.
+def compare_case(case: Case | None) -> str | None:
+    """Return the verdict of the first rule that applies; None with fewer than `FEWEST_DIALOGS`.
+
+    None also without a case, where nothing is published.
 
     Examples
     --------
     >>> figure = Published(0.701, 0.0005, "70.1%", "Table 4", 600)
-    >>> verdict(mean_case(0.7014, 0.02, 600, figure))
+    >>> compare_case(mean_case(0.7014, 0.02, 600, figure))
     'reproduced'
-    >>> verdict(mean_case(0.704, 0.02, 600, figure))
+    >>> compare_case(mean_case(0.704, 0.02, 600, figure))
     'differs'
-    >>> verdict(mean_case(0.702, 0.02, 200, figure))
+    >>> compare_case(mean_case(0.702, 0.02, 200, figure))
     'open'
     """
     if case is None or case.dialogs < FEWEST_DIALOGS:

@@ -23,20 +23,43 @@ from fdkvc.policies import BASELINE, baseline_of
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
 ADAPTATIONS = (
-    *("policy", "n", "mean", "median", "p90"),
-    *("published_mean", "published_median", "published_p90"),
+    "policy",
+    "n",
+    "mean",
+    "median",
+    "p90",
+    "published_mean",
+    "published_median",
+    "published_p90",
 )
 PAIRED = (
-    *("scenario", "metric", "policy", "baseline"),
-    *("n", "mean_diff", "ci_low", "ci_high", "t", "p"),
+    "scenario",
+    "metric",
+    "policy",
+    "baseline",
+    "n",
+    "mean_diff",
+    "ci_low",
+    "ci_high",
+    "t",
+    "p",
 )
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
 COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
 COST = (
-    *("policy", "ms_per_turn", "ratio_to_fifo", "published_ms", "published_ratio"),
-    *("ms_per_turn_batched", "batched_ratio_to_fifo"),
-    *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
+    "policy",
+    "ms_per_turn",
+    "ratio_to_fifo",
+    "published_ms",
+    "published_ratio",
+    "ms_per_turn_batched",
+    "batched_ratio_to_fifo",
+    "key_bytes",
+    "value_bytes",
+    "score_bytes",
+    "score_bytes_per_entry",
+    "full_cache_bytes",
     "read_bytes",
 )
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
@@ -72,9 +95,9 @@ def comparisons(
     Yields scenario, metric, policy and the differences, policy − baseline; a ValueError if the
     baseline is not among the policies.
     """
-    every = results.benchmark.policies
-    baseline = baseline_of(every, baseline)
-    names = policies or [policy.name for policy in every if policy.name != baseline]
+    ran = results.benchmark.policies
+    baseline = baseline_of(ran, baseline)
+    names = policies or [policy.name for policy in ran if policy.name != baseline]
     for place in product(results.reported, late_metrics(results.benchmark), names):
         if pair := results.pair(*place, baseline):
             yield *place, paired(*pair)
@@ -190,10 +213,10 @@ def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
     keys = {policy.name: policy.key for policy in results.benchmark.policies}
     table = judge(results, names[0]).rename(columns={"policy": "setting"})
     swept = table.setting.isin(variants)
-    chosen: dict[str, Any] = {
-        name: table.setting.map({key: fields[name].default for key, fields in variants.items()})
-        for name in names
-    }
+    chosen: dict[str, Any] = {}
+    for name in names:
+        values = {variant: fields[name].default for variant, fields in variants.items()}
+        chosen[name] = table.setting.map(values)
     published = table.published.where(swept & (len(names) == 1))
     table = table.assign(policy=table.setting.map(keys), swept=swept, published=published, **chosen)
     return _columns(table, ("setting", "policy", "swept", *names, *ABLATION[2:]))

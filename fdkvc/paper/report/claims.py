@@ -72,8 +72,9 @@ def answer_sentence(judged: Sequence[ClaimResult], figures: Mapping[str, int]) -
 
 
 def _away(result: ClaimResult) -> str:
-    known = result.distance >= 0.5
-    return f"{count(round(result.distance), 'standard error')} away" if known else ""
+    if not result.distance >= 0.5:  # or NaN
+        return ""
+    return f"{count(round(result.distance), 'standard error')} away"
 
 
 def _claim(judged: ClaimResult, opened: bool) -> str:
@@ -88,9 +89,8 @@ def _claim(judged: ClaimResult, opened: bool) -> str:
         "measured": measured,
         "source": claim.source,
     }
-    rows = "".join(
-        f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in facts.items() if words
-    )
+    shown = {name: escape(words) for name, words in facts.items() if words}
+    rows = "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in shown.items())
     summary, why = ", ".join(filter(None, [name_of(verdict), _away(judged)])), claim.why
     if claim.measure.metric in TIMES:
         why += " Times are not judged."

@@ -91,13 +91,14 @@ def study_report(
 
 def _claims(study: Study) -> str:
     judged = judged_claims(study)
-    counts = listing(
-        f"**{claims.MARKS[verdict][0]} {claims.name_of(verdict)}: {number}**, "
-        f"{claims.MARKS[verdict][1]}"
-        for verdict, number in claims.counted(judged).items()
-        if number
+    counts = []
+    for verdict, number in claims.counted(judged).items():
+        if number:
+            sign, meaning = claims.MARKS[verdict]
+            counts.append(f"**{sign} {claims.name_of(verdict)}: {number}**, {meaning}")
+    return (
+        f"<p>Of {len(judged)} claims:</p>{listing(counts)}{claims.claims_html(judged, opened=True)}"
     )
-    return f"<p>Of {len(judged)} claims:</p>{counts}{claims.claims_html(judged, opened=True)}"
 
 
 def _tables(study: Study) -> str:

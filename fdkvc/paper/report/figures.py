@@ -76,9 +76,10 @@ def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, 
         rows = ablation_table(results, parameter)
         rows = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
         setting = policy_named(ABLATED_POLICY).settings[parameter]
-        of = setting.title, float(setting.default), theme
+        default = float(setting.default)
         for metric in rows[rows.published.notna()].metric.unique():  # that the paper prints
-            chart = curve_chart(rows, metric, late_metric(metric).title, *of)
+            title = late_metric(metric).title
+            chart = curve_chart(rows, metric, title, setting.title, default, theme)
             curves[f"ablation_{parameter}_{metric}"] = chart
     figures.append((TEXTS["ablations"]["title"], TEXTS["ablations"]["words"], curves))
     return [figure for figure in figures if figure[2]]

@@ -19,12 +19,12 @@ STYLE = css("tables") + "".join(
 def measured_html(table: MeasuredTable) -> str:
     """Return a table of the paper: measured figures above published ones, with verdict signs."""
     columns, measured = [table.corner, *table.columns.values()], {row for row, _ in table.cells}
-    rows = [
-        [f"<th scope='row'{hue_of(label)}>{escape(label)}</th>"]
-        + [_cell(table.cells.get((row, column))) for column in table.columns]
-        for row, label in table.rows.items()
-        if row in measured
-    ]
+    rows = []
+    for row, label in table.rows.items():
+        if row in measured:
+            heading = f"<th scope='row'{hue_of(label)}>{escape(label)}</th>"
+            cells = [_cell(table.cells.get((row, column))) for column in table.columns]
+            rows.append([heading, *cells])
     return html_table(columns, rows, f"{table.heading}, measured and published")
 
 

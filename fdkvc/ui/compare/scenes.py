@@ -114,19 +114,17 @@ def _difference_words(
 
 def _columns(table: pd.DataFrame, first: Lane, second: Lane) -> dict[str, list[str]]:
     lanes, words = {"one": first, "other": second}, first.run.dialog.words
-    return {
-        "only in": [lanes[keeper].label for keeper in table["keeper"]],
-        **({"word": [words[token] for token in table["token"]]} if words else {}),
-        "token": _words(table["token"], "d"),
-        "topic": table["topic"].fillna("–").tolist(),
-        "from turn": _words(table["born"], "d"),
-        **{
-            f"{what} in {lane.label}": _words(table[f"{what}_{name}"], form)
-            for what, form in (("rank", ".0f"), ("score", ".3f"))
-            for name, lane in lanes.items()
-        },
-        "evicted in turn": _words(table["evicted"], ".0f"),
-    }
+    columns = {"only in": [lanes[keeper].label for keeper in table["keeper"]]}
+    if words:
+        columns["word"] = [words[token] for token in table["token"]]
+    columns["token"] = _words(table["token"], "d")
+    columns["topic"] = table["topic"].fillna("–").tolist()
+    columns["from turn"] = _words(table["born"], "d")
+    for what, form in (("rank", ".0f"), ("score", ".3f")):
+        for name, lane in lanes.items():
+            columns[f"{what} in {lane.label}"] = _words(table[f"{what}_{name}"], form)
+    columns["evicted in turn"] = _words(table["evicted"], ".0f")
+    return columns
 
 
 def _words(column: pd.Series, form: str) -> list[str]:
@@ -157,9 +155,10 @@ def _entries(lanes: Sequence[Lane]) -> str:
 def show_figures(lanes: Sequence[Lane]) -> None:
     """Show a row of figures for each run over the whole dialog."""
     st.header("The whole run in figures", anchor=False)
-    first, more = lanes[0].run, lanes[0].run.more
-    table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, more)
-    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *more)
+    first = lanes[0].run
+    turns = {lane.label: lane.run.turns for lane in lanes}
+    table = figures_table(turns, first.dialogs, first.more)
+    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *first.more)
     for metric in map(metric_named, metrics):
         heading = f"{metric.title.lower()} {'↓' if metric.lower_is_better else '↑'}"
         columns[heading] = [*map(metric.with_unit, table[metric.name])]

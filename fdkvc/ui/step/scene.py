@@ -12,7 +12,7 @@ from fdkvc.core.words import written_bytes
 from fdkvc.engine.metrics import cache_bytes, default_metrics
 from fdkvc.explain.narrate import StepStory, narrate
 from fdkvc.player.entry_files import trace_files
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.ui import downloads
 from fdkvc.ui.component import payload
 from fdkvc.ui.follow import save_scene
@@ -44,7 +44,7 @@ def show(page: str, lane: Lane, write: Callable[[], None]) -> None:
         following()
 
 
-def figures(run: Run, turn: int) -> str:
+def figures(run: StageRun, turn: int) -> str:
     """Return the numbers of the turn, with their change from the last, as HTML."""
     shown = []
     for line in (*run.metrics, *run.states):
@@ -72,7 +72,7 @@ def _change(line: Line, difference: float) -> str:
     return f"{'▲' if difference > 0 else '▼'} {words.replace('%', 'pp')}"
 
 
-def algorithm(run: Run) -> list[DeltaGenerator]:
+def algorithm(run: StageRun) -> list[DeltaGenerator]:
     """Show the policy's steps, folded; return a container for each.
 
     They stay outside the fragment that follows the stage, which fills the containers.
@@ -91,7 +91,7 @@ def algorithm(run: Run) -> list[DeltaGenerator]:
 
 
 @cached
-def _descriptions(run: Run) -> tuple[tuple[str, ...], ...]:
+def _descriptions(run: StageRun) -> tuple[tuple[str, ...], ...]:
     """Describe all turns at once, so that a step is a look-up."""
     return tuple(
         tuple(map(_what_happened, narrate(run.trace, run.dialogs, 0, turn)))
@@ -101,15 +101,13 @@ def _descriptions(run: Run) -> tuple[tuple[str, ...], ...]:
 
 def _what_happened(story: StepStory) -> str:
     """Return the sentence and the numbers as one HTML string: every element costs time."""
-    numbers = "".join(
-        f"<span>{escape(f'{arrow} {label}: {text}')}</span>"
-        for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))
-        for label, text in pairs
-    )
+    inputs = [f"→ {label}: {text}" for label, text in story.inputs]
+    outputs = [f"⇒ {label}: {text}" for label, text in story.outputs]
+    numbers = "".join(f"<span>{escape(words)}</span>" for words in (*inputs, *outputs))
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 
-def show_downloads(page: str, run: Run, *, uploaded: bool = False) -> None:
+def show_downloads(page: str, run: StageRun, *, uploaded: bool = False) -> None:
     """Offer the run as CSV and as a scene."""
     with st.popover("Download", icon=":material/download:"):
         downloads.show_address(uploaded)

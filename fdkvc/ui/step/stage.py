@@ -10,20 +10,20 @@ from fdkvc.core.parameters import written
 from fdkvc.core.words import percent
 from fdkvc.explain.counterfactual import Change, NotRepeated, counterfactual, nearest_first
 from fdkvc.player.moments import why_sentences
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.ui.component import draw, last_message, listen, name_of, payload
 from fdkvc.ui.follow import follow as follow_stage
 from fdkvc.ui.jobs import Jobs, Report
 from fdkvc.ui.run_panel import session_job
 
 
-def show(page: str, run: Run, shows: str = "") -> None:
+def show(page: str, run: StageRun, shows: str = "") -> None:
     """Show the run as the stage, which steps through it in the browser, or some of its panels."""
     draw(page, payload(run, shows))
     st.fragment(_answer)(page, run)
 
 
-def follow(page: str, run: Run) -> int:
+def follow(page: str, run: StageRun) -> int:
     """Follow the stage, and send it the explanation of its entry; return the turn."""
     return follow_stage(
         page, name_of(run), run.dialogs, lambda turn, token: why_sentences(run, turn, token)
@@ -39,7 +39,7 @@ def _searches() -> Jobs:
     return Jobs(running=1)
 
 
-def _answer(page: str, run: Run) -> None:
+def _answer(page: str, run: StageRun) -> None:
     """Send the stage the changes that would have reversed the decision on its entry.
 
     The search runs in the background, and the stage polls until it is done.
@@ -53,8 +53,8 @@ def _answer(page: str, run: Run) -> None:
     listen(key, "answer", reply)
 
 
-def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
-    """Return what was found, or start the search and cancel the session's one before it."""
+def _search(page: str, run: StageRun, turn: int, token: int) -> Mapping[str, Any]:
+    """Return what was found, or start the search and cancel the session's earlier one."""
     if not run.dialog.alone:
         return _result("Available only for a head that decides by itself.")
     trace, dialogs = run.trace, run.dialogs
@@ -84,8 +84,8 @@ def _verdict(changes: Sequence[Change]) -> str:
     words = "No single setting, at any value tried, would have reversed the decision."
     if any(change.after is not None for change in changes):
         words = "Each of these alone is enough. In %: the change, as a share of the allowed range."
-    every = all(isinstance(change.before, int) and change.step == 1 for change in changes)
-    return words if every else f"{words} Not every value was tried."
+    complete = all(isinstance(change.before, int) and change.step == 1 for change in changes)
+    return words if complete else f"{words} Not every value was tried."
 
 
 def _described(change: Change) -> Mapping[str, Any]:

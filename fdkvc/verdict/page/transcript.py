@@ -13,7 +13,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Demand
 from fdkvc.engine.evidence import Evidence
 from fdkvc.player.payload import DialogText
-from fdkvc.player.run import Run
+from fdkvc.player.run import StageRun
 from fdkvc.ui import fields
 from fdkvc.ui.compare import scenes
 from fdkvc.ui.follow import follow_lanes, show_lanes
@@ -110,7 +110,7 @@ class Outcome:
 
 
 @cached
-def outcomes_of(run: Run, recording: Recording) -> tuple[Outcome, ...]:
+def outcomes_of(run: StageRun, recording: Recording) -> tuple[Outcome, ...]:
     """Return the outcome of each demand of the dialog."""
     lost = Evidence(run.trace, recording).lost
     pairs = zip(recording.evidence, lost, strict=True)
@@ -127,7 +127,7 @@ def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
 
 
 @cached
-def _text(recording: Recording, runs: tuple[Run, ...], underlined: int) -> DialogText:
+def _text(recording: Recording, runs: tuple[StageRun, ...], underlined: int) -> DialogText:
     kind, name = demand_kind(recording)
     rows = zip(*(outcomes_of(run, recording) for run in runs), strict=True)
     rows_of_kind = [row for row in rows if row[0].demand.kind == kind]

@@ -1,0 +1,98 @@
+"""The commands ``benchmark``, ``sweep`` and ``trace``, on synthetic dialogs.
+
+What loads pandas is imported by each command when it needs it: ``benchmark`` starts its workers
+before that.
+"""
+
+from argparse import Namespace
+
+from fdkvc.core.parameters import BUDGET, SEED
+from fdkvc.engine.metrics import metric_named
+from fdkvc.engine.simulate import simulate
+from fdkvc.paper.benchmark import Benchmark, start_workers
+from fdkvc.paper.sweep import Sweep, read_values, suggested_values
+from fdkvc.policies import baseline_of, read_policy
+from fdkvc.runs.console import finish, print_results, running, warn_no_effect
+from fdkvc.runs.jobs import check_different
+from fdkvc.runs.options import settings_from
+from fdkvc.runs.write import check_folder, write_files
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import Scenario, custom_scenario, scenario_named
+
+
+def benchmark(options: Namespace) -> None:
+    """Measure policies on scenarios; with ``--all``, also compare what else the paper has."""
+    if options.all and options.baseline is not None:
+        raise ValueError("--all and --baseline cannot be combined: give only one")
+    settings = settings_from(Benchmark, options)
+    baseline = baseline_of(settings.policies, options.baseline)
+    if options.dask is None:  # before pandas and SciPy are imported
+        start_workers(settings, options.workers)
+
+    from fdkvc.paper.results import BenchmarkRun, StudyRun
+    from fdkvc.paper.study import run_study
+
+    if options.out is not None:
+        check_folder(options.out)
+    warn_no_effect(settings.policies)
+    with running(options) as how:
+        study = run_study(settings, whole=options.all, **how)
+    finish(options, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
+
+
+def sweep(options: Namespace) -> None:
+    """Sweep one or two hyperparameters of a policy, beside all other policies."""
+    from fdkvc.paper.results import SweepRun
+
+    policy = read_policy(options.policy)
+    given = [(options.parameter, options.values)]
+    if options.second is not None:
+        given.append((options.second, options.second_values))
+    elif options.second_values is not None:
+        raise ValueError("--second-values needs --second: name the hyperparameter")
+    axes = []
+    for name, values in given:
+        if values is None:
+            axes.append((name, suggested_values(policy.name, name)))
+        else:
+            axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
+    settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
+    warn_no_effect([policy])
+    check_folder(options.out)
+    with running(options) as how:
+        run = SweepRun.measure(settings, **how)
+    finish(options, run)
+
+
+def trace(options: Namespace) -> None:
+    """Run one policy on one dialog and write every step."""
+    from fdkvc.player.entry_files import check_entries, trace_files, trace_text
+
+    scenario = _scenario(options)
+    policy = read_policy(options.policy)
+    warn_no_effect([policy])
+    BUDGET.check(options.budget, "budget")
+    SEED.check(options.seed, "seed")
+    check_entries(policy, scenario, options.budget)
+    check_different("metric", options.metrics)
+    for key in options.metrics:
+        metric_named(key)
+    check_folder(options.out)
+
+    dialogs = generate(scenario, 1, options.seed)
+    trace = simulate(policy, dialogs, options.budget)
+    title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {options.seed}"
+    text = f"{title}\n\n{trace_text(trace, dialogs, options.metrics)}"
+    write_files(options.out, trace_files(trace, dialogs, options.metrics))
+    print_results(text, options.out)
+
+
+def _scenario(options: Namespace) -> Scenario:
+    if options.schedule is None:
+        return scenario_named("mixed" if options.scenario is None else options.scenario)
+    if options.scenario is not None:
+        raise ValueError(
+            f"--scenario {options.scenario} and --schedule {options.schedule} cannot be "
+            "combined: give only one"
+        )
+    return custom_scenario(options.schedule)
