@@ -121,6 +121,7 @@ class Subject:
     """Takes a number of texts and returns a new, deterministic cache for as many. It may refuse
     several with a ValueError."""
     model: FullModel
+    """Its model without a cache."""
     budget: int
     """Entries that every KV head may hold after a turn, at least 8."""
     every: int | None = None
