@@ -36,6 +36,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,7 +249,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     @eager
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return the mask's sizes; a prompt first ends the turn of the tokens written before."""
+        """Return the mask's sizes; a prompt first ends the turn of the tokens written before it."""
         if self.by_itself and self._is_prompt(query_length):
             self.end_turn()
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
@@ -504,13 +505,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if all(noted.real is None for noted in passes):
             return None
         ones = torch.ones(self.texts, 1, dtype=torch.bool, device=device)
-        return torch.cat(
-            [
-                ones.expand(-1, noted.tokens) if noted.real is None else noted.real
-                for noted in passes
-            ],
-            dim=1,
-        )
+        marks = [ones.expand(-1, n) if part is None else part for n, part, _ in passes]
+        return torch.cat(marks, dim=1)
 
     def _note_text(self, passes: Sequence[_NotedPass], real: Any) -> None:
         """Note what the turn's tokens say, if the policy looks at text."""
@@ -524,12 +520,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._features = tuple(features)
 
     def _close_gaps(self) -> None:
-        """Rotate the kept keys, if at all, to the positions before the next token's.
+        """Rotate kept keys to the positions before the next token's, in layers that rotate.
 
-        A layer's slots are this cache's own since it kept them, so they may be written to.
+        They are written to in place: `PolicyLayer.keep` has just made them, so no fork has them.
         """
         for text, states in enumerate(self._states):
-            by_layer = (tokens for state in states for tokens in state.held)
+            by_layer = chain.from_iterable(state.held for state in states)
             for number, tokens in zip(self.decided, by_layer, strict=True):
                 if number not in self.rotations:
                     continue
@@ -541,7 +537,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 layer.keys[text, :, : held.shape[1]] = self.rotations[number](keys, where)
 
     def streamer(self, more: Any = None) -> Any:
-        """Return a streamer for ``generate``: its prompt is one, and its end ends the turn.
+        """Return a streamer for ``generate``, which begins a turn with its prompt and ends it.
 
         It forwards to `more`, another streamer, if given.
 

@@ -1,4 +1,16 @@
-"""A layer's slots in a policy's cache, and which layers of a model a policy can evict from."""
+"""A layer's slots in a policy's cache, and which layers of a model a policy can evict from.
+
+A `PolicyLayer` has the slots of B texts, then the tokens of the turn:
+
+1. `update` appends keys and values of new tokens, and `bring` other vectors of them.
+2. `mask` hides the empty slots of heads that hold fewer entries than others.
+3. At the end of the turn, `vectors` gives the policy what it looks at, by text.
+4. `keep` takes the entries chosen: new slots, and a second tier beside them, which is not attended
+   to (S and R of each KV head). The turn's tokens are gone.
+
+Shapes: H query heads, K KV heads, n or N tokens of the turn, h numbers of a head, d of a state. No
+tensor that is in use is modified, so `copy.copy` of a layer is independent of it.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -44,11 +56,12 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self.empty: Any = None
         """Marks empty slots (B, K, S), if there are any."""
         self._carried = carried
-        # Of each text: keys and values of the second tier, other vectors of slots and tier.
+        # Of each text: keys and values of the second tier (K, R, h), others of slots and tier
+        # (heads, S + R, ·), but each hidden state once (1, U, d).
         self._aside: list[dict[str, Any]] = []
-        self._shared: list[Any] = []  # which of the hidden states aside each slot has (K, S + R)
-        self._sizes: list[int] = []  # slots of each text
-        self._brought: dict[str, list[Any]] = {}
+        self._shared: list[Any] = []  # which of the hidden states aside each entry has (K, S + R)
+        self._sizes: list[int] = []  # slots S of each text; the others up to `held` are empty
+        self._brought: dict[str, list[Any]] = {}  # of each pass of the turn
 
     def get_seq_length(self) -> int:
         """Return the tokens seen, which is the next position."""
@@ -118,18 +131,21 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         return vectors if self.real is None else vectors[:, self.real[text]]
 
     def vectors(self, name: str, where: str, text: int = 0) -> Any:
-        """Return vectors as attention takes them: of the ``slots`` of a text or of its ``turn``."""
+        """Return vectors as attention takes them: of the ``slots`` of a text or of its ``turn``.
+
+        Keys and values are computed, where the layer holds latents.
+        """
         if where == "slots" and not self._aside:
             return self.vectors(name, "turn", text)[:, :0]
-        of_place = self.slots if where == "slots" else self.new
+        stored = self.slots if where == "slots" else self.new
         if self._expand is None or name not in KEYS_VALUES:
-            return of_place(name, text)
-        latents = (of_place(part, text)[None] for part in KEYS_VALUES)
+            return stored(name, text)
+        latents = (stored(part, text)[None] for part in KEYS_VALUES)
         return self._expand(*latents)[KEYS_VALUES.index(name)][0]
 
     @property
     def beside(self) -> list[Any]:
-        """All tensors but keys and values that are in use."""
+        """All tensors in use, except keys and values."""
         aside = [tensor for text in self._aside for tensor in text.values()]
         return [*aside, *chain(*self._brought.values())]
 
@@ -164,12 +180,15 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
         The heads of a layer share them, since they are large.
         """
+        # 1. All states: those aside, then the turn's.
         new = self.new("hidden", text)
         stored = self._aside[text]["hidden"] if self._aside else new[:, :0]
         states = torch.cat([stored, new], dim=1)
+        # 2. Which of them each place has (K, S + R + N).
         turn = torch.arange(stored.shape[1], states.shape[1], device=new.device)
         turn = turn.expand(len(places), -1)
         before = self._shared[text] if self._aside else turn[:, :0]
+        # 3. Those at the places kept, each once.
         index = torch.cat([before, turn], dim=1).gather(1, places)
         used, inverse = index.unique(return_inverse=True)
         return states[:, used], inverse

@@ -20,7 +20,7 @@ if os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1":
 
 from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
-from fdkvc.models.transformers.loop import LiveModel, LiveTextCache
+from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
 from fdkvc.models.transformers.side_by_side import SideBySide
 from tests.models.transformers.test_live import (
     CACHE,
@@ -53,7 +53,7 @@ def caches_of(model: LiveModel, decides: str = "head") -> list[LiveTextCache]:
 
 def loaded(shape: str = "llama", attention: str = "sdpa", **how: Any) -> LiveModel:
     tokens: Any = Numbers()
-    return LiveModel("made", made(shape, attention), tokens, "", **how)
+    return LiveModel("made", LiveDecoder(made(shape, attention)), tokens, "", **how)
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,14 @@ def test_heads_that_are_observed_in_parts_decide_the_same(
 
 def test_caches_that_cannot_be_read_together_are_refused() -> None:
     model, (one, other) = loaded(), (loaded(), loaded("gemma3"))
-    caches = {"of its own turns": PolicyCache(policy_named("fifo"), 5, model.model)}
+    hooked = model.decoder.model
+    caches = {"of its own turns": PolicyCache(policy_named("fifo"), 5, hooked)}
     caches["of another model"] = one.full().cache
     caches["with a window"] = other.full().cache
     caches["with two texts"] = model.full().cache
-    model.model(text(3).expand(2, -1), **{CACHE: caches["with two texts"]})
+    hooked(text(3).expand(2, -1), **{CACHE: caches["with two texts"]})
     caches["longer"] = model.full().cache
-    model.model(text(3), **{CACHE: caches["longer"]})
+    hooked(text(3), **{CACHE: caches["longer"]})
     for cache in caches.values():
         with pytest.raises(ValueError, match="of the same model") as caught:
             SideBySide([model.full().cache, cache])
