@@ -30,7 +30,7 @@ LONG_BUDGET, CONTEXT = 1024, 2048
 
 def timed(model: LlamaModel, policy: str, turns: list[EncodedPassage]) -> tuple[float, ...]:
     """Return the seconds that a text takes to read, to write and to evict."""
-    text = LlamaText(model.llama, read_policy(policy), BUDGET)
+    text = LlamaText(model.decoder.llama, read_policy(policy), BUDGET)
     seconds = {"read": 0.0, "write": 0.0, "evict": 0.0}
     for turn in turns:
         ids = list(turn.ids)
@@ -79,7 +79,7 @@ def main() -> None:
         print(f"  eviction {share:.2%} of the time, {1e3 * evict / len(turns):.2f} ms a turn")
     del model
     model = load_llama("smollm2", n_ctx=CONTEXT, **threads)
-    text = LlamaText(model.llama, read_policy("sinks(surprisal)"), LONG_BUDGET)
+    text = LlamaText(model.decoder.llama, read_policy("sinks(surprisal)"), LONG_BUDGET)
     began, step, shown = perf_counter(), asked.tokens // 10, 0
     for turn in chat(model, dialogs):
         text.read(list(turn.ids))

@@ -1,6 +1,12 @@
 """The checks, each named after the fault that it finds.
 
-A check raises a `Fault`, an AssertionError that describes what the cache does wrong.
+A check raises a `Fault`, an AssertionError that describes what the cache does wrong. Each goes the
+same way:
+
+1. A `Story` lets a new cache read turns of random tokens, and write some.
+2. From the tokens held at each call, `Story.seen` tells which tokens each token attended to.
+3. The full model reads the text at once under this mask (`Story.readings`).
+4. The outputs of both must be the same, or what is held must be as promised.
 """
 
 from collections.abc import Callable
@@ -58,9 +64,9 @@ class Story:
         self.ends = [0]  # tokens before each call, and after the last
         self._turn_of: list[int] = []  # that of each token
         self._turn = self._written = 0
-        # The tokens held after each call, and as those of the call were read (C, L, K, S).
-        self.held, self.before = list[Ints](), list[Ints]()
-        # The logits after each token.
+        self.held: list[Ints] = []  # tokens held after each call (C, L, K, S)
+        self.before: list[Ints] = []  # and while those of the call were read
+        # The logits after each token (C, N, V).
         self.outputs: Floats = np.empty((samples, 0, subject.model.vocabulary), np.float32)
 
     def feed(self, *lengths: int, shift: int = 0) -> None:
@@ -114,7 +120,8 @@ class Story:
         """Return the attention mask and the distances that the cache promises (C, L, K, N, N).
 
         That is which tokens (columns) each token (row) attends to, how far before it they are, and
-        how far if new tokens follow the entries held, though these keep their positions.
+        how far if new tokens follow the entries held, though these keep their positions: a common
+        fault.
         """
         shape, total = self.held[0].shape[:3], self.tokens.shape[1]
         sees = np.zeros((*shape, total, total), np.bool_)
@@ -123,26 +130,28 @@ class Story:
         counted = np.zeros_like(places)
         for call, (first, end) in enumerate(zip(self.ends, self.ends[1:], strict=False)):
             for head in np.ndindex(*shape):
-                held, at = self.before[call][head], places[head]
+                held, positions = self.before[call][head], places[head]
                 held = np.sort(held[held >= 0])
                 sees[head][first:end, held] = True
                 sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
                 counted[head][first:end] = len(held) + np.arange(end - first)
+                # `positions` is a view: each call goes on from where the last one moved entries.
                 if self.subject.positions == "slots":
-                    at[held] = np.arange(len(held))
+                    positions[held] = np.arange(len(held))
                 if self.subject.positions != "seen":
-                    at[first:end] = at[held].max(initial=-1) + 1 + np.arange(end - first)
-                distances[head][first:end] = at[first:end, None] - at
+                    next_position = positions[held].max(initial=-1) + 1
+                    positions[first:end] = next_position + np.arange(end - first)
+                distances[head][first:end] = positions[first:end, None] - positions
         return sees, distances, counted[..., :, None] - counted[..., None, :]
 
     def readings(self, sees: Bools, distances: Ints) -> list[Reading]:
         """Return the full model's pass over each text under a mask."""
-        more: list[Any] = []
+        stored: list[Any] = []
         if self.subject.restored is not None:
             turn = np.array(self._turn_of)
-            more = [(self.subject.restored, turn[:, None] != turn)]
+            stored = [(self.subject.restored, turn[:, None] != turn)]
         texts = zip(self.tokens, sees, distances, strict=True)
-        return [self.subject.model.read(*text, *more) for text in texts]
+        return [self.subject.model.read(*text, *stored) for text in texts]
 
     def away(self, sees: Bools, distances: Ints, first: int = 0) -> float:
         """Return the outputs' deviation from the model's, relative to the largest or to 1."""
@@ -152,7 +161,8 @@ class Story:
 
     def check(self, message: str, first: int = 0) -> None:
         """Raise a Fault with this message if the outputs deviate too far from the model's."""
-        away = self.away(*self.seen()[:2], first)
+        sees, distances, _ = self.seen()
+        away = self.away(sees, distances, first)
         if away > self.subject.tolerance:
             raise Fault(message.format(f"{away:.2g} away"))
 
@@ -255,7 +265,7 @@ def keeps_its_first_compression(subject: Subject) -> None:
     for call in range(1, len(story.held)):
         new = set(range(story.ends[call], story.ends[call + 1]))
         for head in np.ndindex(*story.held[0].shape[:3]):
-            was, now = (_tokens(story.held[at][head]) for at in (call - 1, call))
+            was, now = (_tokens(held[head]) for held in story.held[call - 1 : call + 1])
             if not subject.recalls and not now <= was | new:
                 raise Fault(f"what was evicted before question {call} is held after it")
     if not (story.held[-1] >= story.ends[1]).any(axis=-1).all():
@@ -363,19 +373,19 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
     for call in range(1, len(story.held)):
         new = np.arange(story.ends[call], story.ends[call + 1])
         for layer, head in np.ndindex(*story.held[0].shape[1:3]):
-            was, now = (_tokens(story.held[at][0, layer, head]) for at in (call - 1, call))
-            there = np.array(sorted(was | set(new.tolist())))
-            stays = np.isin(there, sorted(now))
-            free = there >= subject.sinks
+            was, now = (_tokens(held[0, layer, head]) for held in story.held[call - 1 : call + 1])
+            present = np.array(sorted(was | set(new.tolist())))
+            stays = np.isin(present, sorted(now))
+            free = present >= subject.sinks
             if stays.all() or not (stays & free).any():
                 continue
-            behind = [
-                _behind(_worth(subject, reading, layer, head, there, new), stays, free)
+            by_held, by_all = (
+                _behind(_scores(subject, reading, layer, head, present, new), stays, free)
                 for reading in (cut, full)
-            ]
-            differs |= behind[1] > subject.tolerance
-            if behind[0] > subject.tolerance:
-                peeks = " and the best for one that saw everything" if behind[1] <= 0 else ""
+            )
+            differs |= by_all > subject.tolerance
+            if by_held > subject.tolerance:
+                peeks = " and the best for one that saw everything" if by_all <= 0 else ""
                 raise Fault(
                     f"in turn {call}, layer {layer}, head {head}, what stays is not the best by "
                     f"what the model saw of what was held{peeks}"
@@ -384,16 +394,16 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
         raise Fault("by these scores, what was evicted makes no difference to what stays")
 
 
-def _worth(
-    subject: Subject, reading: Reading, layer: int, head: int, there: Ints, new: Ints
+def _scores(
+    subject: Subject, reading: Reading, layer: int, head: int, present: Ints, new: Ints
 ) -> Floats:
-    """Return the scores of tokens for a KV head, from a reading (S,)."""
+    """Return the scores of the tokens present for a KV head, from a reading (S,)."""
     assert subject.scores is not None
-    queries, keys = reading.queries[layer], reading.keys[layer]
-    group, present = len(queries) // len(keys), keys[head, there]
+    queries, keys = reading.queries[layer], reading.keys[layer, head, present]
+    group = len(queries) // reading.keys.shape[1]
     if subject.restored is not None:
-        present = np.where(np.isin(there, new)[:, None], present, subject.restored(present))
-    return subject.scores(queries[head * group : (head + 1) * group, new], present)
+        keys = np.where(np.isin(present, new)[:, None], keys, subject.restored(keys))
+    return subject.scores(queries[head * group : (head + 1) * group, new], keys)
 
 
 def _behind(scores: Floats, stays: Bools, free: Bools) -> float:

@@ -35,7 +35,7 @@ class DecoderModel:
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
         """See `fdkvc.models.numpy.decoder.AttentionCache`."""
-        heads_first = [np.ascontiguousarray(x.swapaxes(0, 1)) for x in (queries, keys)]
+        heads_first = [np.ascontiguousarray(vectors.swapaxes(0, 1)) for vectors in (queries, keys)]
         self._noted.append(heads_first)
         q, k = map(_pairs, heads_first)
         distances = None if self._distances is None else self._distances[layer]
@@ -45,6 +45,7 @@ class DecoderModel:
 
 
 def _pairs(vectors: Floats) -> Pairs:
+    """Return pairs as complex numbers: here neighbours go together."""
     return vectors.astype(np.float32).view(np.complex64).astype(np.complex128)
 
 

@@ -24,39 +24,44 @@ def mixed(
 ) -> Floats:
     """Return the output of attention (H, N, h), of values (K, N, h).
 
-    Queries (H, N, h / 2) and keys (K, N, h / 2) are rotated to their positions. `sees` (K, N, N)
-    marks which tokens each token attends to, in every KV head; at least itself. `distances`
-    (K, N, N) say how far before it the others are, by default by their places in the text, and
-    `frequencies` (h / 2,) by which angles a distance of 1 rotates. Raises a ValueError for other
-    distances if positions are not rotary. `stored` has keys and values as they come back from where
-    they are stored, and which tokens each token sees so (N, N).
+    `sees` (K, N, N) marks which tokens each token attends to, in every KV head; at least itself.
+    Queries (H, N, h / 2) and keys (K, N, h / 2) are rotated to their positions. `distances`
+    (K, N, N) say how far before each token the others are, by default by their places in the text;
+    a distance of 1 rotates by `frequencies` (h / 2,). Raises a ValueError for other distances if
+    positions are not rotary. `stored` has keys and values as they come back from where they are
+    stored, and which of them each token sees so (N, N).
     """
-    turned = None if distances is None else _turned(distances, frequencies)
+    angles = None if distances is None else _angles(distances, frequencies)
     group = len(queries) // len(keys)
     outputs = np.empty((*queries.shape[:2], values.shape[2]), values.dtype)
     for head, query in enumerate(queries):
-        at = head // group
-
-        def products(keys: Pairs, query: Pairs = query, at: int = at) -> NDArray[np.float64]:
-            if turned is None:
-                return np.asarray((query @ keys[at].conj().T).real)
-            turned_keys = query[:, None] * keys[at].conj() * np.exp(1j * turned[at])
-            return np.asarray(turned_keys.sum(axis=-1).real)
-
-        logits = products(keys)
+        kv_head = head // group
+        # 1. Logits (N, N): of the keys themselves, or as they come back.
+        turned = None if angles is None else angles[kv_head]
+        logits = _products(query, keys[kv_head], turned)
         if stored is not None:
-            logits = np.where(stored[2], products(stored[0]), logits)
-        logits = np.where(sees[at], logits * scaling, -np.inf)
+            logits = np.where(stored[2], _products(query, stored[0][kv_head], turned), logits)
+        # 2. A softmax over the tokens that each token sees.
+        logits = np.where(sees[kv_head], logits * scaling, -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
-        mixture = weights @ values[at].astype(np.float64)
+        # 3. The mixture of values (N, h), corrected where they come back otherwise.
+        mixture = weights @ values[kv_head].astype(np.float64)
         if stored is not None:
-            mixture += (weights * stored[2]) @ (stored[1][at] - values[at])
+            mixture += (weights * stored[2]) @ (stored[1][kv_head] - values[kv_head])
         outputs[head] = mixture
     return outputs
 
 
-def _turned(distances: Ints, frequencies: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def _products(query: Pairs, keys: Pairs, turned: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the products (N, N) of queries and keys that are rotated further by angles."""
+    if turned is None:
+        return np.asarray((query @ keys.conj().T).real)
+    products = query[:, None] * keys.conj() * np.exp(1j * turned)
+    return np.asarray(products.sum(axis=-1).real)
+
+
+def _angles(distances: Ints, frequencies: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     """Return the angles that distances (K, N, N) add to those in the text, if they differ."""
     places = np.arange(distances.shape[-1])
     differences = distances - (places[:, None] - places)

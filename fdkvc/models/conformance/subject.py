@@ -1,4 +1,8 @@
-"""The subject of the checks: a cache, its model, and what the cache promises."""
+"""The subject of the checks: a cache, its model, and what the cache promises.
+
+Shapes: C texts, n new tokens of N in all, L layers, H query heads, K KV heads, S entries, V words
+of the vocabulary, h numbers of a head.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,9 +13,8 @@ from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.parameters import check_count
 
 Scores = Callable[[Floats, Floats], Floats]
-"""Scores of tokens for a KV head (S,), from the turn's queries (G, n, h) of the heads that share it
-and the keys (S, h) present, of which the last n are the turn's."""
-
+"""Returns the scores of tokens for a KV head (S,), from the turn's queries (G, n, h) of the heads
+that share it and the keys (S, h) present, of which the last n are the turn's."""
 
 Restored = Callable[[Floats], Floats]
 """What comes back of keys or values (…, h) that are stored between turns."""
@@ -87,7 +90,7 @@ class Reading:
     outputs: Floats
     """Shape (N, V)."""
     queries: Floats
-    """Shape (L, H, N, h)."""
+    """Shape (L, H, N, h). Scaled so that a product with keys times 1/√h is a logit."""
     keys: Floats
     """Shape (L, K, N, h). After positional rotation, each at its own position."""
 
@@ -118,6 +121,7 @@ class Subject:
     """Takes a number of texts and returns a new, deterministic cache for as many. It may refuse
     several with a ValueError."""
     model: FullModel
+    """Its model without a cache."""
     budget: int
     """Entries that every KV head may hold after a turn, at least 8."""
     every: int | None = None
@@ -127,8 +131,9 @@ class Subject:
     sinks: int = 0
     """First tokens of a text that it never evicts."""
     positions: Literal["seen", "last", "slots"] = "seen"
-    """Whether entries keep their positions and the next token follows all tokens seen, or the last
-    one held, or entries close the gaps and the next token follows them."""
+    """Where the next token stands: after all tokens seen (``seen``) or after the last one held
+    (``last``), while entries keep their positions; or after entries that close the gaps
+    (``slots``)."""
     recalls: bool = False
     """Whether evicted entries may return."""
     forks: bool = False
@@ -139,7 +144,7 @@ class Subject:
     """Its policy's scores, if they depend on queries and keys alone, as those of TOVA."""
     restored: Restored | None = None
     """What comes back of its keys and values once their turn has ended, if they are stored in few
-    bits. Its model's `read` then takes more: see `TransformersModel`."""
+    bits. Its model's `read` then takes another argument: see `TransformersModel`."""
     tolerance: float = 1e-4
     """Allowed deviation of its outputs, relative to the largest or to 1."""
 

@@ -36,10 +36,9 @@ class TransformersModel:
         config = self._model.config.get_text_config(decoder=True)
         self.vocabulary = int(config.vocab_size)
         self._layers = tuple(range(config.num_hidden_layers)) if layers is None else layers
-        frequencies = [
-            module.inv_freq for module in self._model.modules() if hasattr(module, "inv_freq")
-        ]
-        self._frequencies = frequencies[0].double().numpy() if frequencies else None
+        rotary = (module for module in self._model.modules() if hasattr(module, "inv_freq"))
+        first = next(rotary, None)  # None: positions are not rotary
+        self._frequencies = None if first is None else first.inv_freq.double().numpy()
 
     def read(
         self,
@@ -50,8 +49,8 @@ class TransformersModel:
     ) -> Reading:
         """Read a text with a given attention mask; see `fdkvc.models.conformance.FullModel`.
 
-        `stored` says what comes back of stored keys and values, and which tokens each token sees so
-        (N, N).
+        `stored` says what comes back of stored keys and values, and which tokens each token sees in
+        this way (N, N).
         """
         noted: dict[int, tuple[Floats, Floats]] = {}
 
@@ -69,10 +68,10 @@ class TransformersModel:
             pairs = _pairs(queries), _pairs(keys)
             if layer in self._layers:
                 noted[layer] = queries * np.float32(scaling * width**0.5), keys
-                at = self._layers.index(layer)
-                apart = None if distances is None else distances[at]
+                row = self._layers.index(layer)
+                apart = None if distances is None else distances[row]
                 back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
-                mixture = mixed(*pairs, values, sees[at], scaling, apart, self._frequencies, back)
+                mixture = mixed(*pairs, values, sees[row], scaling, apart, self._frequencies, back)
             else:
                 n = keys.shape[1]
                 near = ~np.tri(n, k=-(sliding_window or n), dtype=np.bool_)
@@ -90,6 +89,7 @@ class TransformersModel:
 
 
 def _pairs(vectors: Floats) -> Pairs:
+    """Return pairs as complex numbers: here dimension i goes with i + h / 2."""
     half = vectors.shape[2] // 2
     return np.asarray(vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:])
 

@@ -1,1 +1,1 @@
-"""The policies inside llama.cpp."""
+"""Policies inside llama.cpp; needs the packages of ``requirements-llama.txt``."""

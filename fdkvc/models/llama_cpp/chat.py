@@ -3,6 +3,17 @@
 A `llama_cpp.Llama` holds the same tokens in all layers and heads, so a policy decides for the whole
 model, and by text alone: llama.cpp gives out no attention, keys or hidden states.
 
+The life of a `LlamaText`:
+
+1. `read` brings the text into the context, if another text is there, which is stored as bytes.
+2. It closes gaps between positions, if it must, and decodes the tokens. They follow those held.
+3. `end_turn` lets the policy decide from what the text says, and removes what it evicts. What a
+   context has no room for is read in parts, each of which ends a turn.
+4. `fork` copies a text as bytes. `go_back` forgets tokens of the turn; `follow` takes over what
+   another text has read.
+
+A text is in its context, or its state is in `_state`, or another text that it followed has it.
+
 Closing gaps between positions is as in Xiao et al. 2024, *Efficient Streaming Language Models with
 Attention Sinks*.
 """
@@ -97,7 +108,7 @@ class LlamaText:
         If a setting of the policy changes nothing here.
     """
 
-    _tells_kinds = False  # whether `turn_kind` is set of a system prompt
+    _tells_kinds = False  # whether `turn_kind` is set for a system prompt
 
     def __init__(
         self,
@@ -129,7 +140,7 @@ class LlamaText:
         self.ids: list[int] = []
         self.ends: list[int] = []
         self.held: Ints = np.empty(0, np.intp)
-        self._places: Ints = np.empty(0, np.intp)  # the position of each token held
+        self._context_positions: Ints = np.empty(0, np.intp)  # of tokens held
         self._cache = OnlineCache(policy, budget)
         self._features: dict[str, Any] = {}  # of ended turns, and of a passage read in parts
         self._nats: list[float] = []  # surprisal of the turn's tokens, by the model
@@ -152,7 +163,7 @@ class LlamaText:
         skipped = 0 if last is None else max(len(ids) - last, 0)
         if len(ids) > self._room:
             self._note(self._turn_start, [*self.ids[self._turn_start :], *ids])
-        else:  # nothing that could not be read, or was forgotten
+        else:  # drop what was noted of tokens that could not be read, or were forgotten
             self._features = self._features_of(0, len(self.ids))
         logits, done = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
         while done < len(ids):
@@ -170,14 +181,14 @@ class LlamaText:
     @property
     def _next(self) -> int:
         """The next position: llama.cpp takes no other than that after the last."""
-        return int(self._places.max(initial=-1)) + 1
+        return int(self._context_positions.max(initial=-1)) + 1
 
     @property
     def _room(self) -> int:
         return int(self.llama.n_ctx()) - len(self.held)
 
     def _decode(self, ids: Sequence[int], skipped: int) -> Floats:
-        """Read tokens for which there is room; return the logits after all but some (n, V)."""
+        """Read tokens for which there is room; return the logits after all but the `skipped`."""
         self._bring()
         longest = llama_cpp.llama_model_n_ctx_train(self.llama.model)
         # llama.cpp shifts keys as it next decodes: a state stored before that lacks the shift.
@@ -195,13 +206,13 @@ class LlamaText:
                     nats += _surprisal(before, logits, part)
                     before, logits = logits[-1], logits[skip:]
                 rows.append(logits)
-        except ValueError:
+        except ValueError:  # the text stays as it was, without the parts that were read
             llama_cpp.llama_memory_seq_rm(self._memory, 0, start, -1)
             raise
         self._logits = before
         self._nats += nats
         self.held = np.append(self.held, len(self.ids) + np.arange(len(ids)))
-        self._places = np.append(self._places, start + np.arange(len(ids)))
+        self._context_positions = np.append(self._context_positions, start + np.arange(len(ids)))
         self.ids += ids
         return np.concatenate(rows)
 
@@ -218,42 +229,41 @@ class LlamaText:
             surprisal = self._features["surprisal"].copy()  # which a fork may share
             surprisal[start:end] = self._nats
             self._features = {**self._features, "surprisal": surprisal}
-        cache = copy.copy(self._cache)
+        cache = copy.copy(self._cache)  # so that a policy that fails changes nothing
         vectors = _vectors(self.policy, self.ids[start:])
         kept = cache.feed(**vectors, **self._features_of(start, end)).kept
-        goes = ~np.isin(self.held, kept)
-        if goes.any():
+        evicted = ~np.isin(self.held, kept)
+        if evicted.any():
             self._bring()
-        for low, high in _runs(self._places[goes]):
+        for low, high in _runs(self._context_positions[evicted]):
             if not llama_cpp.llama_memory_seq_rm(self._memory, 0, low, high):
                 raise ValueError("llama.cpp could not remove tokens from its context")
-        evicted: list[int] = self.held[goes].tolist()
-        self.held, self._places = self.held[~goes], self._places[~goes]
+        places: list[int] = self.held[evicted].tolist()
+        self.held, self._context_positions = self.held[~evicted], self._context_positions[~evicted]
         self._cache, self._nats = cache, []
         self.ends.append(end)
-        return evicted
+        return places
 
     def _note(self, first: int, ids: Sequence[int]) -> None:
-        """Note what the policy may see of the text of tokens, which are those from a place on."""
-        known = self._features_of(0, first)
+        """Note what the policy may see of the tokens' text; `first` is the place of the first."""
         new = self.tokens.features(ids, self.policy.looks_at, self.turn_kind)
-        self._features = with_new(known, new)
+        self._features = with_new(self._features_of(0, first), new)
 
     def _features_of(self, first: int, end: int) -> dict[str, Any]:
         return {name: column[first:end] for name, column in self._features.items()}
 
     def _close_gaps(self) -> None:
-        """Shift what is held to the positions from 0 on."""
+        """Shift what is held to consecutive positions from 0."""
         if not self._can_shift:
             raise ValueError(
                 "the text has reached the last position of this model, whose positions cannot be "
                 "shifted"
             )
-        for low, high in _runs(self._places):
-            closed = int(np.searchsorted(self._places, low))
+        for low, high in _runs(self._context_positions):
+            closed = int(np.searchsorted(self._context_positions, low))
             if closed < low:
                 llama_cpp.llama_memory_seq_add(self._memory, 0, low, high, closed - low)
-        self._places = np.arange(len(self._places))
+        self._context_positions = np.arange(len(self._context_positions))
 
     # ------------------------------------------------------------------------------ looking
 
@@ -295,7 +305,8 @@ class LlamaText:
 
         The other reads no more until this text has followed again, or has read or evicted.
         """
-        self.ids, self.held, self._places = [*other.ids], other.held, other._places
+        self.ids, self.held = [*other.ids], other.held
+        self._context_positions = other._context_positions
         self._state, self._followed = None, other
 
     def go_back(self, count: int) -> None:
@@ -305,8 +316,10 @@ class LlamaText:
             return
         self._bring()
         kept = self.held < count
-        llama_cpp.llama_memory_seq_rm(self._memory, 0, int(self._places[~kept][0]), -1)
-        self.held, self._places, self.ids = self.held[kept], self._places[kept], self.ids[:count]
+        positions = self._context_positions
+        llama_cpp.llama_memory_seq_rm(self._memory, 0, int(positions[~kept][0]), -1)
+        self.held, self._context_positions = self.held[kept], positions[kept]
+        self.ids = self.ids[:count]
         self._nats, self._logits = self._nats[: count - self._turn_start], None
 
     def _bring(self) -> None:
@@ -314,11 +327,11 @@ class LlamaText:
         if self._followed is not None:
             self._state, self._followed = self._followed.fork()._state, None
         reference = _IN_CONTEXT.get(self.llama)
-        there = reference() if reference else None
-        if there is self:
+        current = reference() if reference else None
+        if current is self:
             return
-        if there is not None:
-            there._state = state_of(self.llama)
+        if current is not None:
+            current._state = state_of(self.llama)
         if self._state is None:
             llama_cpp.llama_memory_clear(self._memory, False)
         else:
@@ -345,7 +358,7 @@ class PolicyChat(LlamaText):
 
         An answer has at most so many tokens; each is chosen by the logits (V,), by default the
         likeliest. Closing the generator ends the answer. The message and the answer are a turn
-        each, and an answer for which the context has no room is several.
+        each; an answer for which the context has no room is several.
         """
         self.add(text, writer)
         self.turn_kind = None
@@ -363,12 +376,13 @@ class PolicyChat(LlamaText):
                     yield written[len(said) :]
                     said = written
         finally:
-            again: tuple[int, ...] = ()
+            # Some templates write an earlier answer differently: then it is read again so.
+            in_history: tuple[int, ...] = ()
             if self._turn_start <= begin:  # nothing of the answer was evicted
-                again = self.tokens.in_history(self.ids[begin:], roles)
-            if again:
+                in_history = self.tokens.in_history(self.ids[begin:], roles)
+            if in_history:
                 self.go_back(begin)
-            self.read(again or self.tokens.closing)
+            self.read(in_history or self.tokens.closing)
             self.end_turn()
             self._roles = *roles, "assistant"
 
@@ -384,14 +398,14 @@ class PolicyChat(LlamaText):
 def check_by_text(policy: Policy) -> None:
     """Raise a ValueError for a policy that llama.cpp cannot serve, naming those that it can."""
     check_no_future(policy)
-    unknown = [look for look in policy.looks_at if look not in BY_TEXT]
+    missing = [look for look in policy.looks_at if look not in BY_TEXT]
     tier = policy.tier_places(64, 1024) > 0
-    if unknown or tier or policy.reads_afresh:
-        needs = "a second tier" if tier else "all tokens" if policy.reads_afresh else unknown[0]
-        able = [key for key, policy in POLICIES.items() if {*policy().looks_at} <= BY_TEXT]
+    if missing or tier or policy.reads_afresh:
+        needs = "a second tier" if tier else "all tokens" if policy.reads_afresh else missing[0]
+        supported = [key for key, policy in POLICIES.items() if {*policy().looks_at} <= BY_TEXT]
         raise ValueError(
             f"{policy.label} needs {needs}, which llama.cpp does not give: choose one of "
-            f"{', '.join(able)}"
+            f"{', '.join(supported)}"
         )
 
 
@@ -407,16 +421,17 @@ def _vectors(policy: Policy, ids: Sequence[int]) -> dict[str, Any]:
     return {"queries": none, "keys": none, "values": none, "embeddings": embeddings}
 
 
-def _runs(places: Ints) -> Iterator[tuple[int, int]]:
+def _runs(positions: Ints) -> Iterator[tuple[int, int]]:
     """Yield the first and the end of each run of consecutive positions."""
-    for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+    for run in np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1):
         if len(run):
             yield int(run[0]), int(run[-1]) + 1
 
 
 def _surprisal(before: Floats | None, logits: Floats, ids: Sequence[int]) -> list[float]:
     """Return −log p of tokens, by the logits before the first (V,) and after each (n, V)."""
-    even = np.zeros(logits.shape[1], np.float32) if before is None else before  # the text's first
-    predictions = np.concatenate([even[None], logits[:-1]])
+    if before is None:  # nothing predicts the first token of a text: all are equally likely
+        before = np.zeros(logits.shape[1], np.float32)
+    predictions = np.concatenate([before[None], logits[:-1]])
     (nats,), _, _ = losses(predictions[None], np.asarray(ids))
     return [*map(float, nats)]

@@ -28,12 +28,11 @@ def llama_tokens(llama: Any) -> Tokens:
     bos = llama_cpp.llama_vocab_bos(vocabulary)
     first = (bos,) if llama_cpp.llama_vocab_get_add_bos(vocabulary) else ()
     template = str(llama.metadata.get("tokenizer.chat_template", ""))
-    ids = {"bos_token": bos, "eos_token": llama_cpp.llama_vocab_eos(vocabulary)}
-    special = [
-        (name, llama.detokenize([token], special=True).decode(errors="replace"))
-        for name, token in ids.items()
-        if token >= 0
-    ]
+    special = []
+    for name, token in (("bos_token", bos), ("eos_token", llama_cpp.llama_vocab_eos(vocabulary))):
+        if token >= 0:  # the vocabulary has one
+            text = llama.detokenize([token], special=True).decode(errors="replace")
+            special.append((name, text))
     return marked_tokens(_Tokenizer(llama), first, template, tuple(special))
 
 
@@ -48,8 +47,11 @@ class _Tokenizer:
     def encode(self, text: str, *, add_special_tokens: bool) -> SimpleNamespace:
         content, marks = text.encode(), not self.encode_special_tokens
         ids = self._llama.tokenize(content, add_bos=add_special_tokens, special=marks)
+        # Bytes of each token, and where it ends in those of the text. A tokenizer may put a space
+        # before the text, which the first token then starts with.
         sizes = [len(self._llama.detokenize([token], special=True)) for token in ids]
         ends = np.maximum(np.cumsum([0, *sizes]) + len(content) - sum(sizes), 0)
+        # From bytes to characters: a token has all that it has a byte of.
         starts = np.cumsum([0, *(len(character.encode()) for character in text)])
         first = np.searchsorted(starts, ends[:-1], side="right") - 1
         last = np.searchsorted(starts, ends[1:])
@@ -65,20 +67,20 @@ def vocabulary_of(llama: Any) -> Any:
 
 
 def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floats:
-    """Read tokens from a position on; return the logits after all but some (n, V)."""
+    """Read tokens from a position on; return the logits after all but the `skipped` (n, V)."""
     batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
     try:
         batch.n_tokens = len(ids)
-        for at, token in enumerate(ids):
-            batch.token[at], batch.pos[at] = token, int(start) + at
-            batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
-            batch.logits[at] = at >= skipped
+        for index, token in enumerate(ids):
+            batch.token[index], batch.pos[index] = token, int(start) + index
+            batch.n_seq_id[index], batch.seq_id[index][0] = 1, 0
+            batch.logits[index] = index >= skipped
         if code := llama_cpp.llama_decode(llama.ctx, batch):
             raise ValueError(f"llama.cpp could not read {len(ids):,} tokens (its code is {code})")
         width = llama.n_vocab()
         rows = [
-            np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, at), (width,)).copy()
-            for at in range(skipped, len(ids))
+            np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, index), (width,)).copy()
+            for index in range(skipped, len(ids))
         ]
         return np.stack(rows) if rows else np.empty((0, width), np.float32)
     finally:

@@ -32,24 +32,28 @@ CONTEXT = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class LlamaModel(AnyModel):
-    """A model in llama.cpp, which is its own `fdkvc.models.numpy.text_cache.Reader`.
+class LlamaDecoder:
+    """What reads texts in llama.cpp; a `fdkvc.models.numpy.text_cache.Reader`."""
 
-    Options are those of `fdkvc.models.llama_cpp.chat.LlamaText`.
-    """
+    llama: Any
+    shape: ModelSizes
+
+    def read(self, ids: Ints, caches: Sequence[LlamaCache], *, last: int | None = None) -> Floats:
+        """Read the next tokens of texts; see `fdkvc.models.numpy.decoder.Decoder.read`."""
+        pairs = zip(ids.tolist(), caches, strict=True)
+        return np.stack([cache.read(tokens, last=last) for tokens, cache in pairs])
+
+
+@dataclass(frozen=True, eq=False)
+class LlamaModel(AnyModel):
+    """A model in llama.cpp; options are those of `fdkvc.models.llama_cpp.chat.LlamaText`."""
 
     name: str
-    llama: Any
+    decoder: LlamaDecoder
     tokens: Tokens
     digest: str
-    shape: ModelSizes
     positions: str = POSITIONS.default
     surprisal: str = SURPRISAL.default
-
-    @property
-    def decoder(self) -> LlamaModel:  # type: ignore[override]
-        """The model itself."""
-        return self
 
     @property
     def about(self) -> dict[str, str]:
@@ -59,11 +63,6 @@ class LlamaModel(AnyModel):
             "positions": self.positions,
             "surprisal": self.surprisal,
         }
-
-    def read(self, ids: Ints, caches: Sequence[LlamaCache], *, last: int | None = None) -> Floats:
-        """Read the next tokens of texts; see `fdkvc.models.numpy.decoder.Decoder.read`."""
-        pairs = zip(ids.tolist(), caches, strict=True)
-        return np.stack([cache.read(tokens, last=last) for tokens, cache in pairs])
 
     def full(self) -> LlamaCache:
         """Return the cache of a new text that evicts nothing."""
@@ -85,10 +84,10 @@ class LlamaModel(AnyModel):
 class LlamaCache(LlamaText, ModelCache):
     """The cache of a text in llama.cpp."""
 
-    def __init__(self, decoder: LlamaModel, policy: Policy, budget: int) -> None:
-        how = {"positions": decoder.positions, "surprisal": decoder.surprisal}
-        super().__init__(decoder.llama, policy, budget, **how)
-        self.decoder: LlamaModel = decoder
+    def __init__(self, model: LlamaModel, policy: Policy, budget: int) -> None:
+        how = {"positions": model.positions, "surprisal": model.surprisal}
+        super().__init__(model.decoder.llama, policy, budget, **how)
+        self.decoder: LlamaDecoder = model.decoder
 
     @property
     def whole(self) -> bool:
@@ -136,6 +135,5 @@ def load_llama(
         vocabulary=llama.n_vocab(),
         positions=min(llama.n_ctx(), llama_cpp.llama_model_n_ctx_train(model)) - 1,
     )
-    return LlamaModel(
-        model_name(file), llama, tokens, model_digest(file), shape, positions, surprisal
-    )
+    decoder = LlamaDecoder(llama, shape)
+    return LlamaModel(model_name(file), decoder, tokens, model_digest(file), positions, surprisal)

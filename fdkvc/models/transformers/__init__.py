@@ -1,5 +1,1 @@
-"""Policies inside other engines: *transformers* and llama.cpp.
-
-`fdkvc.models.transformers.cache` needs the packages of ``requirements-capture.txt``,
-`fdkvc.models.llama_cpp.chat` those of ``requirements-llama.txt``.
-"""
+"""Policies inside *transformers*; needs the packages of ``requirements-capture.txt``."""

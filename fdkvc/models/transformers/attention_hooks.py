@@ -1,17 +1,35 @@
-"""Attention hooks: a model's queries and hidden states, passed to the cache that it uses.
+"""Attention hooks: a model's queries, hidden states and tokens, passed to the cache that it uses.
 
-A *transformers* cache sees keys and values, but no queries. These are captured through the
-library's attention interface: the model keeps its *eager* or *sdpa* attention, registered under a
-prefixed name. The keys identify the cache, so other caches can use the same model.
+A *transformers* cache is given keys and values, but a policy may look at more. The hooks bring it,
+through the library's attention interface.
 
-Which modules attend, and to what, is seen as the model reads single tokens when the hooks are
-attached. A single token attends to itself alone, so only its keys can depend on its position.
+Once, when the first `PolicyCache` of a model is made:
+
+1. `attach` registers the model's *eager* or *sdpa* attention again under a prefixed name, wrapped
+   in `_attend`, and makes the model use it. Flash attention is wrapped under its own name.
+2. A `Probe` reads single tokens, to see which module attends in each layer, and to what. A single
+   token attends to itself alone, so only its keys can depend on its position.
+3. `_register` hooks the modules that were found.
+
+Then, in each forward pass, whose state is in `this_pass` (each thread has its own):
+
+4. Hooks note the tokens that enter the embeddings and, in each layer, the hidden states that enter
+   it and the module that attends.
+5. This module gives keys and values to the cache. A `PolicyCache` returns all that are to be
+   attended to, and leaves an `Expected` with them.
+6. The module attends to them, by `_attend`. It takes the `Expected`, calls its `before` with the
+   `AttentionInputs`, attends with the mask that this returns, and calls its `after`.
+
+An `Expected` is for the attention that follows at once, to the very tensors that the cache
+returned. Other caches leave none, so they can use the same model.
 """
+
+from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,10 +57,6 @@ OTHER_KEYS = "this model's attention takes other keys or values than its cache h
 EXPAND = "expand_kv"
 """The method of a module of latent attention that returns keys and values of cached latents."""
 
-Before = Callable[..., Any]
-"""Takes query and mask, `scaling=` and `hidden=`, and returns the mask to use."""
-
-
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 NOT_COMPILED = (
@@ -56,45 +70,95 @@ def eager(function: Method) -> Method:
     return left_out
 
 
+@dataclass(frozen=True, eq=False)
+class AttentionInputs:
+    """What the attention of a layer takes besides keys and values: n new tokens of B texts."""
+
+    queries: Any
+    """Shape (B, H, n, h)."""
+    mask: Any
+    """The library's: shape (B, 1, n, S), (1, 1, n, S) for all texts, or (B, S) of flash attention.
+    None if a token sees everything before it."""
+    scaling: float | None
+    """The factor of the logits, by default 1/√h."""
+    hidden: Any
+    """Shape (B, n, d). The states that enter the layer."""
+    ids: Any
+    """Shape (B, n). The tokens; None if the pass began with embeddings."""
+    positions: Any
+    """Shape (…, n). Those that rotary angles were last computed of, where they are captured."""
+
+    def of_text(self, text: int) -> AttentionInputs:
+        """Return those of one text, with positions as they are for all."""
+        row = slice(text, text + 1)
+        mask = self.mask if self.mask is None or len(self.mask) == 1 else self.mask[row]
+        ids = None if self.ids is None else self.ids[row]
+        return replace(self, queries=self.queries[row], mask=mask, hidden=self.hidden[row], ids=ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """The attention that a cache expects next, and what to call around it."""
+
+    keys: Any
+    """What the cache returned to the attention."""
+    values: Any
+    """What the cache returned to the attention."""
+    before: Callable[[AttentionInputs], Any]
+    """Returns the mask to use."""
+    after: Callable[[], None]
+
+    def attends(self, module: Any, key: Any, value: Any) -> bool:
+        """Whether a module attends to these keys and values, or computes its own of them."""
+        return (key is self.keys and value is self.values) or hasattr(module, EXPAND)
+
+
 class _Pass(threading.local):
-    """The forward pass of this thread."""
+    """The forward pass of this thread: what hooks note for the attention that follows."""
 
     ids: Any = None
-    """Its tokens (B, n), or those of one text of it; None if it began with embeddings."""
+    """Its tokens (B, n); None if it began with embeddings."""
     hidden: Any = None
     """The hidden states (B, n, d) that enter a layer, until its attention has taken them."""
     module: Any = None
     """The attention module that is running."""
     positions: Any = None
-    """Those that rotary angles were last computed of (…, B, n), where they are captured."""
-    expected: tuple[Before, Callable[[], None], Any, Any] | None = None
-    """What to call around the next attention, and the keys and values that it is over."""
-    probe: Callable[..., None] | None = None
-    """Called with the module, query, key and value of each attention, while a model is probed."""
+    """Those that rotary angles were last computed of (…, n), where they are captured."""
+    expected: Expected | None = None
+    """From the `update` of a cache to the attention that follows."""
+    probe: Probe | None = None
+    """Told of each attention, while a model is probed."""
 
 
 this_pass = _Pass()
 
 
-@dataclass(frozen=True, eq=False)
-class Attention:
-    """How a model attends."""
+@dataclass(frozen=True)
+class HeadSizes:
+    """The heads of a layer, and what its cache holds of them."""
 
-    implementation: str
-    modules: Mapping[int, Any]
-    """The module of each layer."""
     heads: int
-    """Of queries, in each layer."""
+    """Of queries."""
     kv_heads: int
-    """That a cache holds, in each layer."""
+    """That a cache holds."""
     head_width: int
     """Numbers of a key that queries are multiplied with."""
     latent: bool
     """Whether a cache holds latents, of which keys and values are computed with `EXPAND`."""
 
 
+@dataclass(frozen=True, eq=False)
+class Attention(HeadSizes):
+    """How a model attends: in each layer with heads of these sizes."""
+
+    implementation: str
+    """One of `MASKS` or `FLASH`."""
+    modules: Mapping[int, Any]
+    """The module of each layer."""
+
+
 def attach(model: Any, layers: tuple[int, ...]) -> Attention:
-    """Wrap a model's attention, so that the callbacks that `this_pass` expects receive its inputs.
+    """Wrap a model's attention, so that caches can expect it; once for each model.
 
     Returns how these layers attend. Raises a ValueError if it has another implementation, or one
     of the layers does not use the library's interface with what its cache gave.
@@ -117,13 +181,14 @@ def attach(model: Any, layers: tuple[int, ...]) -> Attention:
         model.set_attn_implementation(PREFIX + name)
         if config._attn_implementation != PREFIX + name:
             raise ValueError(NO_INTERFACE)
-    known: Attention | None = vars(model).get(HOOKED)
-    if known is None or known.implementation != name:
-        attention = _probed(model, name, layers)
-        if known is None:
-            _register(model, attention)
-        vars(model)[HOOKED] = known = attention
-    return known
+    hooked: Attention | None = vars(model).get(HOOKED)
+    if hooked is not None and hooked.implementation == name:
+        return hooked
+    probed = _probed(model, name, layers)
+    if hooked is None:
+        _register(model, probed)
+    vars(model)[HOOKED] = probed
+    return probed
 
 
 def check_attached(config: Any) -> None:
@@ -139,19 +204,21 @@ def check_attached(config: Any) -> None:
 class Probe(DynamicCache):  # type: ignore[misc]
     """The cache of a text of single tokens that pretends to follow as many others as `start`.
 
-    It notes the keys and values that each layer brings, and which module attends to what.
+    It notes the keys and values that each layer brings, and which module attends to what. `update`
+    and `attended` alternate, as the layers of the model run one after the other.
     """
 
     def __init__(self, model: Any, start: int = 0) -> None:
         super().__init__(config=model.config)
         self.start = start
-        self.brought: dict[int, tuple[Any, Any]] = {}
+        self.brought: dict[int, tuple[Any, Any]] = {}  # keys and values of each layer
+        self.called: set[int] = set()  # layers whose attention goes through the interface
+        # Of those that also attend to what the cache returned:
         self.modules: dict[int, Any] = {}
-        self.sizes: dict[int, tuple[int, int, int, bool]] = {}
-        self.called: set[int] = set()
-        self._last: tuple[int, Any, Any] | None = None
+        self.sizes: dict[int, HeadSizes] = {}
+        self._last: tuple[int, Any, Any] | None = None  # the layer, and what was returned to it
         with torch.no_grad(), torch.random.fork_rng(_cuda(model)):  # a model may be in training
-            this_pass.probe = self._attended
+            this_pass.probe = self
             try:
                 vocabulary = model.config.get_text_config(decoder=True).vocab_size
                 ids = torch.arange(min(4, vocabulary), device=model.device)[:, None]
@@ -175,8 +242,8 @@ class Probe(DynamicCache):  # type: ignore[misc]
         self._last = layer_idx, *given
         return given
 
-    def _attended(self, module: Any, query: Any, key: Any, value: Any) -> None:
-        """Note the attention of a layer, if it is to what the layer was given."""
+    def attended(self, module: Any, query: Any, key: Any, value: Any) -> None:
+        """Note the attention of a layer, if it is to what the cache returned."""
         last, self._last = self._last, None
         if last is None:
             return
@@ -190,7 +257,7 @@ class Probe(DynamicCache):  # type: ignore[misc]
         elif keys is not key or values is not value:
             return
         self.modules[layer] = module
-        self.sizes[layer] = query.shape[1], keys.shape[1], key.shape[3], latent
+        self.sizes[layer] = HeadSizes(query.shape[1], keys.shape[1], key.shape[3], latent)
 
 
 def _cuda(model: Any) -> list[Any]:
@@ -205,7 +272,8 @@ def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attenti
     sizes, *others = {probe.sizes[layer] for layer in layers}
     if others:
         raise ValueError("the layers of this model differ in their heads of keys")
-    return Attention(implementation, {layer: probe.modules[layer] for layer in layers}, *sizes)
+    modules = {layer: probe.modules[layer] for layer in layers}
+    return Attention(**vars(sizes), implementation=implementation, modules=modules)
 
 
 def _register(model: Any, attention: Attention) -> None:
@@ -255,16 +323,25 @@ def _attend(
     attention_mask: Any,
     **settings: Any,
 ) -> tuple[Any, Any]:
-    """Attend by an implementation, by default the module's eager one, between the two calls."""
-    call, this_pass.expected = this_pass.expected, None
+    """Attend by an implementation, by default the module's own eager one."""
+    # 1. Take what was noted for this attention, so that no later one finds it.
+    expected, this_pass.expected = this_pass.expected, None
     hidden, this_pass.hidden = this_pass.hidden, None
     attention = attention or sys.modules[type(module).__module__].eager_attention_forward
     if this_pass.probe is not None:
-        this_pass.probe(module, query, key, value)
-    if call is None or not ((key is call[2] and value is call[3]) or hasattr(module, EXPAND)):
+        this_pass.probe.attended(module, query, key, value)
+    # 2. Without a cache that expects this attention, it is the model's own.
+    if expected is None or not expected.attends(module, key, value):
         return attention(module, query, key, value, attention_mask, **settings)
-    before, after, _, _ = call
-    mask = before(query, attention_mask, scaling=settings.get("scaling"), hidden=hidden)
-    result = attention(module, query, key, value, mask, **settings)
-    after()
+    # 3. Otherwise the cache sees the inputs, chooses the mask, and may evict afterwards.
+    inputs = AttentionInputs(
+        queries=query,
+        mask=attention_mask,
+        scaling=settings.get("scaling"),
+        hidden=hidden,
+        ids=this_pass.ids,
+        positions=this_pass.positions,
+    )
+    result = attention(module, query, key, value, expected.before(inputs), **settings)
+    expected.after()
     return result

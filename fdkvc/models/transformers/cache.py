@@ -1,7 +1,32 @@
 """A policy's cache for the ``generate`` of any causal *transformers* model.
 
-Every layer holds the entries that the policy kept and those of the current turn. Heads that keep
-fewer entries than others of their layer have empty slots, which are masked.
+Every layer holds the entries that the policy kept, its slots, followed by the tokens of the current
+turn. Heads that keep fewer entries than others of their layer have empty slots, which are masked.
+
+The life of a `PolicyCache`:
+
+1. It is made for a model, whose attention it has wrapped (`attention_hooks`), and replaces the
+   library's layers that attend to the whole text by a `PolicyLayer` each. It may decide for these
+   only; the others are left to the model.
+
+A forward pass of the model, over the next tokens of all texts:
+
+2. `get_mask_sizes`: a prompt ends the turn of the tokens written before.
+3. `update`, for each layer: the new keys and values are appended.
+4. `before_attention`, for each layer: queries and hidden states that the policy needs are noted,
+   and empty slots are masked. The first layer also notes the tokens of the pass and their padding.
+5. `after_attention`, of the last layer: a prompt ends its turn, as do `every` written tokens.
+
+The end of a turn, in `end_turn`:
+
+6. What the passes noted of the turn is joined: which tokens are padding, and what they say.
+7. For ``positions="slots"``, the turn's keys are stored without positions as well.
+8. For each text, the policy decides from the state that the turn before left (`HeadEviction`), and
+   each layer keeps the entries chosen (`PolicyLayer.keep`).
+9. For ``positions="slots"``, the kept keys are rotated to the positions that close the gaps.
+
+Between turns no pass is noted, and a layer's slots are what the state of the policy holds. What an
+attribute refers to is never modified, only replaced, so a fork shares all but the layers.
 """
 
 from __future__ import annotations
@@ -11,7 +36,8 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,12 +65,14 @@ from fdkvc.models.transformers.attention_hooks import (
     EXPAND,
     FLASH,
     NO_INTERFACE,
+    AttentionInputs,
+    Expected,
     attach,
     check_attached,
     eager,
     this_pass,
 )
-from fdkvc.models.transformers.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
+from fdkvc.models.transformers.layer import KEYS_VALUES, Kept, PolicyLayer, full_layers, kind_of
 from fdkvc.models.transformers.rotary import Rotation, rotations
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
@@ -57,6 +85,17 @@ ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
 
 TURN_VECTORS = {"attention": "queries", **ENTRY_VECTORS}
 """Those that it needs of the turn's tokens."""
+
+
+class _NotedPass(NamedTuple):
+    """A forward pass of this turn."""
+
+    tokens: int
+    """Their number n in each text."""
+    real: Any
+    """Which of them are not padding (B, n); None for all."""
+    ids: Any
+    """The tokens (B, n), if the policy needs them."""
 
 
 def _refused(sentence: str) -> Callable[..., None]:
@@ -177,9 +216,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
         for number in self.decided:
             expand = getattr(self.attention.modules[number], EXPAND, None)
-            unturned = ["unturned"] * (number in self.rotations)
             self.layers[number] = PolicyLayer(
-                [*carried, *unturned], expand if self.attention.latent else None
+                [*carried, "unturned"] if number in self.rotations else carried,
+                expand if self.attention.latent else None,
             )
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
@@ -195,19 +234,22 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.turn_kind: Kind | None = None
         self.ends: list[int] = []
         self.held_by_turn: list[Ints] = []
-        self._states: list[list[HeadEviction]] = []  # of each text and group of layers
-        self._features: list[dict[str, NDArray[Any]]] = []  # of each text's tokens
-        self._passes: list[tuple[int, Any, Any]] = []  # of this turn: tokens, `_real`, `_ids`
-        self._recorded: dict[tuple[str, int], list[Floats]] = {}
+        # Of each text: the policy's state in each group of layers that decide at once, and what the
+        # policy may see of its tokens. Empty before the first turn ends.
+        self._states: tuple[tuple[HeadEviction, ...], ...] = ()
+        self._features: tuple[dict[str, NDArray[Any]], ...] = ()
+        self._passes: tuple[_NotedPass, ...] = ()
+        # Of each pass, by name and layer.
+        self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
         self._padded = False
-        self._prompt_end = 0  # the tokens before are no written ones
+        self._prompt_end = 0  # tokens before this place are read as prompts, even one by one
         self._prompt = False  # whether this forward pass reads a prompt
 
     # --------------------------------------------------------------------------- library interface
 
     @eager
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return the mask's sizes; a prompt first ends the turn of the tokens written before."""
+        """Return the mask's sizes; a prompt first ends the turn of the tokens written before it."""
         if self.by_itself and self._is_prompt(query_length):
             self.end_turn()
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
@@ -236,12 +278,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             )
         if layer_idx == self.decided[0]:
             check_attached(self._config)
-            self._check_heard()
+            self._check_noted()
             self._prompt = self._is_prompt(key_states.shape[2])
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
-            around = (self.before_attention, self.after_attention)
-            this_pass.expected = *(partial(call, layer_idx) for call in around), keys, values
+            before = partial(self.before_attention, layer_idx)
+            this_pass.expected = Expected(
+                keys, values, before, partial(self.after_attention, layer_idx)
+            )
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -257,39 +301,40 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     # --------------------------------------------------------------------------- attention hooks
 
-    def before_attention(
-        self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
-    ) -> Any:
-        """Take the queries (B, H, n, h) of a layer and return the mask to use.
-
-        `mask` is the library's, (B, 1, n, S) or, of flash attention, (B, S); `scaling` is that of
-        the logits, by default 1/√h; `hidden` are the states (B, n, d) that enter the layer.
-        """
-        held, (*_, n, h) = self.layers[layer], query.shape
+    def before_attention(self, layer: int, inputs: AttentionInputs) -> Any:
+        """Note what the policy needs of a layer's inputs; return the mask to use."""
+        held, (*_, n, h) = self.layers[layer], inputs.queries.shape
         if layer == self.decided[0]:
-            self._passes = [*self._passes, (n, self._real(mask, n), self._ids())]
-            self._check_positions(n)
+            noted = _NotedPass(n, self._real(inputs.mask, n), self._ids(inputs.ids))
+            self._passes = (*self._passes, noted)
+            self._check_positions(n, inputs.positions)
         captured = {}
         if "queries" in self._captured:
-            scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
-            captured["queries"] = query.detach() * scale
+            # A policy multiplies queries with keys and then scales by 1/√h, whatever the model's
+            # own factor is.
+            scale = 1.0 if inputs.scaling is None else float(inputs.scaling) * math.sqrt(h)
+            captured["queries"] = inputs.queries.detach() * scale
         if "hidden" in self._captured:
-            captured["hidden"] = hidden.detach()[:, None]
+            captured["hidden"] = inputs.hidden.detach()[:, None]
         held.bring(**{name: captured[name] for name in self._needed})
         if layer in self.recorded_layers:
-            if len(query) > 1 or self._padded:
+            if len(inputs.queries) > 1 or self._padded:
                 raise ValueError("record=True is for one text without padding")
             new = {name: held.vectors(name, "turn")[None, :, -n:] for name in KEYS_VALUES}
             for name, vectors in (captured | new).items():
                 of_text = vectors[0].detach().float().cpu().numpy()
-                self._recorded.setdefault((name, layer), []).append(of_text)
+                parts = (*self._recorded.get((name, layer), ()), of_text)
+                self._recorded = {**self._recorded, (name, layer): parts}
         heads = self.attention.heads if self._decides == "head" else 1
-        return held.mask(query, mask, heads=heads, flash=self.flash, padded=self._padded)
+        return held.mask(
+            inputs.queries, inputs.mask, heads=heads, flash=self.flash, padded=self._padded
+        )
 
     def _real(self, mask: Any, n: int) -> Any:
         """Return which of the pass's tokens are not padding (B, n); None for all."""
         if mask is None or n == 1:
             return None
+        # The last token sees all others of its text, so what it does not see is padding.
         last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
         real = last >= 0 if last.is_floating_point() else last.bool()
         if real.all():
@@ -301,32 +346,32 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._padded = True
         return real
 
-    def _check_positions(self, n: int) -> None:
+    def _check_positions(self, n: int, positions: Any) -> None:
         """Raise a ValueError if a pass of so many tokens has other positions than the next."""
-        if not self.rotations or this_pass.positions is None:
+        if not self.rotations or positions is None:
             return
-        counted = torch.arange(self.seen - n, self.seen, device=this_pass.positions.device)
-        if (this_pass.positions != counted).any():
+        counted = torch.arange(self.seen - n, self.seen, device=positions.device)
+        if (positions != counted).any():
             raise ValueError(
                 'positions="slots" counts the tokens of a text, but this model reads them at other '
                 'positions, as with position_ids or an image: choose positions="kept"'
             )
 
-    def _check_heard(self) -> None:
-        """Raise a ValueError if the attention to tokens of this turn was not heard."""
-        if sum(n for n, _, _ in self._passes) != self._new:
+    def _check_noted(self) -> None:
+        """Raise a ValueError if the hooks did not see the attention to all tokens of this turn."""
+        if sum(noted.tokens for noted in self._passes) != self._new:
             raise ValueError(f"{NO_INTERFACE}, so this PolicyCache has evicted nothing")
 
-    def _ids(self) -> Any:
+    def _ids(self, ids: Any) -> Any:
         """Return the pass's token ids (B, n), if the policy needs them."""
         if self._tokens is None:
             return None
-        if this_pass.ids is None:
+        if ids is None:
             raise ValueError(
                 f"{self.policy.label} needs to know the tokens: give the model input_ids instead "
                 "of inputs_embeds"
             )
-        return this_pass.ids.detach()
+        return ids.detach()
 
     def after_attention(self, layer: int) -> None:
         """End the turn, if it ends with the attention of this layer."""
@@ -343,6 +388,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         return int(self.layers[self.decided[0]].seen)
 
     @property
+    def texts(self) -> int:
+        """Number of texts; 0 before any is read."""
+        first = self.layers[self.decided[0]]
+        return len(first.keys) if first.is_initialized else 0
+
+    @property
     def _new(self) -> int:
         """Tokens since the last turn ended."""
         return self.seen - (self.ends[-1] if self.ends else 0)
@@ -353,16 +404,15 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
         Of several texts (B, L, K, S); each counts its own tokens, without padding.
         """
-        first = self.layers[self.decided[0]]
-        if not first.is_initialized:
+        if not self.texts:
             return np.empty((len(self.decided), 0, 0), np.intp)
-        (texts, kv_heads), held = first.keys.shape[:2], []
-        for states in self._states or [[]] * texts:
+        kv_heads, held = self.layers[self.decided[0]].keys.shape[1], []
+        for states in self._states or ((),) * self.texts:
             new = np.arange(self._new) + (states[0].count if states else 0)
             turn = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
             before = padded([state.held for state in states] or [turn[:, :, :0]])
             held.append(np.concatenate([np.concatenate(before), turn], axis=2))
-        return held[0] if texts == 1 else np.stack(padded(held))
+        return held[0] if self.texts == 1 else np.stack(padded(held))
 
     @property
     def left(self) -> str:
@@ -390,10 +440,16 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         layers, new = [self.layers[number] for number in self.decided], self._new
         if not new:
             return
-        self._check_heard()
+        self._check_noted()
         if not self._states:
             self._begin(layers)
-        real = self._end_passes(layers)
+        # 1. Join what the passes noted of the turn (B, N).
+        passes, self._passes = self._passes, ()
+        real = self._real_tokens(passes, layers[0].keys.device)
+        for layer in layers:
+            layer.real = real
+        self._note_text(passes, real)
+        # 2. Keep the turn's keys without positions, too, if they will move (B, K, N, h).
         for number, rotation in self.rotations.items():
             layer = self.layers[number]
             keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
@@ -401,30 +457,35 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             where = began.expand(keys.shape[1], -1)
             turned = [rotation(text, where, back=True) for text in keys]
             layer.bring(unturned=torch.stack(turned))
-        counts = [new] * len(self._states) if real is None else real.sum(dim=1).tolist()
-        texts = [self._evict(layers, text, count) for text, count in enumerate(counts)]
-        for layer, *places in zip(layers, *texts, strict=True):
-            layer.keep(places)
+        # 3. Let the policy decide for each text, then each layer keep what was chosen of all.
+        counts = [new] * self.texts if real is None else real.sum(dim=1).tolist()
+        evicted = [self._evict(layers, text, count) for text, count in enumerate(counts)]
+        self._states = tuple(states for states, _ in evicted)
+        for layer, *kept in zip(layers, *(of_layers for _, of_layers in evicted), strict=True):
+            layer.keep(kept)
+        # 4. Move the keys that stay.
         self._close_gaps()
         self.ends = [*self.ends, self.seen]
         if self.recorded_layers:
             self.held_by_turn = [*self.held_by_turn, self.held]
 
-    def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[tuple[Any, int]]:
-        """Let the policy decide for a text; return what `PolicyLayer.keep` takes, of each layer."""
+    def _evict(
+        self, layers: Sequence[PolicyLayer], text: int, new: int
+    ) -> tuple[tuple[HeadEviction, ...], list[Kept]]:
+        """Let the policy decide for a text; return its states after that, and what layers keep."""
         vectors = [partial(_vectors, layer, text) for layer in layers]
-        states, features = self._states[text], self._features[text]
+        states = self._states[text]
         groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
         pairs = zip(states, groups, strict=True)
-        after = [state.after(new, group, features) for state, group in pairs]
-        self._states[text] = [state for state, _ in after]
-        return [
-            (torch.from_numpy(places).to(layers[0].keys.device), state.size)
-            for state, step in after
-            for places in step.sources
-        ]
+        decided = [state.after(new, group, self._features[text]) for state, group in pairs]
+        kept, device = list[Kept](), layers[0].keys.device
+        for state, step in decided:
+            sources = torch.from_numpy(step.sources).to(device)  # a row for each layer of the group
+            kept += [Kept(places, state.size) for places in sources]
+        return tuple(state for state, _ in decided), kept
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
+        """Make the states of the policy before the first turn."""
         attention = self.attention
         # Layers that decide one after the other take less memory, and need not have as many slots
         # as the one that holds most.
@@ -434,43 +495,49 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         groups = 1 if at_once else len(layers)
         sizes = attention.heads, attention.kv_heads, attention.head_width
         heads = Heads(len(layers) // groups, *sizes)
-        new = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
-        begun = [new(first_layer=number) for number in range(groups)]
-        texts = len(layers[0].keys)
-        self._states = [[*begun] for _ in range(texts)]
-        self._features = [{} for _ in range(texts)]
+        begin = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
+        begun = tuple(begin(first_layer=number) for number in range(groups))
+        self._states = (begun,) * self.texts  # a state is never modified
+        self._features = ({},) * self.texts
 
-    def _end_passes(self, layers: Sequence[PolicyLayer]) -> Any:
-        """Return which of the turn's tokens are not padding, and note what their text says."""
-        passes, self._passes, real = self._passes, [], None
-        if any(marks is not None for _, marks, _ in passes):
-            ones = torch.ones(len(self._states), 1, dtype=torch.bool, device=layers[0].keys.device)
-            real = torch.cat([ones.expand(-1, n) if r is None else r for n, r, _ in passes], dim=1)
-        for layer in layers:
-            layer.real = real
+    def _real_tokens(self, passes: Sequence[_NotedPass], device: Any) -> Any:
+        """Return which of the turn's tokens are not padding (B, N); None for all."""
+        if all(noted.real is None for noted in passes):
+            return None
+        ones = torch.ones(self.texts, 1, dtype=torch.bool, device=device)
+        marks = [ones.expand(-1, n) if part is None else part for n, part, _ in passes]
+        return torch.cat(marks, dim=1)
+
+    def _note_text(self, passes: Sequence[_NotedPass], real: Any) -> None:
+        """Note what the turn's tokens say, if the policy looks at text."""
         if self._tokens is None:
-            return real
-        for text, ids in enumerate(torch.cat([ids for _, _, ids in passes], dim=1)):
+            return
+        features = []
+        for text, ids in enumerate(torch.cat([noted.ids for noted in passes], dim=1)):
             ids = ids if real is None else ids[real[text]]
             new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
-            self._features[text] = with_new(self._features[text], new)
-        return real
+            features.append(with_new(self._features[text], new))
+        self._features = tuple(features)
 
     def _close_gaps(self) -> None:
-        """Rotate the kept keys, if at all, to the positions before the next token's."""
+        """Rotate kept keys to the positions before the next token's, in layers that rotate.
+
+        They are written to in place: `PolicyLayer.keep` has just made them, so no fork has them.
+        """
         for text, states in enumerate(self._states):
-            by_layer = (tokens for state in states for tokens in state.held)
+            by_layer = chain.from_iterable(state.held for state in states)
             for number, tokens in zip(self.decided, by_layer, strict=True):
                 if number not in self.rotations:
                     continue
-                layer, held = self.layers[number], torch.from_numpy(tokens)
+                layer, held = self.layers[number], torch.from_numpy(tokens)  # (K, S)
+                # How many entries stand from each slot on, so that the last is just before `seen`.
                 behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
                 keys = layer.slots("unturned", text)[:, : held.shape[1]]
                 where = (self.seen - behind).to(keys.device)
                 layer.keys[text, :, : held.shape[1]] = self.rotations[number](keys, where)
 
     def streamer(self, more: Any = None) -> Any:
-        """Return a streamer for ``generate``: its prompt is one, and its end ends the turn.
+        """Return a streamer for ``generate``, which begins a turn with its prompt and ends it.
 
         It forwards to `more`, another streamer, if given.
 
@@ -484,13 +551,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Return an independent copy; both share the tensors that they hold now."""
         other = object.__new__(type(self))
         other.__dict__ |= vars(self)
-        other.layers = [  # tensors of keys and values are never modified, states of others are
+        # A layer changes as it is read with. Its tensors are only replaced, as are those of
+        # attention layers of the library; its layers of other kinds modify theirs.
+        other.layers = [
             copy.copy(layer) if isinstance(layer, DynamicLayer) else copy.deepcopy(layer)
             for layer in self.layers
         ]
-        other._states = [[*states] for states in self._states]
-        other._features = [*self._features]
-        other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
         return other
 
     def __copy__(self) -> PolicyCache:
@@ -555,10 +621,9 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
 def bytes_of(cache: Any) -> int:
     """Return the bytes of all tensors of a *transformers* cache."""
     names = (*KEYS_VALUES, "conv_states", "recurrent_states")
-    tensors = (
-        tensor
-        for layer in cache.layers
-        for tensor in (*map(vars(layer).get, names), *getattr(layer, "beside", ()))
-        if tensor is not None
-    )
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    total = 0
+    for layer in cache.layers:
+        for tensor in (*map(vars(layer).get, names), *getattr(layer, "beside", ())):
+            if tensor is not None:
+                total += tensor.numel() * tensor.element_size()
+    return total

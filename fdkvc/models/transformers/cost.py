@@ -26,8 +26,14 @@ WRITTEN = 16
 """Tokens written after the text has been read."""
 
 COST = (
-    *("policy", "budget", "bytes", "bytes_ratio"),
-    *("read_per_second", "read_ratio", "written_per_second", "written_ratio"),
+    "policy",
+    "budget",
+    "bytes",
+    "bytes_ratio",
+    "read_per_second",
+    "read_ratio",
+    "written_per_second",
+    "written_ratio",
 )
 
 
@@ -54,31 +60,37 @@ def measure_cost(
         eviction included, by the median time. Ratios are to the library's own cache, which evicts
         nothing; of speeds, in the same round.
     """
-    cases: list[tuple[Policy, int] | None] = [None, *((p, b) for b in budgets for p in policies)]
+    # The first case is the library's own cache.
+    cases: list[tuple[Policy, int] | None] = [None]
+    for budget in budgets:
+        cases += [(policy, budget) for policy in policies]
     reads = sum(map(len, turns))
     writes = min(WRITTEN, model.decoder.shape.positions - reads)
-    held, rounds, began = np.zeros(len(cases), int), list[NDArray[np.float64]](), perf_counter()
+    peaks, rounds, began = np.zeros(len(cases), int), list[NDArray[np.float64]](), perf_counter()
     while len(rounds) < REPEATS and (not rounds or perf_counter() - began < ENOUGH):
         timed = np.zeros((len(cases), 2))
-        for at, case in enumerate(cases):
-            cache: Any = DynamicCache(config=model.model.config)
+        for index, case in enumerate(cases):
+            cache: Any = DynamicCache(config=model.decoder.model.config)
             if case is not None:
                 cache = model.evicting(*case, decides).cache
-            held[at], *timed[at] = read_and_write(model.model, cache, turns, writes, every)
-            done = len(rounds) * len(cases) + at + 1
+            peaks[index], *timed[index] = read_and_write(
+                model.decoder.model, cache, turns, writes, every
+            )
+            done = len(rounds) * len(cases) + index + 1
             of_round = (perf_counter() - began) / done * len(cases)
             likely = max(len(rounds) + 1, math.ceil(ENOUGH / of_round))
             on_case(done, min(likely, REPEATS) * len(cases))
         rounds.append(timed)
-    seconds = np.stack(rounds)
+    seconds = np.stack(rounds)  # (rounds, cases, 2)
     speed = (reads, writes) / np.median(seconds, axis=0)
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
     rows: list[tuple[Any, ...]] = []
-    for at, case in enumerate(cases):
-        name, of = ("full", budgets) if case is None else (case[0].name, (case[1],))
-        both = np.stack([speed[at], ratio[at]], axis=1).ravel().tolist()
-        numbers = int(held[at]), float(held[at] / held[0]), *both
-        rows += [(name, budget, *numbers) for budget in of]
+    for index, case in enumerate(cases):
+        # The library's own cache has a row for each budget, though it has none.
+        name, row_budgets = ("full", budgets) if case is None else (case[0].name, (case[1],))
+        speeds = np.stack([speed[index], ratio[index]], axis=1).ravel().tolist()
+        numbers = int(peaks[index]), float(peaks[index] / peaks[0]), *speeds
+        rows += [(name, budget, *numbers) for budget in row_budgets]
     return pd.DataFrame(rows, columns=list(COST))
 
 
@@ -96,13 +108,14 @@ def read_and_write(
     second. Returns the cache's peak bytes, and the seconds of reading and of writing, evictions
     included.
     """
-    most, ends = 0, isinstance(cache, PolicyCache)
+    peak, ends = 0, isinstance(cache, PolicyCache)
 
-    def took(ids: Any, *, end: bool) -> Any:
-        nonlocal most
+    def take(ids: Any, *, end: bool) -> Any:
+        """Let the model read tokens (1, n); return the likeliest next one (1, 1)."""
+        nonlocal peak
         given: Any = {cache_name(model): cache, "use_cache": True, "logits_to_keep": 1}
         logits = model(input_ids=ids, **given).logits
-        most = max(most, bytes_of(cache))
+        peak = max(peak, bytes_of(cache))
         if ends and end:
             cache.end_turn()
         return logits[:, -1:].argmax(dim=-1)
@@ -116,8 +129,8 @@ def read_and_write(
         given = [torch.tensor([ids], device=model.device) for ids in turns]
         began = now()
         for ids in given:
-            token = took(ids, end=True)
+            token = take(ids, end=True)
         read = now()
         for number in range(1, writes + 1):
-            token = took(token, end=number == writes or number % (every or writes) == 0)
-        return most, read - began, now() - read
+            token = take(token, end=number == writes or number % (every or writes) == 0)
+        return peak, read - began, now() - read

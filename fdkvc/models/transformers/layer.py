@@ -1,14 +1,36 @@
-"""A layer's slots in a policy's cache, and which layers of a model a policy can evict from."""
+"""A layer's slots in a policy's cache, and which layers of a model a policy can evict from.
+
+A `PolicyLayer` has the slots of B texts, then the tokens of the turn:
+
+1. `update` appends keys and values of new tokens, and `bring` other vectors of them.
+2. `mask` hides the empty slots of heads that hold fewer entries than others.
+3. At the end of the turn, `vectors` gives the policy what it looks at, by text.
+4. `keep` takes the entries chosen: new slots, and a second tier beside them, which is not attended
+   to (S and R of each KV head). The turn's tokens are gone.
+
+Shapes: H query heads, K KV heads, n or N tokens of the turn, h numbers of a head, d of a state. No
+tensor that is in use is modified, so `copy.copy` of a layer is independent of it.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import pad
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 KEYS_VALUES = ("keys", "values")
+
+
+class Kept(NamedTuple):
+    """Which entries of a text a layer keeps."""
+
+    places: Any
+    """Places of its KV heads (K, S + R), −1 for none: slots, second tier and the turn's tokens are
+    counted one after the other. The first S become slots, the others the second tier."""
+    size: int
+    """The number of slots S."""
 
 
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
@@ -34,11 +56,12 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self.empty: Any = None
         """Marks empty slots (B, K, S), if there are any."""
         self._carried = carried
-        # Of each text: keys and values of the second tier, other vectors of slots and tier.
+        # Of each text: keys and values of the second tier (K, R, h), others of slots and tier
+        # (heads, S + R, ·), but each hidden state once (1, U, d).
         self._aside: list[dict[str, Any]] = []
-        self._shared: list[Any] = []  # which of the hidden states aside each slot has (K, S + R)
-        self._sizes: list[int] = []  # slots of each text
-        self._brought: dict[str, list[Any]] = {}
+        self._shared: list[Any] = []  # which of the hidden states aside each entry has (K, S + R)
+        self._sizes: list[int] = []  # slots S of each text; the others up to `held` are empty
+        self._brought: dict[str, list[Any]] = {}  # of each pass of the turn
 
     def get_seq_length(self) -> int:
         """Return the tokens seen, which is the next position."""
@@ -46,8 +69,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the number of keys, and the position of the first in the mask."""
-        there = self.held + self.turn
-        return there + query_length, self.seen - there
+        present = self.held + self.turn
+        return present + query_length, self.seen - present
 
     @property
     def turn(self) -> int:
@@ -86,8 +109,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
     def bring(self, **vectors: Any) -> None:
         """Add further vectors of the turn's tokens (B, heads, n, ·)."""
-        more = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
-        self._brought = self._brought | more
+        added = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
+        self._brought = self._brought | added
 
     def slots(self, name: str, text: int = 0) -> Any:
         """Return the vectors of a text's slots and of its second tier (heads, S + R, ·)."""
@@ -108,32 +131,33 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         return vectors if self.real is None else vectors[:, self.real[text]]
 
     def vectors(self, name: str, where: str, text: int = 0) -> Any:
-        """Return vectors as attention takes them: of the ``slots`` of a text or of its ``turn``."""
+        """Return vectors as attention takes them: of the ``slots`` of a text or of its ``turn``.
+
+        Keys and values are computed, where the layer holds latents.
+        """
         if where == "slots" and not self._aside:
             return self.vectors(name, "turn", text)[:, :0]
-        of_place = self.slots if where == "slots" else self.new
+        stored = self.slots if where == "slots" else self.new
         if self._expand is None or name not in KEYS_VALUES:
-            return of_place(name, text)
-        latents = (of_place(part, text)[None] for part in KEYS_VALUES)
+            return stored(name, text)
+        latents = (stored(part, text)[None] for part in KEYS_VALUES)
         return self._expand(*latents)[KEYS_VALUES.index(name)][0]
 
     @property
     def beside(self) -> list[Any]:
-        """All tensors but keys and values that are in use."""
+        """All tensors in use, except keys and values."""
         aside = [tensor for text in self._aside for tensor in text.values()]
         return [*aside, *chain(*self._brought.values())]
 
-    def keep(self, places: Sequence[tuple[Any, int]]) -> None:
-        """Keep the entries at these places of each text, which become its slots and second tier.
-
-        `places` has a tensor (K, S + R) of each, −1 for none, and its number of slots S.
-        """
-        sizes = [size for _, size in places]
-        most, aside = max(sizes), list[dict[str, Any]]()
-        shared = [*self._shared] or [None] * len(places)
+    def keep(self, kept: Sequence[Kept]) -> None:
+        """Keep entries of each text, which become its slots and second tier; the turn is over."""
+        most = max(size for _, size in kept)
+        shared = [*self._shared] or [None] * len(kept)
+        aside: list[dict[str, Any]] = []
         columns: dict[str, list[Any]] = {name: [] for name in KEYS_VALUES}
-        for text, (entry, size) in enumerate(places):
-            where, beyond = entry.clamp(min=0), {}
+        empty = []
+        for text, (places, size) in enumerate(kept):
+            where, beyond = places.clamp(min=0), {}
             for name in (*KEYS_VALUES, *self._carried):
                 if name == "hidden":
                     beyond[name], shared[text] = self._hidden(where, text)
@@ -141,15 +165,14 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
                 entries = torch.cat([self.slots(name, text), self.new(name, text)], dim=1)
                 beyond[name] = _gathered(entries, where[:, size if name in KEYS_VALUES else 0 :])
                 if name in KEYS_VALUES:
-                    columns[name].append(_gathered(entries, where[:, :size]))
+                    slots = _gathered(entries, where[:, :size])
+                    columns[name].append(pad(slots, (0, 0, 0, most - size)))
             aside.append(beyond)
-        self.keys, self.values = (
-            torch.stack([pad(slots, (0, 0, 0, most - slots.shape[1])) for slots in of_texts])
-            for of_texts in columns.values()
-        )
-        empty = torch.stack([pad(at[:, :n] < 0, (0, most - n), value=True) for at, n in places])
-        self.empty = empty if empty.any() else None
-        self._aside, self._shared, self._sizes, self.held = aside, shared, sizes, most
+            empty.append(pad(places[:, :size] < 0, (0, most - size), value=True))
+        self.keys, self.values = map(torch.stack, columns.values())
+        self.empty = marks if (marks := torch.stack(empty)).any() else None
+        self._aside, self._shared, self.held = aside, shared, most
+        self._sizes = [size for _, size in kept]
         self._brought, self.real = {}, None
 
     def _hidden(self, places: Any, text: int) -> tuple[Any, Any]:
@@ -157,19 +180,23 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
         The heads of a layer share them, since they are large.
         """
+        # 1. All states: those aside, then the turn's.
         new = self.new("hidden", text)
         stored = self._aside[text]["hidden"] if self._aside else new[:, :0]
         states = torch.cat([stored, new], dim=1)
+        # 2. Which of them each place has (K, S + R + N).
         turn = torch.arange(stored.shape[1], states.shape[1], device=new.device)
         turn = turn.expand(len(places), -1)
         before = self._shared[text] if self._aside else turn[:, :0]
-        used, which = torch.cat([before, turn], dim=1).gather(1, places).unique(return_inverse=True)
-        return states[:, used], which
+        # 3. Those at the places kept, each once.
+        index = torch.cat([before, turn], dim=1).gather(1, places)
+        used, inverse = index.unique(return_inverse=True)
+        return states[:, used], inverse
 
 
 def _gathered(entries: Any, places: Any) -> Any:
     """Return the entries (heads, N, ·) at the places of each KV head (K, S)."""
-    where = places.repeat_interleave(len(entries) // len(places), dim=0)
+    where = places.repeat_interleave(len(entries) // len(places), dim=0)  # heads of a group alike
     return entries.gather(1, where[..., None].expand(-1, -1, entries.shape[-1]))
 
 
@@ -184,7 +211,7 @@ def full_layers(layers: Sequence[Any], config: Any) -> tuple[int, ...]:
     """Return the numbers of the layers with full attention."""
     if getattr(config.get_text_config(decoder=True), "num_kv_shared_layers", 0):
         raise ValueError("layers of this model share keys with others, which a policy cannot evict")
-    full = tuple(at for at, layer in enumerate(layers) if type(layer) is DynamicLayer)
+    full = tuple(number for number, layer in enumerate(layers) if type(layer) is DynamicLayer)
     if not full:
         kinds = ", ".join(sorted({kind_of(layer) for layer in layers}))
         raise ValueError(

@@ -1,6 +1,12 @@
 """A *transformers* model from a folder that reads and writes texts under policies.
 
 It has the interface of the bundled model's class, so `fdkvc.models.answers` measures both.
+
+1. `load_live` reads a folder. Its `LiveModel` has tokens, and a `LiveDecoder`, which reads.
+2. `LiveModel.full` and `LiveModel.evicting` begin a text: a `LiveTextCache` around a `PolicyCache`.
+3. `fdkvc.models.numpy.text_cache.read` lets the decoder read the next tokens of several texts.
+   Neighbours of one length are read in one forward pass (`SideBySide`).
+4. `LiveTextCache.end_turn` ends the turn of a text: its policy evicts.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 import transformers
+from transformers.cache_utils import DynamicCache
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.core.attention import Floats, Ints
@@ -33,7 +40,9 @@ from fdkvc.models.numpy.model_folder import (
 )
 from fdkvc.models.numpy.text_cache import ModelCache
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
+from fdkvc.models.transformers.attention_hooks import attach
 from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.layer import full_layers
 from fdkvc.models.transformers.side_by_side import SideBySide, can_join
 from fdkvc.policies import Policy, policy_named
 
@@ -42,27 +51,17 @@ TOKENS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, eq=False)
-class LiveModel(AnyModel):
-    """A *transformers* model, which is its own `fdkvc.models.numpy.text_cache.Reader`."""
+class LiveDecoder:
+    """What reads texts with a *transformers* model; a `fdkvc.models.numpy.text_cache.Reader`."""
 
-    name: str
-    """That of its folder."""
     model: Any
-    tokens: Tokens
-    digest: str
-    positions: str = POSITIONS.default
-    """As for `fdkvc.PolicyCache`."""
-
-    @property
-    def decoder(self) -> LiveModel:  # type: ignore[override]
-        """The model itself."""
-        return self
 
     @cached_property
     def shape(self) -> ModelSizes:
         """Sizes of the layers that policies decide for."""
+        layers = DynamicCache(config=self.model.config).layers
+        attention = attach(self.model, full_layers(layers, self.model.config))
         config = self.model.config.get_text_config(decoder=True)
-        attention = self.full().cache.attention
         return ModelSizes(
             layers=len(attention.modules),
             heads=attention.heads,
@@ -79,13 +78,29 @@ class LiveModel(AnyModel):
         texts, logits = torch.tensor(ids, device=self.model.device), []
         wanted = slice(None if last is None else ids.shape[1] - last, None)
         with torch.inference_mode():
-            for some in _neighbours(caches, ids.shape[1]):
-                alone, *others = [text.cache for text in caches[some]]
-                cache = SideBySide([alone, *others]) if others else alone
+            for rows in _read_at_once(caches, ids.shape[1]):
+                first, *others = [text.cache for text in caches[rows]]
+                cache = SideBySide([first, *others]) if others else first
                 given = {cache_name(self.model): cache, "use_cache": True}
-                read = self.model(input_ids=texts[some], **given)
-                logits.append(read.logits[:, wanted].float().cpu().numpy())
+                output = self.model(input_ids=texts[rows], **given)
+                logits.append(output.logits[:, wanted].float().cpu().numpy())
         return np.concatenate(logits)
+
+
+@dataclass(frozen=True, eq=False)
+class LiveModel(AnyModel):
+    """A *transformers* model and its tokens."""
+
+    name: str
+    """That of its folder."""
+    decoder: LiveDecoder
+    """What reads texts."""
+    tokens: Tokens
+    """What turns text into tokens."""
+    digest: str
+    """SHA-256 of its files."""
+    positions: str = POSITIONS.default
+    """As for `fdkvc.PolicyCache`."""
 
     @property
     def about(self) -> dict[str, str]:
@@ -111,14 +126,14 @@ class LiveModel(AnyModel):
     def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
         how |= {"positions": self.positions, "tokenizer": self.tokens}
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # commands say them
-            return PolicyCache(policy, budget, self.model, by_itself=False, **how)
+            return PolicyCache(policy, budget, self.decoder.model, by_itself=False, **how)
 
 
-def _neighbours(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
+def _read_at_once(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
     """Yield which texts read new tokens at once: of one length, and as many as memory allows."""
     first = 0
-    for count, same in groupby(caches, key=lambda text: text.count):
-        end = first + len([*same])
+    for count, texts in groupby(caches, key=lambda text: text.count):
+        end = first + len([*texts])
         joined = TOKENS_AT_ONCE // (count + new) if can_join(caches[first].cache) else 1
         while first < end:
             yield slice(first, first := min(end, first + max(joined, 1)))
@@ -127,29 +142,32 @@ def _neighbours(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
 class LiveTextCache(ModelCache):
     """The cache of a text under a policy.
 
-    It wraps a new `PolicyCache` with ``by_itself=False``, and ends its turns if it evicts.
+    It wraps a new `PolicyCache` with ``by_itself=False``, and ends its turns if it evicts. A fork
+    of that, as the turn began, stays unread, so that a turn can be read again.
     """
 
-    def __init__(self, decoder: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
-        self.decoder: LiveModel = decoder
+    def __init__(self, model: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
+        self.model = model
+        self.decoder: LiveDecoder = model.decoder
         self.cache, self.evicts = cache, evicts
         self.ids: list[int] = []
-        self._began = 0, cache.fork()
+        self._turn_start = 0
+        self._cache_at_start = cache.fork()
 
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""
         if self.evicts:
             self.cache.turn_kind = self.turn_kind
             self.cache.end_turn()
-        self._began = self.count, self.cache.fork()
+        self._turn_start, self._cache_at_start = self.count, self.cache.fork()
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of the start of this turn."""
-        began, cache = self._began
-        if count not in (None, self.count, began):
-            raise ValueError(f"a fork goes on from {began} or {self.count}, but not from {count}")
+        start = self._turn_start
+        if count not in (None, self.count, start):
+            raise ValueError(f"a fork goes on from {start} or {self.count}, but not from {count}")
         other = copy.copy(self)
-        other.cache = (cache if count == began else self.cache).fork()
+        other.cache = (self._cache_at_start if count == start else self.cache).fork()
         other.ids = self.ids[:count]
         return other
 
@@ -182,6 +200,8 @@ def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> Live
         check_loaded(loaded)
         model = model.to("cuda" if gpu else "cpu").eval()
         tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
-        live = LiveModel(model_name(file), model, tokens, model_digest(file), positions)
-        live.full()  # which says what a policy cannot do with it
+        live = LiveModel(
+            model_name(file), LiveDecoder(model), tokens, model_digest(file), positions
+        )
+        live.full()  # raises if no policy can evict from it
     return live

@@ -1,7 +1,7 @@
 """The text that a policy's cache read, as recordings that the pages open.
 
-There is one per recorded layer, with a row per query head; vectors are those that the model
-computed from the entries kept, and turns are the cache's.
+There is one for each recorded layer, with a row for each query head. The model computed the vectors
+from the entries kept, and the turns are those of the cache.
 """
 
 from bisect import bisect_left
@@ -30,8 +30,8 @@ def record_layer(
     """
     memory = model.full(record=[layer])
     if layer not in memory.cache.decided:
-        able = ", ".join(map(str, memory.cache.decided))
-        raise ValueError(f"layer {layer} does not attend to the whole text: choose from {able}")
+        layers = ", ".join(map(str, memory.cache.decided))
+        raise ValueError(f"layer {layer} does not attend to the whole text: choose from {layers}")
     (recording,) = record_dialog(memory, transcript)
     chosen = recording.heads if heads is None else tuple(heads)
     for head in chosen:
@@ -44,13 +44,16 @@ def record_layer(
 
 def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recording]:
     """Record a model that reads a dialog with a new cache that records, each passage a turn."""
-    model, cache, passages = memory.decoder, memory.cache, encode_dialog(memory.decoder, transcript)
+    model, cache = memory.model, memory.cache
+    passages = encode_dialog(model, transcript)
+    # 1. Read the dialog.
     if model.tokens.first:
         read([memory], model.tokens.first, last=0)
     for passage in passages:
         memory.turn_kind = passage.passage.kind
         read([memory], passage.ids, last=0)
         memory.end_turn()
+    # 2. Its passages as turns, with their tokens; those before the text belong to the first.
     turns, tokens = [], []
     for passage in passages:
         text, turn = passage.passage.text, transcript.turns[passage.passage.turn]
@@ -62,35 +65,43 @@ def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recordi
     by_passage = Transcript(
         transcript.name, tuple(turns), demands, transcript.missing, cluster=transcript.cluster
     )
+    # 3. What each layer computed; each query head gets the keys and values that it shares.
     hidden, queries, keys, values = map(cache.recorded, ("hidden", "queries", "keys", "values"))
     heads = queries.shape[1]
-    keys, values = (np.repeat(x, heads // x.shape[1], axis=1) for x in (keys, values))
+    keys, values = (
+        np.repeat(vectors, heads // vectors.shape[1], axis=1) for vectors in (keys, values)
+    )
+    source = clean_name(f"{model.name} under {cache.policy.name}, budget {cache.budget}")
+    surprisal = np.array(model.tokens.surprisal(memory.ids), np.float32)
     return [
         Recording(
             replace(by_passage, name=f"{transcript.name}, layer {number}"),
             tuple(tokens),
-            hidden[at, 0],
-            queries[at],
-            keys[at],
-            values[at],
-            tuple(range(heads)),
-            clean_name(f"{model.name} under {cache.policy.name}, budget {cache.budget}"),
-            np.array(model.tokens.surprisal(memory.ids), np.float32),
+            embeddings=hidden[index, 0],
+            queries=queries[index],
+            keys=keys[index],
+            values=values[index],
+            heads=tuple(range(heads)),
+            source=source,
+            surprisal=surprisal,
         )
-        for at, number in enumerate(cache.recorded_layers)
+        for index, number in enumerate(cache.recorded_layers)
     ]
 
 
 def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
     """Yield the demands of a dialog with passages as turns."""
     said = [passage.passage for passage in passages]
-    words = {passage.turn: at for at, passage in enumerate(said) if passage.call is None}
-    needed = [passage.turn for passage in said]
+    turn_of_words = {
+        passage.turn: index for index, passage in enumerate(said) if passage.call is None
+    }
+    turns = [passage.turn for passage in said]
     for demand in demands:
         mentions = tuple(
-            mention._replace(turn=words[mention.turn])
+            mention._replace(turn=turn_of_words[mention.turn])
             for mention in demand.mentions
-            if mention.turn in words
+            if mention.turn in turn_of_words
         )
         if mentions:
-            yield replace(demand, turn=bisect_left(needed, demand.turn), mentions=mentions)
+            turn = bisect_left(turns, demand.turn)  # the first passage of its turn
+            yield replace(demand, turn=turn, mentions=mentions)

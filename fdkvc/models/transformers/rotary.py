@@ -2,6 +2,14 @@
 
 Su et al. 2021, *RoFormer*; positions that close the gaps: Xiao et al. 2023, *Efficient Streaming
 Language Models with Attention Sinks*.
+
+How each layer of a model rotates is found once, by `rotations`:
+
+1. The model reads the same single tokens at position 0 and at position `APART`.
+2. A layer whose keys are the same at both does not rotate. One whose values differ knows positions
+   otherwise, and is refused.
+3. For the others, every call of a rotary module that was seen is tried, with every order of its
+   results, until a `Rotation` turns the first keys into the later ones, and back.
 """
 
 from __future__ import annotations
@@ -28,7 +36,8 @@ TURNED = "fdkvc_turned"
 NOT_ROTARY = 'this model has no rotary positions that can be changed: choose positions="kept"'
 
 ONCE = (slice(None), slice(0, None, 2), None)
-"""Where each angle stands once among cosines: everywhere, at every second, or in the first half."""
+"""Where each angle stands once among the cosines: at all places, at every second one, or (None) in
+the first half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +49,7 @@ class Rotation:
     given: tuple[Any, ...]
     """What it is called with: positions, and numbers of the type of the results."""
     named: Mapping[str, Any]
+    """The same by name."""
     sines_first: bool
     """Whether it returns sines before cosines."""
     once: slice | None
@@ -50,17 +60,17 @@ class Rotation:
     def __call__(self, keys: Any, positions: Any, *, back: bool = False) -> Any:
         """Rotate keys (K, n, h) to positions (K, n), or back from there to position 0."""
 
-        def now(value: Any) -> Any:
+        def argument(value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
             if value.is_floating_point():
                 return keys
             return positions.expand(*value.shape[:-2], -1, -1)
 
-        named = {name: now(value) for name, value in self.named.items()}
-        cos, sin = self.angles(*map(now, self.given), **named)
+        named = {name: argument(value) for name, value in self.named.items()}
+        cos, sin = self.angles(*map(argument, self.given), **named)
         cos, sin = (sin, cos) if self.sines_first else (cos, sin)
-        # Of positions of several axes, which are alike in a text.
+        # Positions of several axes are alike in a text: take the first (K or 1, n, h or h / 2).
         cos, sin = (part.reshape(-1, *part.shape[-3:])[0].float() for part in (cos, sin))
         once = slice(cos.shape[-1] // 2) if self.once is None else self.once
         turn = torch.complex(cos, -sin if back else sin)[..., once]
@@ -80,13 +90,13 @@ def rotations(model: Any, attention: Attention) -> Mapping[int, Rotation]:
     From then on `this_pass` has the positions of each forward pass. Raises a ValueError if a layer
     knows positions otherwise, or a rotation cannot be undone for a single key.
     """
-    known: dict[int, Rotation] | None = vars(model).get(TURNED)
-    if known is None:
-        known = dict(_found(model, [*attention.modules]))
-        for angles in {rotation.angles for rotation in known.values()}:
+    turned: dict[int, Rotation] | None = vars(model).get(TURNED)
+    if turned is None:
+        turned = dict(_found(model, [*attention.modules]))
+        for angles in {rotation.angles for rotation in turned.values()}:
             angles.register_forward_pre_hook(_note_positions, with_kwargs=True)
-        vars(model)[TURNED] = known
-    return known
+        vars(model)[TURNED] = turned
+    return turned
 
 
 def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
@@ -102,34 +112,37 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
     finally:
         for hook in hooks:
             hook.remove()
-    ways = [
-        Rotation(*call, *way)
-        for call in calls[: len(calls) // 2]
-        for way in product((False, True), ONCE, (False, True))
-        if not any(kind in str(getattr(call[0], "rope_type", "")) for kind in MOVING)
-    ]
+    tried: list[Rotation] = []
+    for call in calls[: len(calls) // 2]:  # those of the first pass
+        if not any(kind in str(getattr(call[0], "rope_type", "")) for kind in MOVING):
+            orders = product((False, True), ONCE, (False, True))
+            tried += [Rotation(*call, *order) for order in orders]
     for layer in layers:
-        (keys, values), (turned, same) = first[layer], later[layer]
-        most = 4 * torch.finfo(keys.dtype).eps + 1e-4
-        if not torch.allclose(values, same, rtol=most, atol=most * float(values.abs().max())):
+        (keys, values), (turned, later_values) = first[layer], later[layer]
+        tolerance = 4 * torch.finfo(keys.dtype).eps + 1e-4
+        largest = float(values.abs().max())
+        if not torch.allclose(values, later_values, rtol=tolerance, atol=tolerance * largest):
             raise ValueError(NOT_ROTARY)
         if torch.equal(keys, turned):
             continue
-        errors = [_error(way, keys, turned) for way in ways]
-        error, at = min(zip(errors, range(len(ways)), strict=True), default=(1.0, 0))
-        if not error <= most:
+        errors = [_error(rotation, keys, turned) for rotation in tried]
+        error, index = min(zip(errors, range(len(tried)), strict=True), default=(1.0, 0))
+        if not error <= tolerance:  # nor if it is not a number
             raise ValueError(NOT_ROTARY)
-        yield layer, ways[at]
+        yield layer, tried[index]
 
 
 def _error(rotation: Rotation, keys: Any, turned: Any) -> float:
-    """Return how far rotated keys (B, K, 1, h) are from those of a model, of the largest number."""
+    """Return how far rotated keys (B, K, 1, h) are from a model's, relative to the largest number.
+
+    1 for a rotation that does not fit the keys at all.
+    """
     with suppress(RuntimeError, TypeError, ValueError), torch.no_grad():
-        flat = keys.flatten(0, 1)
-        there = torch.full(flat.shape[:2], APART, device=keys.device)
-        both = rotation(flat, there), rotation(turned.flatten(0, 1), there, back=True)
-        wrong = (both[0] - turned.flatten(0, 1)).abs().max(), (both[1] - flat).abs().max()
-        return float(max(wrong) / keys.abs().max())
+        flat, turned = keys.flatten(0, 1), turned.flatten(0, 1)
+        positions = torch.full(flat.shape[:2], APART, device=keys.device)
+        forth = (rotation(flat, positions) - turned).abs().max()
+        back = (rotation(turned, positions, back=True) - flat).abs().max()
+        return float(max(forth, back) / keys.abs().max())
     return 1.0
 
 

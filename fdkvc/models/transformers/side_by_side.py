@@ -1,6 +1,15 @@
 """Caches of several texts, side by side in one forward pass of the model.
 
-Each keeps its own slots. Keys and values are padded in front to the longest, and masked there.
+The texts are the rows of one batch, and each has its own `PolicyCache`, with its own slots. For
+each layer of the pass:
+
+1. The layer brings keys and values of the new tokens. `SideBySide.update` gives each cache its row,
+   and each returns what its text attends to.
+2. These differ in length. They are padded in front to the longest, and returned as one tensor.
+3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns its mask,
+   which is padded like its keys; the padding is masked.
+
+Then each turn ends by the cache of its text alone: a `SideBySide` stores nothing, and is left.
 """
 
 from collections.abc import Sequence
@@ -11,18 +20,23 @@ import torch
 from torch.nn.functional import pad
 from transformers.cache_utils import DynamicCache
 
-from fdkvc.models.transformers.attention_hooks import this_pass
+from fdkvc.models.transformers.attention_hooks import AttentionInputs, Expected, this_pass
 from fdkvc.models.transformers.cache import PolicyCache
 
 
 class SideBySide(DynamicCache):  # type: ignore[misc]
     """What a model reads the next tokens of several texts with, for one forward pass.
 
-    The caches have ``by_itself=False``, are of the same model and have seen equally many tokens of
-    one text each; see `can_join`.
+    Raises a ValueError for caches that cannot be read together; see `can_join`.
     """
 
     def __init__(self, caches: Sequence[PolicyCache]) -> None:
+        if not all(_joins(cache, caches[0]) for cache in caches):
+            raise ValueError(
+                "caches are read side by side if they are of the same model, decide for all its "
+                "layers without flash attention, have by_itself=False, and have seen equally many "
+                "tokens of one text each"
+            )
         super().__init__()
         self._caches = caches
         # The library makes its mask for as many keys as the longest cache has.
@@ -31,45 +45,56 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
     def update(
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
-        """Add the keys and values of new tokens to each cache; return all, padded in front."""
-        pairs = [
+        """Add keys and values (B, K, n, h) of new tokens, a row to each cache; return all.
+
+        Those of each text are padded in front to the longest (B, K, S, h).
+        """
+        rows = [
             cache.update(key_states[text : text + 1], value_states[text : text + 1], layer_idx)
             for text, cache in enumerate(self._caches)
         ]
-        sizes = [keys.shape[2] for keys, _ in pairs]
+        sizes = [keys.shape[2] for keys, _ in rows]
         keys, values = (
             torch.cat([pad(part, (0, 0, max(sizes) - part.shape[2], 0)) for part in parts])
-            for parts in zip(*pairs, strict=True)
+            for parts in zip(*rows, strict=True)
         )
-        before = partial(self._before, layer_idx, sizes)
-        this_pass.expected = before, lambda: None, keys, values
+        # In place of what the last of the caches expects.
+        before = partial(self._before_attention, layer_idx, sizes)
+        this_pass.expected = Expected(keys, values, before, after=_end_no_turn)
         return keys, values
 
-    def _before(
-        self, layer: int, sizes: Sequence[int], query: Any, mask: Any, *, scaling: Any, hidden: Any
-    ) -> Any:
-        """Show each cache its own queries and hidden states; return the mask of all."""
-        ids, masks = this_pass.ids, []
-        for text, cache in enumerate(self._caches):
-            row = slice(text, text + 1)
-            this_pass.ids = None if ids is None else ids[row]
-            of_text = None if mask is None else mask[row if len(mask) > 1 else slice(None)]
-            given = {"scaling": scaling, "hidden": hidden[row]}
-            masks.append(cache.before_attention(layer, query[row], of_text, **given))
-        this_pass.ids = ids
-        if all(of_text is None for of_text in masks) and len({*sizes}) == 1:
+    def _before_attention(
+        self, layer: int, sizes: Sequence[int], inputs: AttentionInputs
+    ) -> torch.Tensor | None:
+        """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S), or None."""
+        masks = [
+            cache.before_attention(layer, inputs.of_text(text))
+            for text, cache in enumerate(self._caches)
+        ]
+        if all(mask is None for mask in masks) and len({*sizes}) == 1:
             return None
-        heads = max(1 if of_text is None else of_text.shape[1] for of_text in masks)
-        never = torch.finfo(query.dtype).min
+        heads = max(1 if mask is None else mask.shape[1] for mask in masks)
+        never = torch.finfo(inputs.queries.dtype).min
         rows = []
-        for of_text, size in zip(masks, sizes, strict=True):
-            if of_text is None:  # a single token sees everything
-                of_text = query.new_zeros(1, 1, query.shape[2], size)
-            elif of_text.dtype == torch.bool:
-                of_text = query.new_zeros(()).where(of_text, never)
-            of_text = of_text.expand(-1, heads, -1, -1)
-            rows.append(pad(of_text, (max(sizes) - size, 0), value=never))
+        for mask, size in zip(masks, sizes, strict=True):
+            if mask is None:  # a single token sees everything
+                mask = inputs.queries.new_zeros(1, 1, inputs.queries.shape[2], size)
+            elif mask.dtype == torch.bool:
+                mask = inputs.queries.new_zeros(()).where(mask, never)
+            mask = mask.expand(-1, heads, -1, -1)
+            rows.append(pad(mask, (max(sizes) - size, 0), value=never))
         return torch.cat(rows)
+
+
+def _end_no_turn() -> None:
+    """After an attention: turns end by `PolicyCache.end_turn` only."""
+
+
+def _joins(cache: PolicyCache, first: PolicyCache) -> bool:
+    """Whether a cache can be read beside the first."""
+    same_model = cache.attention.modules == first.attention.modules
+    one_text = cache.texts <= 1 and cache.seen == first.seen
+    return can_join(cache) and not cache.by_itself and same_model and one_text
 
 
 def can_join(cache: PolicyCache) -> bool:

@@ -75,8 +75,8 @@ def subject(
     policy = read_policy(key)
 
     def begin(samples: int) -> LlamaTurns:
-        new = text(model.llama, policy, BUDGET, positions=positions)
-        return LlamaTurns(new, model.shape, EVERY)
+        new = text(model.decoder.llama, policy, BUDGET, positions=positions)
+        return LlamaTurns(new, model.decoder.shape, EVERY)
 
     return Subject(
         begin,

@@ -152,7 +152,7 @@ def test_the_first_positions_after_evicted_newest_tokens_are_free_again(
         text.read(ids)
         text.end_turn()
         behind += int(text.held[-1]) < len(text.ids) - 1
-        assert llama_cpp.llama_memory_seq_pos_max(text._memory, 0) == text._places[-1]
+        assert llama_cpp.llama_memory_seq_pos_max(text._memory, 0) == text._context_positions[-1]
     assert behind
 
 
@@ -186,7 +186,7 @@ def test_a_failed_decode_leaves_nothing_half_done(
     text = LlamaText(small, read_policy(KEEPER), BUDGET)
     read_turns(text, turns[:2])
     expected = text.fork().read(turns[2], last=None)
-    before = [*text.ids], text.held.tolist(), text._places.tolist()
+    before = [*text.ids], text.held.tolist(), text._context_positions.tolist()
     calls: list[int] = []
 
     def failing(context: Any, batch: Any) -> int:
@@ -199,7 +199,7 @@ def test_a_failed_decode_leaves_nothing_half_done(
         text.read([*turns[2], *turns[3], *turns[4]][:60])
     monkeypatch.undo()
     assert calls == [48, 12]  # the first part was read
-    assert (text.ids, text.held.tolist(), text._places.tolist()) == before
+    assert (text.ids, text.held.tolist(), text._context_positions.tolist()) == before
     assert llama_cpp.llama_memory_seq_pos_max(text._memory, 0) == max(before[2])
     np.testing.assert_array_equal(text.read(turns[2], last=None), expected)
 
@@ -221,7 +221,7 @@ def test_a_long_prompt_goes_through_a_small_context(small: Any, model: LanguageM
         kept = simulate(text.policy, text.dialog(), BUDGET).kept[0, -1]
         assert sorted(kept[kept >= 0].tolist()) == text.held.tolist()
         text.read(ids[:1])
-        assert (text._places.tolist() == [*range(BUDGET + 1)]) == (positions == "slots")
+        assert (text._context_positions.tolist() == [*range(BUDGET + 1)]) == (positions == "slots")
 
 
 def test_kept_positions_close_up_at_the_end_of_the_model(
@@ -232,7 +232,7 @@ def test_kept_positions_close_up_at_the_end_of_the_model(
     for ids in turns * 2:
         text.read(ids)
         text.end_turn()
-        assert text._places[-1] < 200
+        assert text._context_positions[-1] < 200
     assert len(text.ids) > 200
     monkeypatch.setattr(llama_cpp, "llama_memory_can_shift", lambda memory: False)
     with pytest.raises(ValueError, match="cannot be shifted"):

@@ -54,7 +54,7 @@ else:
 from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.cost import COST
-from fdkvc.models.transformers.loop import LiveModel, load_live
+from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, load_live
 from fdkvc.models.transformers.recorded import record_dialog, record_layer
 
 CACHE = cache_name(transformers.LlamaForCausalLM)
@@ -562,9 +562,9 @@ def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
     recording = record_layer(model, dialog, 1, [3, 0])
 
     ids = [token for passage in passages(model, 6) for token in passage.ids]
-    model.model.set_attn_implementation("eager")
+    model.decoder.model.set_attn_implementation("eager")
     with torch.inference_mode():
-        read = model.model(
+        read = model.decoder.model(
             input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
         )
     logits = recording.queries @ recording.keys.swapaxes(1, 2) / recording.keys.shape[2] ** 0.5
@@ -648,7 +648,7 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
     conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
     (tmp_path / "chat.json").write_text(json.dumps(conversations))
     files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "chat.json")
-    took = LiveModel.read
+    took = LiveDecoder.read
 
     def read(*given: Any, **named: Any) -> Any:
         warnings.warn("of torch", UserWarning, stacklevel=2)
@@ -661,7 +661,7 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
             sleep(0.01)
         return load_live(*given, **named)
 
-    monkeypatch.setattr(LiveModel, "read", read)
+    monkeypatch.setattr(LiveDecoder, "read", read)
     monkeypatch.setattr(loop, "load_live", load)
     monkeypatch.setattr(console, "SECONDS_PER_LINE", 1e-4)
     with warnings.catch_warnings(record=True) as caught:

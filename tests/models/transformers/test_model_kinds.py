@@ -147,7 +147,7 @@ def test_a_pass_whose_attention_was_not_heard_ends_in_a_sentence(
     for ends_turn in (False, True):
         cache = PolicyCache(read_policy("sink"), 5, model)
         with monkeypatch.context() as patch:
-            patch.setattr(PolicyCache, "before_attention", lambda self, layer, _, mask, **__: mask)
+            patch.setattr(PolicyCache, "before_attention", lambda self, layer, inputs: inputs.mask)
             patch.setattr(PolicyCache, "after_attention", lambda self, layer: None)
             model(text(8), **{CACHE: cache})
         with pytest.raises(ValueError, match="has evicted nothing") as caught:

@@ -11,7 +11,7 @@ import pytest
 from conftest import NO_TRANSFORMERS
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.text_cache import read
-from fdkvc.policies import read_policy
+from fdkvc.policies import policy_named, read_policy
 from tests.library import Numbers
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1":
@@ -20,7 +20,7 @@ if os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1":
 
 from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
-from fdkvc.models.transformers.loop import LiveModel, LiveTextCache
+from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
 from fdkvc.models.transformers.side_by_side import SideBySide
 from tests.models.transformers.test_live import (
     CACHE,
@@ -33,6 +33,7 @@ from tests.models.transformers.test_live import (
     made,
     text,
 )
+from tests.refusals import assert_one_sentence
 
 pytestmark = [
     NO_OLD_NAME,
@@ -52,7 +53,7 @@ def caches_of(model: LiveModel, decides: str = "head") -> list[LiveTextCache]:
 
 def loaded(shape: str = "llama", attention: str = "sdpa", **how: Any) -> LiveModel:
     tokens: Any = Numbers()
-    return LiveModel("made", made(shape, attention), tokens, "", **how)
+    return LiveModel("made", LiveDecoder(made(shape, attention)), tokens, "", **how)
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,19 @@ def test_heads_that_are_observed_in_parts_decide_the_same(
             with monkeypatch.context() as patched:
                 patched.setattr(head_tokens, "PART_NUMBERS", numbers)
                 np.testing.assert_array_equal(held(key, decides), before)
+
+
+def test_caches_that_cannot_be_read_together_are_refused() -> None:
+    model, (one, other) = loaded(), (loaded(), loaded("gemma3"))
+    hooked = model.decoder.model
+    caches = {"of its own turns": PolicyCache(policy_named("fifo"), 5, hooked)}
+    caches["of another model"] = one.full().cache
+    caches["with a window"] = other.full().cache
+    caches["with two texts"] = model.full().cache
+    hooked(text(3).expand(2, -1), **{CACHE: caches["with two texts"]})
+    caches["longer"] = model.full().cache
+    hooked(text(3), **{CACHE: caches["longer"]})
+    for cache in caches.values():
+        with pytest.raises(ValueError, match="of the same model") as caught:
+            SideBySide([model.full().cache, cache])
+        assert_one_sentence(caught.value)
