@@ -65,8 +65,8 @@ def show(shown: Page) -> None:
                 disabled=f"{target}" not in SCENE.choices,
             )
     with st.container(key="story"):
-        title = Markdown("{} of {} · {}").format(number, len(TITLES), TITLES[number - 1])
-        st.header(title, anchor=False)
+        of_scenes = number, len(TITLES), TITLES[number - 1]
+        st.header(Markdown("{} of {} · {}").format(*of_scenes), anchor=False)
         task = f"<p><b>{escape(chapter.task)}</b></p>" if chapter.task else ""
         st.html(f"<p>{lit(' '.join(chapter.sentences), chapter.lights)}</p>{task}")
     if run is not None:
