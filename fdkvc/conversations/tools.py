@@ -17,9 +17,6 @@ from fdkvc.core.unread import Unread, has_words
 SCHEMAS = ("parameters", "input_schema", "inputSchema")
 """Fields of a tool with the schema of its arguments."""
 
-KNOWN = {*SCHEMAS, "description"}
-"""Fields of which a tool of no type has one."""
-
 LISTS = ("tools", "functions")
 """Fields that list tools, of a dialog, a request or a system prompt."""
 
