@@ -314,6 +314,23 @@ def test_a_restored_span_is_attended_to_as_it_was_or_as_it_would_be(decoder: Dec
         cache.restored(3, 31)
 
 
+def test_a_span_is_restored_to_the_one_head_that_evicts(decoder: Decoder) -> None:
+    ids = text(decoder, 36)
+    cache = OneHead((1, 0), decoder, policy_named("fifo"), 6)
+    read_in_turns(cache, ids, [10, 10, 10])
+
+    back = cache.restored(3, 7)
+    logits = read([back], ids[30:])[0]
+
+    sees = np.ones((2, 2, 6, 36), bool)  # all other heads see the whole text
+    sees[1, 0] = False
+    sees[1, 0, :, [*range(3, 7), *range(24, 36)]] = True
+    before = np.concatenate([what_was_seen(cache), np.zeros((2, 2, 6, 30), bool)], axis=2)
+    before = np.pad(before, [(0, 0), (0, 0), (0, 0), (0, 6)])
+    before[:, :, 30:] = sees
+    assert_same_logits(logits, read([Masked(decoder, before)], ids)[0][30:])
+
+
 def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(
     decoder: Decoder,
 ) -> None:
