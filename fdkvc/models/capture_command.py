@@ -4,7 +4,9 @@ from argparse import Namespace
 from time import perf_counter
 
 from fdkvc.conversations.sources import read_sources, skipped_text
-from fdkvc.conversations.trace_file import trace_bytes, trace_size
+from fdkvc.conversations.trace_file import ENDING, stored_bytes, trace_bytes
+from fdkvc.core.limits import MAX_TRACE_BYTES
+from fdkvc.core.parameters import check_most
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count
 from fdkvc.runs.console import check_file, print_results, progress, warn, without_library_warnings
@@ -17,7 +19,7 @@ NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
 @without_library_warnings()
 def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
-    out = check_file(options.out, ".npz")
+    out = check_file(options.out, ENDING)
     try:
         from fdkvc.models.transformers.loop import load_live
         from fdkvc.models.transformers.recorded import record_layer
@@ -30,7 +32,7 @@ def capture(options: Namespace) -> None:
     began = perf_counter()
     recordings: list[Recording] = []
     skipped: list[str] = []
-    total = None
+    size = 0
     with progress() as on_progress:
         for done, transcript in enumerate(transcripts, start=1):
             try:
@@ -38,10 +40,9 @@ def capture(options: Namespace) -> None:
             except ValueError as error:
                 skipped.append(str(error))
             else:
-                size = trace_size(recording)
-                total = size if total is None else total + size
                 try:
-                    total.check()
+                    size += stored_bytes(recording)
+                    check_most("the trace has", size, "bytes", MAX_TRACE_BYTES)
                 except ValueError as error:
                     skipped.append(f"{transcript.name} and all after it: {error}")
                     break

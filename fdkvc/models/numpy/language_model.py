@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from fdkvc.core.arrays import read_safetensors
 from fdkvc.core.attention import Floats
 from fdkvc.core.json_input import check_object
 from fdkvc.core.parameters import Parameter, check_parameter
@@ -295,25 +296,13 @@ def _shape(config: Mapping[str, Any]) -> Shape:
 
 
 def _arrays(folder: Path) -> dict[str, Floats]:
-    import safetensors
-
-    deserialize: Any = safetensors.deserialize
     arrays: dict[str, Floats] = {}
     for path in weight_files(folder):
-        try:
-            stored = deserialize(path.read_bytes())
-        except safetensors.SafetensorError as error:
-            raise ValueError(f"{path.name} cannot be read: {str(error)[:200]}") from None
-        for name, array in stored:
-            if array["dtype"] not in PRECISIONS:
-                raise ValueError(
-                    f"{name[:80]} has numbers of the type {array['dtype']}, but must have one of "
-                    + ", ".join(PRECISIONS)
-                )
-            numbers = np.frombuffer(array["data"], PRECISIONS[array["dtype"]])
-            if array["dtype"] == "BF16":  # the upper half of a number in single precision
+        content = read_safetensors(path.read_bytes(), PRECISIONS, path.name)
+        for name, numbers in content.items():
+            if numbers.dtype == "<u2":  # BF16, the upper half of a number in single precision
                 numbers = (numbers.astype("<u4") << 16).view("<f4")
-            arrays[name] = numbers.astype(np.float32).reshape(array["shape"])
+            arrays[name] = numbers.astype(np.float32)
             if not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name[:80]} holds a number that is not finite")
     return arrays
