@@ -52,7 +52,8 @@ def opened(content: bytes = CONTENT) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def packed(document: object, arrays: dict[str, Any]) -> bytes:
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return save({**arrays, "dialogs": np.frombuffer(text, np.uint8)})
+    content: bytes = save({**arrays, "dialogs": np.frombuffer(text, np.uint8)})
+    return content
 
 
 def changed(**arrays: Any) -> bytes:
@@ -378,12 +379,11 @@ SMALL_PARTS = opened(trace_bytes(SMALL))
 @given(st.data())
 def test_any_json_in_place_of_another_is_read_or_refused(data: st.DataObject) -> None:
     document: Any = copy.deepcopy(SMALL_PARTS[0])
-    owner, keys = document, []
-    while isinstance(owner, dict | list) and owner and (not keys or data.draw(st.booleans())):
-        names = [*owner] if isinstance(owner, dict) else range(len(owner))
-        keys.append((owner, data.draw(st.sampled_from(names))))
-        owner = keys[-1][0][keys[-1][1]]
-    place, key = keys[-1]
-    place[key] = data.draw(any_json("name", "text", "turns", "kind") | st.integers(0, 3))
+    value, owner, key = document, document, ""
+    while isinstance(value, dict | list) and value and (not key or data.draw(st.booleans())):
+        owner = value
+        key = data.draw(st.sampled_from([*owner] if isinstance(owner, dict) else range(len(owner))))
+        value = owner[key]
+    owner[key] = data.draw(any_json("name", "text", "turns", "kind") | st.integers(0, 3))
     content = packed(json.dumps(document).encode(), SMALL_PARTS[1])
     assert_read_or_refused(lambda: read(content))
