@@ -9,7 +9,13 @@ from fdkvc.core.limits import MAX_TRACE_BYTES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count
-from fdkvc.runs.console import check_file, print_results, progress, warn, without_library_warnings
+from fdkvc.runs.console import (
+    check_file,
+    print_results,
+    progress,
+    warn_each,
+    without_library_warnings,
+)
 from fdkvc.runs.jobs import Progress
 from fdkvc.runs.write import write_files
 
@@ -27,8 +33,7 @@ def capture(options: Namespace) -> None:
         raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
     transcripts, _ = read_sources(options).read_transcripts()
     model = load_live(options.model)
-    if model.tokens.note:
-        warn(model.tokens.note)
+    warn_each([model.tokens.note])
     began = perf_counter()
     recordings: list[Recording] = []
     skipped: list[str] = []
