@@ -96,7 +96,8 @@ def _claims(study: Study) -> str:
         if number:
             sign, meaning = claims.MARKS[verdict]
             counts.append(f"**{sign} {claims.name_of(verdict)}: {number}**, {meaning}")
-    return f"<p>Of {len(results)} claims:</p>{listing(counts)}{claims.claims_html(results, opened=True)}"
+    shown = claims.claims_html(results, opened=True)
+    return f"<p>Of {len(results)} claims:</p>{listing(counts)}{shown}"
 
 
 def _tables(study: Study) -> str:
