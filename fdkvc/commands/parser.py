@@ -114,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
     benchmark.option("--baseline", "KEY", BASELINE)
-    benchmark.flag("--all", "measure and judge all of the paper's tables, figures and claims")
+    benchmark.flag("--all", "measure all of the paper's tables, figures and claims, and compare")
     benchmark.workers()
     benchmark.option("--out", "DIR", TABLES)
 

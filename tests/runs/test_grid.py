@@ -7,7 +7,7 @@ import pytest
 from fdkvc.core.statistics import paired
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.paper.benchmark import COMPOSITE
-from fdkvc.paper.replication.judge import facts
+from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.shipped import papers_run
 from fdkvc.runs.grid import figures, marked, pivot
 
