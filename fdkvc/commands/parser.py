@@ -93,7 +93,7 @@ def _add_settings(command: str, parser: _Parser) -> None:
     add_options(parser, Settings)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> _Parser:
     """Return the parser of the command line."""
     parser = _Parser(
         prog="fdkvc" if Path(sys.argv[0]).stem == "fdkvc" else "python -m fdkvc",
