@@ -71,6 +71,30 @@ def test_all_renderings_have_the_same_marks() -> None:
     assert (grid.latex("c", "l").count(r"$\bigstar$"), "★" in grid.latex("c", "l")) == (1, False)
 
 
+@pytest.mark.parametrize(
+    ("metric", "difference", "verdict", "mark"),
+    [
+        ("call_recall", 0.2, "better", "≠"),
+        ("call_recall", -0.2, "worse", "≠"),
+        ("kl", -0.2, "better", "≠"),
+        ("kl", 0.2, "worse", "≠"),
+        ("call_recall", 0.03, "equivalent", "≈"),
+        ("kl", 0.03, "worse", "≠"),
+        ("kl", 0.0, "equivalent", "≈"),
+        ("token_age", 0.0, "open", " "),
+    ],
+)
+def test_a_difference_is_better_worse_equivalent_or_open(
+    metric: str, difference: float, verdict: str, mark: str
+) -> None:
+    rows = rows_of({"fifo": 0.5, "h2o": 0.5 + difference}, metric)
+    paired = paired_differences(rows, "fifo")
+
+    assert paired.verdict.tolist() == [verdict]
+    assert (paired.more_clusters[0] > 0) == (verdict == "open")
+    assert [word[-1] for word in marked(mean_table(rows), paired, {})] == [" ", mark]
+
+
 def test_the_marks_of_the_shipped_run_are_those_of_paired_tests() -> None:
     """By paired tests of each policy against the best, computed here again."""
     results = papers_run().study.results
