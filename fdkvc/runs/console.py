@@ -12,7 +12,6 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -187,14 +186,3 @@ def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
     from fdkvc.policies.base import Available
 
     warn_each(no_effect_notes(policies, Available(**available)))
-
-
-def check_file(name: str, suffix: str) -> Path:
-    """Return the path of ``--out``, after a check of how it ends and that it can be written."""
-    from fdkvc.runs.write import check_folder
-
-    path = Path(name)
-    if path.suffix != suffix:
-        raise ValueError(f"--out must name a file that ends in {suffix}, not {name!r}")
-    check_folder(path.parent, [path.name])
-    return path
