@@ -32,18 +32,8 @@ ADAPTATIONS = (
     "published_median",
     "published_p90",
 )
-PAIRED = (
-    "scenario",
-    "metric",
-    "policy",
-    "baseline",
-    "n",
-    "mean_diff",
-    "ci_low",
-    "ci_high",
-    "t",
-    "p",
-)
+PAIR = ("policy", "baseline", "n", "mean_diff", "ci_low", "ci_high", "t", "p")
+PAIRED = ("scenario", "metric", *PAIR)
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
 COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
