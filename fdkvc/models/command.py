@@ -105,7 +105,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         _warn_of_sinks(settings)
         warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _ = _measured(options, settings, baseline, model, how, more=model.about)
+        run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)
     finish(options, run)
 
 

@@ -266,8 +266,8 @@ class TextCache(ModelCache):
         other._set_attended(_with_tokens(attended, range(first, end)))
         return other
 
-    def before_turn(self, turn: int, also: Sequence[int] = ()) -> TextCache:
-        """Return what a turn began with, attending `also` to these earlier tokens.
+    def before_turn(self, turn: int, restored: Sequence[int] = ()) -> TextCache:
+        """Return what a turn began with, attending to the `restored` earlier tokens, too.
 
         It can be read with, evicts no more, and stores keys and values only. Raises a ValueError if
         there was no such turn.
@@ -278,7 +278,7 @@ class TextCache(ModelCache):
             other.turn_start = self.ends[turn - 1]
             other._take(self, other.turn_start)
             attended = self.attended_by_turn[turn - 1]
-            other._set_attended(None if attended is None else _with_tokens(attended, also))
+            other._set_attended(None if attended is None else _with_tokens(attended, restored))
         return other
 
     def attention(self, position: int, *, whole_text: bool = False) -> Floats:
