@@ -400,8 +400,10 @@ class Observation:
 
         In a script without spaces, each character of a word counts as a word.
         """
-        parts = [word[start:end] for word in words for start, end in word_spans(word)]
-        return self._among(self.tokens.words, token, map(word_id, parts))
+        ids: list[int] = []
+        for word in words:
+            ids += [word_id(word[start:end]) for start, end in word_spans(word)]
+        return self._among(self.tokens.words, token, ids)
 
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
         """Whether a column's number (B, N) of each token is among the wanted ones (B, C)."""

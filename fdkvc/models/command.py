@@ -106,7 +106,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         warn_each(sinks_notes(settings.policies, settings.budgets))
         warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _ = _measured(options, settings, baseline, model, how, more=model.about)
+        run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)
     finish(options, run)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -299,6 +299,7 @@ class TemplateTokens(Tokens):
     """The tokens of a chat model: dialogs as its template writes them, with calls as JSON."""
 
     _: KW_ONLY
+
     chat: ChatTexts
     """What the template writes around messages."""
     written: Mapping[str, tuple[int, ...]]
@@ -395,7 +396,7 @@ class TemplateTokens(Tokens):
 
     def _ids(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the ids of parts that the template writes."""
-        return tuple(token for text in texts for token in self.written[text])
+        return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
 
     def _text(
         self, passage: Passage, reading: Reading, listed: bool, space: str = ""
@@ -517,7 +518,7 @@ def _template_tokens(
     def mark(roles: Sequence[str], number: int, *end: str) -> tuple[int, ...]:
         texts = chat.around(roles, *end)[1][number]
         before = closings[roles[number - 1] if number else START]
-        return tuple(token for text in texts for token in written[text])[len(before) :]
+        return tuple(chain.from_iterable(map(written.__getitem__, texts)))[len(before) :]
 
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)
