@@ -165,7 +165,7 @@ def _course(run: StageRun) -> Mapping[str, Any]:
     return {
         **course,
         "budgets": [view.places for view in views],
-        "pages": [view.policy.page_size for view in views],
+        "pages": [max(view.policy.page_size, 1) for view in views],
         "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
         "cutoffs": list(run.cutoffs),
         "digits": [view.digits for view in views],
