@@ -22,8 +22,8 @@ import pytest
 from fdkvc.commands.main import main
 from fdkvc.core.parameters import defaults_of
 from fdkvc.paper.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
-from fdkvc.paper.replication.claims import judged_claims
-from fdkvc.paper.replication.judge import facts
+from fdkvc.paper.replication.claims import claim_results
+from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.replication.rules import POWER
 from fdkvc.paper.shipped import papers_run
 from fdkvc.policies import POLICIES
@@ -319,7 +319,7 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
     assert {row["published figures"]: int(row["number"]) for row in table("published figures")} == (
         counts
     )
-    claims = Counter(result.verdict or "not judged" for result in judged_claims(study))
+    claims = Counter(result.verdict or "no verdict" for result in claim_results(study))
     assert {row["claims"]: int(row["number"]) for row in table("claims")} == claims
     apart = [fact for fact in facts(study) if fact.verdict == "differs"]
     assert all(fact.metric == "late_alignment" for fact in apart)

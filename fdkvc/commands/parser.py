@@ -93,7 +93,7 @@ def _add_settings(command: str, parser: _Parser) -> None:
     add_options(parser, Settings)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> _Parser:
     """Return the parser of the command line."""
     parser = _Parser(
         prog="fdkvc" if Path(sys.argv[0]).stem == "fdkvc" else "python -m fdkvc",
@@ -114,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
     benchmark.option("--baseline", "KEY", BASELINE)
-    benchmark.flag("--all", "measure and judge all of the paper's tables, figures and claims")
+    benchmark.flag("--all", "measure all of the paper's tables, figures and claims, and compare")
     benchmark.workers()
     benchmark.option("--out", "DIR", TABLES)
 

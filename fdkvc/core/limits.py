@@ -26,6 +26,7 @@ MAX_ADDED_TOKEN_CHARACTERS = 1_000_000  # in total
 MAX_UNIGRAM_CHARACTERS = 2_500_000  # of the vocabulary; each takes up to 340 bytes
 MAX_TEMPLATE_CHARACTERS = 200_000  # of a chat template; known ones have up to 20,000
 MAX_TEMPLATE_SECONDS = 2  # of CPU time for rendering it, in a process of its own
+MAX_TEMPLATE_WAIT = 20  # seconds in all, for systems without that limit and machines that are busy
 MAX_TEMPLATE_BYTES = 64 * 2**20  # of memory for that
 MAX_TEMPLATE_TEXT = 4_000_000  # characters that it writes in all; known ones write 200,000
 MAX_TRACE_BYTES = 512_000_000  # of a trace file and of its unpacked arrays

@@ -1,13 +1,14 @@
 """``capture``: record what a model attends to while it reads dialogs."""
 
 from argparse import Namespace
+from pathlib import Path
 from time import perf_counter
 
 from fdkvc.conversations.sources import read_sources, skipped_text
 from fdkvc.conversations.trace_file import trace_bytes, trace_size
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count
-from fdkvc.runs.console import check_file, print_results, progress, warn, without_library_warnings
+from fdkvc.runs.console import print_results, progress, warn, without_library_warnings
 from fdkvc.runs.jobs import Progress
 from fdkvc.runs.write import write_files
 
@@ -17,7 +18,6 @@ NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
 @without_library_warnings()
 def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
-    out = check_file(options.out, ".npz")
     try:
         from fdkvc.models.transformers.loop import load_live
         from fdkvc.models.transformers.recorded import record_layer
@@ -50,6 +50,7 @@ def capture(options: Namespace) -> None:
             on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
     if not recordings:
         raise ValueError(skipped[0])
+    out = Path(options.out)
     write_files(out.parent, {out.name: trace_bytes(recordings)})
     first = recordings[0]
     tokens = sum(recording.starts[-1] for recording in recordings)

@@ -1,11 +1,9 @@
 """``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
 
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from time import perf_counter
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from fdkvc.conversations.sources import read_sources
 from fdkvc.core.attention import SPEAKERS
@@ -27,27 +25,10 @@ from fdkvc.runs.console import (
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.runs.finished import Finished
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.options import settings_from
-from fdkvc.runs.write import check_folder
-
-Command = TypeVar("Command", bound=Callable[[Namespace], None])
 
 
-def _alone(command: Command) -> Command:
-    """Give a command the `Finished` of its ``--out`` as an option, while no other run has it."""
-
-    @wraps(command)
-    def run(options: Namespace) -> None:
-        check_folder(options.out)
-        with Finished(options.out) as options.finished:
-            command(options)
-
-    return cast("Command", run)
-
-
-@_alone
 def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
@@ -62,7 +43,6 @@ def answers(options: Namespace) -> None:
     finish(options, run)
 
 
-@_alone
 @without_library_warnings()
 def live(options: Namespace) -> None:
     """Measure the answers of any model that transformers runs, and what its caches cost."""

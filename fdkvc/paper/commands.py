@@ -15,7 +15,7 @@ from fdkvc.policies import baseline_of, read_policy
 from fdkvc.runs.console import finish, print_results, running, warn_no_effect
 from fdkvc.runs.jobs import check_different
 from fdkvc.runs.options import settings_from
-from fdkvc.runs.write import check_folder, write_files
+from fdkvc.runs.write import write_files
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import Scenario, custom_scenario, scenario_named
 
@@ -32,8 +32,6 @@ def benchmark(options: Namespace) -> None:
     from fdkvc.paper.results import BenchmarkRun, StudyRun
     from fdkvc.paper.study import run_study
 
-    if options.out is not None:
-        check_folder(options.out)
     warn_no_effect(settings.policies)
     with running(options) as how:
         study = run_study(settings, whole=options.all, **how)
@@ -58,7 +56,6 @@ def sweep(options: Namespace) -> None:
             axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
     settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
     warn_no_effect([policy])
-    check_folder(options.out)
     with running(options) as how:
         run = SweepRun.measure(settings, **how)
     finish(options, run)
@@ -77,7 +74,6 @@ def trace(options: Namespace) -> None:
     check_different("metric", options.metrics)
     for key in options.metrics:
         metric_named(key)
-    check_folder(options.out)
 
     dialogs = generate(scenario, 1, options.seed)
     trace = simulate(policy, dialogs, options.budget)

@@ -136,7 +136,6 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     for demand, mentions in recording.evidence if recording else ():
         said |= dict.fromkeys(mentions, demand.value)
     value_of = recording.value_of if recording else {}
-    needed = {value: place for place, value in enumerate(dict.fromkeys(value_of.values()))}
     return {
         "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
         "titles": choice.topic_names if choice.topic_names != dialogs.topic_names else (),
@@ -147,15 +146,18 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
         "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],
-        "needed": list(needed),
-        "pieces": [(token, needed[value]) for token, value in value_of.items()],
+        "needed": [(token, value) for token, (value, _) in value_of.items()],
         "spans": recording.spans if recording else (),
     }
 
 
 def _course(run: StageRun) -> Mapping[str, Any]:
     trace, turns = run.trace, range(run.dialogs.turns)
-    course = {"label": trace.policy.label, "long": run.long}
+    course = {
+        "label": trace.policy.label,
+        "long": run.long,
+        "deciding": [*run.deciding.items()],
+    }
     if run.long:
         one = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
         return {**course, **one, "counts": [], "cutoffs": [], "digits": []}

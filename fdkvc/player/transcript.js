@@ -262,7 +262,7 @@ export class Transcript {
     if (token === null || !word) return void this.box.removeAttribute('aria-activedescendant');
     const fates = this.lanes.map((lane) => `${lane.label}: ${this.why.fate(lane, this.stage.state.turn, token).words}`);
     const value = this.dialog.valueOf.get(token);
-    word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...(value ? [`of the value “${value.text}”`] : []), ...fates].join(', '));
+    word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...(value ? [`of the value “${value}”`] : []), ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);
   }
 }

@@ -37,14 +37,14 @@ interface DialogHead {
   named: number[] | null;
   words: string[];
   values: [text: string, tokens: number[]][]; // each value that is needed later, with its tokens where it is said
-  needed: [text: string, mentions: number[][]][];
-  pieces: [token: number, value: number][]; // of each token in a mention, the place of its value in `needed`
+  needed: [token: number, text: string][]; // the value that each token in a mention is part of
   spans: [token: number, kind: string][];
 }
 
 interface LaneHead {
   label: string;
   long: boolean;
+  deciding: [token: number, changes: [turn: number, decides: number][]][];
   budgets: number[];
   pages: number[];
   counts: number[];

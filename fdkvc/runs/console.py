@@ -12,7 +12,6 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -182,14 +181,3 @@ def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
 
     for sentence in no_effect_notes(policies, Available(**available)):
         warn(sentence)
-
-
-def check_file(name: str, suffix: str) -> Path:
-    """Return the path of ``--out``, after a check of how it ends and that it can be written."""
-    from fdkvc.runs.write import check_folder
-
-    path = Path(name)
-    if path.suffix != suffix:
-        raise ValueError(f"--out must name a file that ends in {suffix}, not {name!r}")
-    check_folder(path.parent, [path.name])
-    return path

@@ -12,7 +12,6 @@ from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
 from fdkvc.runs.console import finish, progress, running, warn, warn_no_effect
 from fdkvc.runs.options import settings_from
-from fdkvc.runs.write import check_folder
 from fdkvc.verdict.checked import check_verdict
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.plan import TARGET, replay_settings
@@ -27,8 +26,6 @@ def dialogs(options: Namespace) -> None:
     if options.pin:
         settings = replace(settings, policies=with_pinned_prompts(settings.policies))
     baseline = baseline_of(settings.policies, options.baseline)
-    if options.out is not None:
-        check_folder(options.out)
     if options.model is not None and shape is None:
         raise ValueError("--model checks the verdict of a plan: give --plan, too")
     model = None if options.model is None else load_language_model(options.model)

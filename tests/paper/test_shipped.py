@@ -13,7 +13,7 @@ from benchmarks.research.ship import packed
 from fdkvc.core.attention import TOLERANCE
 from fdkvc.paper.benchmark import Results, Values, run_benchmark
 from fdkvc.paper.claims import TIMES
-from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.shipped import BENCHMARK, FOLDER, SWEEPS, papers_run, unpacked
 from fdkvc.paper.study import run_study
 
@@ -61,7 +61,7 @@ def test_a_sweep_begins_with_what_a_small_one_measures(sweep: object) -> None:
 
 
 def test_it_decides_every_claim_that_is_not_of_time() -> None:
-    for result in judged_claims(papers_run().study):
+    for result in claim_results(papers_run().study):
         assert (result.verdict is None) == (result.claim.measure.metric in TIMES), result.claim.key
         assert result.verdict != "open", result.claim.key
 

@@ -34,7 +34,7 @@ from fdkvc.explain.decisions import explain
 from fdkvc.explain.tables import all_entries
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.player.entry_files import trace_files
-from fdkvc.player.moments import Spoken, deciding_token, value_sentences, why_sentences
+from fdkvc.player.moments import Spoken, value_sentences, why_sentences
 from fdkvc.player.run import build_run, continue_run
 from fdkvc.policies import CANDIDATES, policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
@@ -145,7 +145,9 @@ def test_every_piece_of_a_value_has_the_verdict_of_the_call(name: str, key: str)
         before, lost = demand.turn - 1, int(turns[0])
         kept = {*run.trace.kept[0, before].tolist()}
         for token in {token for mention in mentions for token in mention}:
-            piece = deciding_token(run, before, token, mentions)
+            if recording.value_of[token][1] != mentions:
+                continue  # it speaks for another call
+            piece = run.deciding_token(before, token)
             assert (piece in kept) == (lost < 0)
             apart += (token in kept) != (lost < 0)
             if lost >= 0:
@@ -159,8 +161,8 @@ def test_two_views_say_the_same_of_a_value_and_one_cache_speaks_of_the_token() -
     token, turn = next(
         (token, turn)
         for turn in reversed(range(run.dialogs.turns))
-        for token, (_, mentions) in RECORDING.value_of.items()
-        if deciding_token(run, turn, token, mentions) != token < run.dialogs.bounds[0, turn]
+        for token in RECORDING.value_of
+        if run.deciding_token(turn, token) != token < run.dialogs.bounds[0, turn]
     )
     told_of = {}
     for view in ("words", "lanes", "cache"):

@@ -34,6 +34,7 @@ from fdkvc.core.limits import (
     MAX_TEMPLATE_CHARACTERS,
     MAX_TEMPLATE_SECONDS,
     MAX_TEMPLATE_TEXT,
+    MAX_TEMPLATE_WAIT,
 )
 from fdkvc.core.transcripts import Tool
 
@@ -71,7 +72,8 @@ ToolList = tuple[tuple[Tool, ...], bool]
 """The tools of a dialog, and whether its own system prompt follows."""
 
 LIMITS = (
-    f"{MAX_TEMPLATE_SECONDS} s, {MAX_TEMPLATE_BYTES >> 20} MB or {MAX_TEMPLATE_TEXT:,} characters"
+    f"{MAX_TEMPLATE_SECONDS} s of CPU time ({MAX_TEMPLATE_WAIT} s in all), "
+    f"{MAX_TEMPLATE_BYTES >> 20} MB or {MAX_TEMPLATE_TEXT:,} characters"
 )
 _STOPPED: set[str] = set()  # templates that were beyond these limits, and are not rendered again
 
@@ -558,7 +560,7 @@ def _rendered(
     command = [sys.executable, file, *map(str, sizes)]
     with subprocess.Popen(command, **pipes, stderr=subprocess.DEVNULL, text=True) as process:
         # The time of the CPU counts, so that a busy machine reads the same model as an idle one.
-        late = Timer(10 * MAX_TEMPLATE_SECONDS, process.kill)
+        late = Timer(MAX_TEMPLATE_WAIT, process.kill)
         late.start()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -17,7 +17,7 @@ from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.paper.claims import claim
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS
-from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.report.claims import STYLE, claims_html
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
@@ -232,8 +232,8 @@ def show(page: str, place: DeltaGenerator) -> None:
         _panels(page, f"other-{name}", other)
     if shown.job is None:
         peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
-        judged = judged_claims(papers_run().study, peaks)
-        st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
+        results = claim_results(papers_run().study, peaks)
+        st.html(f"<style>{STYLE}</style>{claims_html(results, opened=False)}")
     show_glossary(sweep.metrics)
     with place, st.popover("Download", icon=":material/download:"):
         show_files(page, run, ["run.json", *run.tables], "fdkvc-sweep.zip")

@@ -14,7 +14,7 @@ from fdkvc.core.words import count, decimal
 from fdkvc.engine.metrics import late_metric, metric_named
 from fdkvc.paper.benchmark import ADAPTATION, COMPOSITE
 from fdkvc.paper.published import ABLATED_POLICY, ABLATIONS, HYPERPARAMETERS
-from fdkvc.paper.replication.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
+from fdkvc.paper.replication.facts import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
 from fdkvc.paper.replication.rules import REPRODUCED, SIGNS
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, POLICIES, read_policy

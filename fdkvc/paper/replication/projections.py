@@ -13,7 +13,7 @@ import pandas as pd
 from fdkvc.core.statistics import paired, summarize
 from fdkvc.paper.benchmark import Results
 from fdkvc.paper.published import ABLATED_POLICY
-from fdkvc.paper.replication.judge import DIFFERENCE, printed, unrelated_spread
+from fdkvc.paper.replication.facts import DIFFERENCE, printed, unrelated_spread
 from fdkvc.paper.replication.rules import t_of_difference
 from fdkvc.policies import BASELINE
 
