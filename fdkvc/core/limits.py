@@ -6,6 +6,9 @@ MAX_PACKED_PARTS = 10_000  # of a compressed file, or files of an archive
 MAX_XZ_MEMORY_BYTES = 2**27  # to unpack; `xz -9` needs half
 MAX_SAMPLED_BYTES = 65_536  # to name an encoding that is not read
 MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
+MAX_SAMPLED_LINES = 64  # by which a log of a coding agent is recognized
+MAX_SAMPLED_CHARACTERS = 1_000_000  # of each of these
+MAX_NAMED_LINES = 3  # of those that cannot be read; the rest is counted
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_JSON_TEXT_BYTES = 12_000_000  # of one text; a dialog of a million characters fits, escaped too
@@ -43,6 +46,9 @@ MAX_DEMANDS = 4096  # of a dialog
 MAX_DEMAND_CHARACTERS = 4_000_000  # of the values that a dialog demands, and their mentions
 MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
 MAX_MENTIONS = 32  # of a wording, the newest
+MAX_SESSION_TOKENS = 3_000_000  # of a session: to look for values takes 300 bytes for each
+MAX_SESSION_VALUES = 20_000  # that the calls of a session need
+MAX_VALUE_CHARACTERS = 4000  # of one of these; longer ones are contents, and not looked for
 MAX_UNREAD_KINDS = 24  # of fields and parts that are not read, each named; the rest is summed
 
 # Runs
