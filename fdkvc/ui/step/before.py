@@ -54,7 +54,7 @@ def choose_ghost(page: str, run: StageRun) -> Ghost:
         others[PUBLISHED] = name, (run.dialog, published, run.budget)
     if not others:
         return NO_GHOST
-    runs = {name: load_run(*other, run.more) for name, (_, other) in others.items()}
+    runs = {name: load_run(*other, run.optional) for name, (_, other) in others.items()}
     labels = {ALONE: "nothing"} | {
         name: f"the {others[name][0]}"
         for name, other in runs.items()
