@@ -37,6 +37,8 @@ BY_TOKEN = (
     "positions",
     "queries",
     "surprisal",
+    "kinds",
+    "tools",
     "words",
     "traits",
 )
@@ -81,6 +83,12 @@ class DialogBatch:
     """Shape (3, B, d, h). W_Q, W_K and W_V of each row."""
     speakers: Ints | None = None
     """Shape (B, T). Speaker of each turn, as an index into `fdkvc.core.attention.SPEAKERS`."""
+    kinds: Ints | None = None
+    """Shape (B, N). Kind of each token, as an index into `fdkvc.core.attention.KINDS`; −1 where
+    unknown."""
+    tools: Ints | None = None
+    """Shape (B, N). `fdkvc.core.attention.word_id` of the name of the tool of each call and result,
+    0 for none."""
     words: Ints | None = None
     """Shape (B, N). `fdkvc.core.attention.word_id` of each token's word, 0 for none."""
     traits: Floats | None = None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.core.arrays import check_surprisal, check_vectors, one_dialog
-from fdkvc.core.attention import SPEAKERS, Floats, Ints
+from fdkvc.core.attention import KINDS, SPEAKERS, Floats, Ints, word_id
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.token_traits import token_traits
 from fdkvc.core.transcripts import Demand, Mention, SpanKind, Transcript, check_size, word_ids
@@ -97,17 +97,23 @@ class Recording:
             turn_topics=[turn.topic for turn in self.transcript.turns],
             surprisal=self.surprisal,
         )
-        speakers, words, traits = [], [], []
+        speakers, words, traits, kinds, tools = [], [], [], list[int](), list[int]()
         turns = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
-        for turn, speaker, tokens in turns:
+        for number, (turn, speaker, tokens) in enumerate(turns):
             spans = [(token.start, token.end) for token in tokens]
             speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
             words += word_ids(turn.text, spans)
             traits.append(token_traits(turn.text, spans, speaker == "user"))
+            for start, _ in spans:
+                kinds.append(KINDS.index(self.transcript.span_kind(number, start)))
+                tool = self.transcript.tool_at(number, start)
+                tools.append(word_id(tool) if tool else 0)
         shared: dict[str, Any] = {
             **vars(one),
             "speakers": np.array(speakers)[None],
             "words": np.array(words, np.intp)[None],
+            "kinds": np.array(kinds, np.intp)[None],
+            "tools": np.array(tools, np.intp)[None],
             "traits": np.concatenate(traits)[None],
         }
         count = len(self.heads)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.scripts import word_count
 from fdkvc.core.transcripts import Transcript
@@ -18,6 +18,7 @@ def available_in(dialogs: DialogBatch) -> Available:
     """Return which inputs of policies the dialogs have."""
     return Available(
         speakers=() if dialogs.speakers is None else SPEAKERS,
+        kinds=() if dialogs.kinds is None else KINDS,
         words=dialogs.words is not None,
         heads=dialogs.heads,
         layers=dialogs.layers,

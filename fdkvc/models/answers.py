@@ -45,7 +45,7 @@ from fdkvc.runs.jobs import (
     worker_count,
 )
 from fdkvc.runs.options import RUN_POLICIES
-from fdkvc.runs.workers import DaemonThreads, ThisThread
+from fdkvc.runs.workers import DaemonThreads
 
 if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd
@@ -160,9 +160,8 @@ def run_answers(
     sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
     run = partial(run_job, settings, model)
     if how.get("executor") is None and (workers == 1 or _large(model)):
-        # Threads share a large model, and each passage is reported. A single one is this thread, so
-        # that Ctrl-C ends none within torch.
-        threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
+        # Threads share a large model, and each passage is reported.
+        threads: Any = None if workers == 1 else DaemonThreads(workers)
         how["executor"], report = threads, how.pop("on_progress", None)
         if report is not None:
             kept = how.get("finished")

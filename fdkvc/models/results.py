@@ -167,8 +167,7 @@ def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript
     """Return the dialogs of a file that a model can read, and its SHA-256."""
     transcripts, file = sources.read_transcripts()
     dialogs, skipped = readable(model, transcripts)
-    if skipped:
-        sources.warn(skipped_text(skipped))
+    sources.warn([skipped_text(skipped)])
     return dialogs, file
 
 

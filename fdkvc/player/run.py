@@ -237,7 +237,8 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     room = 0.15 * (high - low) or 0.05
     label = name.replace("_", " ").capitalize()
     counts = bool((series % 1 == 0).all())
-    return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
+    foot = max(low - room, 0.0) if low >= 0 else low - room
+    return Line(name, label, foot, high + room, start or None, digits=0 if counts else 3)
 
 
 def build_run(

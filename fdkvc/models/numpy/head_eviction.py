@@ -31,13 +31,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import Ints, Observation
+from fdkvc.core.attention import KINDS, Ints, Observation
 from fdkvc.core.cache import EMPTY
 from fdkvc.core.parameters import Field, check_count
 from fdkvc.engine.simulate import initial_state, take_turn
 from fdkvc.engine.trace import Codes
 from fdkvc.models.numpy.head_tokens import HeadTokens, Vectors
 from fdkvc.policies import Policy
+from fdkvc.policies.base import BY_TEXT
 from fdkvc.policies.together import Together
 
 DECIDES = Field(
@@ -55,9 +56,6 @@ DECIDES = Field(
 
 POSITIONS = Field("Positions", name="positions", default="kept", choices=("kept", "slots"))
 """Whether kept entries keep their positions or close the gaps."""
-
-TEXT = frozenset({"positions", "history", "surprisal", "speakers", "words", "traits"})
-"""What all heads see alike: if a policy looks at nothing else, they keep the same tokens."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class HeadEviction:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
         # 1. Who decides. Where all heads see the same and hold as much, one decides for all.
-        alike = equal_budgets(policy, budget) and TEXT.issuperset(policy.looks_at)
+        alike = equal_budgets(policy, budget) and BY_TEXT.issuperset(policy.looks_at)
         self._deciders = deciders = Heads(1, 1, 1, heads.head_width) if alike else heads
         rows = deciders.layers * deciders.heads
         together = {"head": deciders.group, "layer": deciders.heads, "model": rows}[decides]
@@ -253,12 +251,46 @@ def with_new(
 ) -> dict[str, NDArray[Any]]:
     """Return the features of a text with those of its new tokens.
 
-    Speakers go on until the next mark.
+    Speakers and kinds go on until the next mark; results have the tools of the calls before them,
+    in their order.
     """
-    if features.get("speakers", np.empty(0)).size and "speakers" in new:
-        last, speakers = features["speakers"][-1], new["speakers"]
-        new = {**new, "speakers": np.where(speakers < 0, last, speakers)}
+    for name in ("speakers", "kinds"):
+        if features.get(name, np.empty(0)).size and name in new:
+            new = {**new, name: np.where(new[name] == -1, features[name][-1], new[name])}
+    if "tools" in new:
+        new = {**new, "tools": _with_tools_of_results(features, new)}
     return {
         name: np.concatenate([features[name], column]) if name in features else column
         for name, column in new.items()
     }
+
+
+def _with_tools_of_results(
+    features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
+) -> NDArray[Any]:
+    """Return the tools of new tokens, with those of results."""
+    tools, results = new["tools"].copy(), new["kinds"] == KINDS.index("result")
+    if not results.any():
+        return tools
+    for start in np.flatnonzero(results & ~np.append(False, results[:-1])).tolist():
+        end = start + int(np.append(results[start:], False).argmin())
+        kinds = np.append(features.get("kinds", tools[:0]), new["kinds"][:start])
+        tools[start:end] = _tool_of_next(
+            kinds, np.append(features.get("tools", tools[:0]), tools[:start])
+        )
+    return tools
+
+
+def _tool_of_next(kinds: NDArray[Any], tools: NDArray[Any]) -> int:
+    """Return the tool of the next result, 0 if unknown: results are in the order of the calls."""
+    begins = np.append(True, (np.diff(kinds) != 0) | (np.diff(tools) != 0))
+    called, results = list[int](), 0
+    for start in np.flatnonzero(begins[: len(kinds)])[::-1].tolist():
+        kind = kinds[start]
+        if kind == KINDS.index("call"):
+            called.append(int(tools[start]))
+        elif kind == KINDS.index("result") and not called:
+            results += 1
+        elif kind >= 0 and called:
+            break
+    return called[::-1][results] if results < len(called) else 0

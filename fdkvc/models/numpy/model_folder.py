@@ -186,6 +186,19 @@ def as_value_error(failed: str) -> Iterator[None]:
 
 
 @contextmanager
+def loading(failed: str) -> Iterator[None]:
+    """Say why a model cannot be loaded: memory, the system's reason, or what this project finds."""
+    try:
+        yield
+    except MemoryError:
+        raise ValueError(f"{failed}: it needs more memory than is available") from None
+    except OSError as error:
+        raise ValueError(f"{failed}: {error_reason(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{failed}: {error}") from None
+
+
+@contextmanager
 def stderr_silenced() -> Iterator[None]:
     """Discard stderr of this process: even a caught panic prints to it."""
     try:

@@ -24,18 +24,8 @@ from fdkvc.policies import BASELINE, baseline_of
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
 _TURNS = ("mean", "median", "p90")
 ADAPTATIONS = ("policy", "n", *_TURNS, *(f"published_{name}" for name in _TURNS))
-PAIRED = (
-    "scenario",
-    "metric",
-    "policy",
-    "baseline",
-    "n",
-    "mean_diff",
-    "ci_low",
-    "ci_high",
-    "t",
-    "p",
-)
+PAIR = ("policy", "baseline", "n", "mean_diff", "ci_low", "ci_high", "t", "p")
+PAIRED = ("scenario", "metric", *PAIR)
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
 COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
