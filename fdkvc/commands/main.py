@@ -13,7 +13,7 @@ from fdkvc.runs.endings import ENDINGS
 
 ERROR = 2
 
-FILES = {"capture": ".npz", "report": ".html"}
+FILES = {"capture": ".safetensors", "report": ".html"}
 """How the name of what ``--out`` names ends where it is a file, by command."""
 
 MAX_MESSAGE_LENGTH = 1000

@@ -164,7 +164,7 @@ def build_parser() -> _Parser:
     capture.option("--model", "NAME", ANY_MODEL, required=True)
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
-    capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
+    capture.option("--out", "FILE", "write this trace, such as trace.safetensors", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
     answers.option("--model", "FOLDER", f"{SMALL_MODEL}; default: the bundled model")

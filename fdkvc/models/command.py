@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 from fdkvc.conversations.sources import read_sources
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
 from fdkvc.explain.notes import pinned_notes
@@ -22,6 +22,7 @@ from fdkvc.runs.console import (
     progress,
     running,
     warn,
+    warn_each,
     warn_no_effect,
     without_library_warnings,
 )
@@ -35,11 +36,11 @@ def answers(options: Namespace) -> None:
     model = small_model(options.model)
     shape = model.decoder.shape
     available = deciding(settings.decides, shape.kv_heads, shape.layers)
-    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, **available)
     with running(options) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
-        _warn_of_sinks(settings)
+        warn_each(sinks_notes(settings.policies, settings.budgets))
     finish(options, run)
 
 
@@ -64,10 +65,10 @@ def live(options: Namespace) -> None:
         check_within_a_cache(policy, with_text=True)
     with progress() as on_progress:
         model = load_live(options.model, positions=options.positions)
-        _warn_of_sinks(settings)
+        warn_each(sinks_notes(settings.policies, settings.budgets))
         shape = model.decoder.shape
         available = deciding(settings.decides, shape.kv_heads, shape.layers)
-        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
+        warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, **available)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         about = {"more": model.about, "note": model.full().cache.left}
         run, transcripts = _measured(options, settings, baseline, model, how, **about)
@@ -102,10 +103,10 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
     with progress() as on_progress:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)
-        _warn_of_sinks(settings)
-        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
+        warn_each(sinks_notes(settings.policies, settings.budgets))
+        warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _ = _measured(options, settings, baseline, model, how, more=model.about)
+        run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)
     finish(options, run)
 
 
@@ -118,13 +119,10 @@ def _measured(
     **about: Any,
 ) -> tuple[AnswersRun, list[Transcript]]:
     """Measure a model's answers; return also the dialogs that it read."""
-    if model.tokens.note:
-        warn(model.tokens.note)
+    warn_each([model.tokens.note])
     dialogs, digest = readable_dialogs(model, read_sources(options))
-    for note in pinned_notes(
-        dialogs, settings.policies, settings.budgets, model.tokens.prompt_size
-    ):
-        warn(note)
+    size = model.tokens.prompt_size
+    warn_each(pinned_notes(dialogs, settings.policies, settings.budgets, size))
     about |= {"digest": digest, "baseline": baseline}
     how["finished"] = finished = options.finished
     finished.take_over(answers_key(settings, model, dialogs, about))
@@ -145,8 +143,3 @@ def _settings(options: Namespace) -> tuple[Answers, str]:
         names = ", ".join(settings.names)
         raise ValueError(f"baseline {baseline!r} is not among the policies: choose from {names}")
     return settings, baseline
-
-
-def _warn_of_sinks(settings: Answers) -> None:
-    for sentence in sinks_notes(settings.policies, settings.budgets):
-        warn(sentence)

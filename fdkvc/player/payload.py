@@ -49,7 +49,7 @@ class LaneHead:
     places: int
     """The height of its river, in entries."""
     note: str
-    """What to know of that height."""
+    """A note on that height."""
     figures: tuple[tuple[str, tuple[str, ...]], ...]
     """Names of figures with their words in every turn."""
     forks: tuple[int, int] | None = None
@@ -68,7 +68,7 @@ class DialogText:
     """Tokens that a `source` needs later."""
     source: str
     """What needs them, such as a service call."""
-    of: int
+    underlined: int
     """The lane whose words are underlined at first."""
     demands: Sequence[Mapping[str, Any]]
     """Each has its turn, its source and its values; a value has the first token of its last
@@ -165,7 +165,7 @@ def _course(run: StageRun) -> Mapping[str, Any]:
     return {
         **course,
         "budgets": [view.places for view in views],
-        "pages": [view.policy.page_size for view in views],
+        "pages": [max(view.policy.page_size, 1) for view in views],
         "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
         "cutoffs": list(run.cutoffs),
         "digits": [view.digits for view in views],

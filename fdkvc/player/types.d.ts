@@ -69,7 +69,7 @@ interface DialogText {
   speakers: string[];
   turns: [text: string, lengths: number[]][];
   needed: number[];
-  of: number; // the lane whose words are underlined at first
+  underlined: number; // the lane whose words are underlined at first
   source: string;
   demands: Demands[];
 }

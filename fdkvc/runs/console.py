@@ -10,7 +10,7 @@ import threading
 import unicodedata
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
@@ -60,6 +60,12 @@ def warn(text: str, end: str = "\n", begin: str = "") -> None:
         print(begin + visible(text), end=end, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
+
+
+def warn_each(sentences: Iterable[str]) -> None:
+    """Warn of each sentence that is not empty."""
+    for sentence in filter(None, sentences):
+        warn(sentence)
 
 
 @contextmanager
@@ -115,8 +121,8 @@ def finish(options: Namespace, run: Run) -> None:
 def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
-    The last text, at first the given one, is shown again when nothing else was, by one clock for
-    parts of a command that follow each other.
+    While nothing new comes, the last text (at first the given one) is shown again from time to
+    time. Parts of a command that follow each other share one clock.
     """
     global _last_line
     terminal, ended = sys.stderr.isatty(), threading.Event()
@@ -179,5 +185,4 @@ def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
     from fdkvc.explain.notes import no_effect_notes
     from fdkvc.policies.base import Available
 
-    for sentence in no_effect_notes(policies, Available(**available)):
-        warn(sentence)
+    warn_each(no_effect_notes(policies, Available(**available)))

@@ -6,11 +6,11 @@ from typing import Any
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.conversations.sources import read_sources
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
-from fdkvc.runs.console import finish, progress, running, warn, warn_no_effect
+from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
 from fdkvc.verdict.checked import check_verdict
 from fdkvc.verdict.model_shape import read_shape
@@ -41,9 +41,8 @@ def dialogs(options: Namespace) -> None:
     heads = len(first.heads)
     if options.heads is None:
         settings = replace(settings, heads=(default_heads(first),))
-    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
-    for sentence in pinned_notes(transcripts_of(recordings), settings.policies, settings.budgets):
-        warn(sentence)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, heads=heads)
+    warn_each(pinned_notes(transcripts_of(recordings), settings.policies, settings.budgets))
     about: dict[str, Any] = {"name": options.trace or options.dialogs, "digest": digest}
     about |= {"seed": options.seed, "baseline": baseline, "shape": shape}
     about["target"] = int(options.target) / 100
@@ -51,8 +50,7 @@ def dialogs(options: Namespace) -> None:
         run = ReplayRun.measure(settings, recordings, about, **how)
     if shape is not None and model is not None:
         verdict, tokens = run.verdict(shape, run.target), run.tokens
-        if model.tokens.note:
-            warn(model.tokens.note)
+        warn_each([model.tokens.note])
         with running(options) as how:
             check = check_verdict(verdict, tokens, model, transcripts_of(recordings), **how)
         run = replace(run, checked=check.sentence)

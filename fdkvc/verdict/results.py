@@ -19,6 +19,7 @@ from fdkvc.conversations.arguments import (
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
+from fdkvc.conversations.trace_file import ENDING
 from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import over_clusters
@@ -129,7 +130,7 @@ class ReplayRun(Run):
                 f"with {about['vectors']} in its address"
             )
         source = about["source"]
-        named = Path(name or "").suffix == ".npz"
+        named = Path(name or "").suffix == ENDING
         traced = bool(sources.trace) or not source.startswith(LEXICAL) or named
         kind = "trace" if traced else "dialogs"
         sources = replace(sources.named_in_run(kind, name), seed=about["seed"])

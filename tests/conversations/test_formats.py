@@ -973,7 +973,7 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     app = open_page("dialogs", file="own")
     upload = app.get("file_uploader")[0].proto
     packed = {".gz", ".bz2", ".xz", ".zip"}
-    assert {*upload.type} == {".json", ".jsonl", ".traj", ".txt", ".tsv", ".npz"} | packed
+    assert {*upload.type} == {".json", ".jsonl", ".traj", ".txt", ".tsv", ".safetensors"} | packed
     assert "tables (.tsv), pairs of a name and words (.json), or a trace" in upload.help
 
 

@@ -415,15 +415,15 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(ValueError, match="the file has 20,000,001 bytes, but at most 20,000,000"):
-        read_dialog_file(bytes(20_000_001), "large.npz")
+        read_dialog_file(bytes(20_000_001), "large.safetensors")
     with pytest.raises(ValueError, match="at most 50,000,000 are allowed"):
         read_dialog_file(bytes(50_000_001), "large.txt")
     many = several_heads(MAX_SHOWN_HEADS + 1)
     with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
-        read_dialog_file(many, "heads.npz")
+        read_dialog_file(many, "heads.safetensors")
     monkeypatch.setattr(files, "MAX_SHOWN_PRODUCTS", 100)
     with pytest.raises(ValueError, match="A weekend in Trieste: its heads, turns and tokens"):
-        read_dialog_file(several_heads(2), "long.npz")
+        read_dialog_file(several_heads(2), "long.safetensors")
 
 
 # ------------------------------------------------------------------------------- heads
@@ -454,7 +454,7 @@ def held_at_the_end(app: AppTest) -> set[int]:
 
 
 def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -> None:
-    file = read_dialog_file(several_heads(4, 2), "trace.npz")
+    file = read_dialog_file(several_heads(4, 2), "trace.safetensors")
     app = open_dialogs(file, policies="h2o", head=3, turn=19, view="cache")
     recording, policy = file.recording(0), policy_named("h2o")
     kept = simulate(Together(policy, 2), recording.dialogs, 48).kept[3, 19]
@@ -470,7 +470,7 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
 
 @pytest.mark.parametrize("mode", ["each", "together"])
 def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
-    file = read_dialog_file(several_heads(3), "trace.npz")
+    file = read_dialog_file(several_heads(3), "trace.safetensors")
     app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3, view="cache")
     recording = file.recording(0)
     policy = policy_named("h2o")
@@ -484,7 +484,7 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
 
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_JOINT_ENTRIES", 100)
-    file = read_dialog_file(several_heads(2), "trace.npz")
+    file = read_dialog_file(several_heads(2), "trace.safetensors")
     app = open_dialogs(file, heads="together")
 
     assert "The 2 heads that decide together have" in words_of(app)

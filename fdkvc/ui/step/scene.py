@@ -28,7 +28,7 @@ def show(page: str, lane: Lane, write: Callable[[], None]) -> None:
     run, above = lane.run, st.container(key="turn-figures").empty()
     stage.show(page, run)
     below = st.container()
-    show_glossary((*default_metrics(), *run.more), [run.trace.policy])
+    show_glossary((*default_metrics(), *run.optional), [run.trace.policy])
     steps = algorithm(run)
 
     @st.fragment
@@ -113,5 +113,5 @@ def show_downloads(page: str, run: StageRun, *, uploaded: bool = False) -> None:
         downloads.show_address(uploaded)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
         save_scene(page, title, lambda: payload(run, ""), [run])
-        parts = run.trace, run.dialogs, run.more, run.dialog.words
+        parts = run.trace, run.dialogs, run.optional, run.dialog.words
         downloads.download_files(page, lambda: trace_files(*parts), ["entries.csv", "turns.csv"])
