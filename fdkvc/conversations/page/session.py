@@ -309,8 +309,8 @@ def messages_html(session: Session, moment: int, places: Iterable[int], value: s
                 rows.append(f'<li class="gap">{count(bound - before - 1, "message")}</li>')
             if bound in boundaries and boundaries[bound] not in passed:
                 passed.add(boundaries[bound])
-                place = escape(session.compactions[boundaries[bound]].place)
-                words = f"compaction {boundaries[bound] + 1} ({place})"
+                where = escape(session.compactions[boundaries[bound]].place)
+                words = f"compaction {boundaries[bound] + 1} ({where})"
                 rows.append(f'<li class="boundary">{words}</li>')
             before = max(before, bound - 1)
         rows.append(_message_html(session, index, moment, context, value))
