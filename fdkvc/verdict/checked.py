@@ -107,10 +107,12 @@ def check_verdict(
     names = dict.fromkeys((verdict.policy, RIVAL))
     if unpinned_name(verdict.policy) == RIVAL != verdict.policy:
         del names[RIVAL]
-    settings = Answers((*map(read_policy, names),), (budget,), cut_text=False)
+    settings = Answers((*map(read_policy, names),), (budget,))
     shape = model.decoder.shape
     heads = deciding(settings.decides, shape.kv_heads, shape.layers)
-    notes = no_effect_notes(settings.policies, Available(SPEAKERS, KINDS, words=True, **heads))
+    notes = no_effect_notes(
+        settings.policies, Available(SPEAKERS, words=True, kinds=KINDS, **heads)
+    )
     notes += pinned_notes(sample, settings.policies, settings.budgets, model.tokens.prompt_size)
     table = run_answers(settings, model, sample, **how)
     table = table[table.metric.isin((KL, RIGHT))]

@@ -383,7 +383,7 @@ MISTAKES = {
     ),
     "answers --baseline= --out {tmp}/out": (
         "baseline '' is not among the policies: choose from full, fifo, sink, h2o, fd-kvc, "
-        "random, cut-text"
+        "random, reread(fifo)"
     ),
     "sweep --parameter gamma --second-values 0.1 --out {tmp}/out": (
         "--second-values needs --second: name the hyperparameter"

@@ -301,9 +301,11 @@ class Tokens:
         """Return the messages of a passage, at least one."""
         begun: list[_Message] = []
         for start in range(len(ids)):
-            for mark, of in self._message_marks.items():
-                if tuple(ids[start : start + len(mark)]) == mark:
-                    begun.append(_Message(start, start + len(mark), of))
+            for core, (kind_of, mark) in self._message_marks.items():
+                if tuple(ids[start : start + len(core)]) == core:
+                    whole = tuple(ids[start : start + len(mark)]) == mark
+                    text = start + len(mark if whole else core)
+                    begun.append(_Message(start, text, kind_of))
                     break  # the longest mark counts
         length, _ = self.mark_of(ids)
         begun = begun or [_Message(0, length, self._kind(ids))]
@@ -312,15 +314,15 @@ class Tokens:
         return begun
 
     @cached_property
-    def _message_marks(self) -> dict[tuple[int, ...], SpanKind | Literal[""]]:
-        """The marks of messages in a chat, the longest first, with their kinds."""
+    def _message_marks(self) -> dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]]:
+        """The cores of marks of messages in a chat, the longest first, with their kind and mark."""
         if not self.openings:
             return {}
-        marks: dict[tuple[int, ...], SpanKind | Literal[""]] = {}
+        marks: dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]] = {}
         for name, kind in _KIND_OF.items():  # of equal marks the last one counts
             for key, mark in [*self.openings, *self.marks.items()]:
                 if key == name:
-                    marks[self._core(mark)] = kind
+                    marks[self._core(mark)] = kind, mark
         return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
