@@ -14,7 +14,7 @@ from fdkvc.models.report.answers import answers_report
 from fdkvc.models.results import AnswersRun
 from fdkvc.paper.report.document import papers_report, study_report
 from fdkvc.paper.study import run_study
-from fdkvc.runs.console import check_file, print_results, progress, running, warn
+from fdkvc.runs.console import Running, check_file, print_results, progress, running, warn
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.repeat import compare, comparison_sentence
 from fdkvc.runs.write import check_folder, write_files
@@ -36,7 +36,7 @@ def report(options: Namespace) -> None:
     if options.out is None:
         raise ValueError("report needs --out FILE or --gallery DIR")
     out = check_file(options.out, ".html")
-    with running(options) as how:
+    with running(Running(options.workers, options.dask)) as how:
         text = _html(options, how)
     write_files(out.parent, {out.name: text})
     print_results(f"{len(text.encode()) / 1e6:.1f} MB", options.out)
@@ -77,7 +77,7 @@ def repeat(options: Namespace) -> None:
         raise ValueError(
             "nothing was compared, because the file has no digests of the run's numbers"
         )
-    with running(options) as how:
+    with running(Running(options.workers, options.dask)) as how:
         run = KINDS[record.kind].again(record, read_sources(options), **how)
     files = run.files
     record = record.with_folder(Path(options.file).parent, files)

@@ -20,6 +20,7 @@ from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.results import AnswersRun, answers_key, readable_dialogs, small_model
 from fdkvc.policies import read_policy
 from fdkvc.runs.console import (
+    Running,
     finish,
     progress,
     running,
@@ -55,11 +56,11 @@ def answers(options: Namespace) -> None:
     shape = model.decoder.shape
     available = deciding(settings.decides, shape.kv_heads, shape.layers)
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
-    with running(options) as how:
+    with running(Running(options.workers, options.dask)) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
         _warn_of_sinks(settings)
-    finish(options, run)
+    finish(options.out, run)
 
 
 @_alone
@@ -105,7 +106,7 @@ def live(options: Namespace) -> None:
                 Progress(done, total, "of the timing", perf_counter() - began)
             ),
         )
-    finish(options, replace(run, cost=cost))
+    finish(options.out, replace(run, cost=cost))
 
 
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
@@ -126,7 +127,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         run, _ = _measured(options, settings, baseline, model, how, more=model.about)
-    finish(options, run)
+    finish(options.out, run)
 
 
 def _measured(

@@ -12,7 +12,7 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.paper.benchmark import Benchmark, start_workers
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values
 from fdkvc.policies import baseline_of, read_policy
-from fdkvc.runs.console import finish, print_results, running, warn_no_effect
+from fdkvc.runs.console import Running, finish, print_results, running, warn_no_effect
 from fdkvc.runs.jobs import check_different
 from fdkvc.runs.options import settings_from
 from fdkvc.runs.write import check_folder, write_files
@@ -35,9 +35,9 @@ def benchmark(options: Namespace) -> None:
     if options.out is not None:
         check_folder(options.out)
     warn_no_effect(settings.policies)
-    with running(options) as how:
+    with running(Running(options.workers, options.dask)) as how:
         study = run_study(settings, whole=options.all, **how)
-    finish(options, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
+    finish(options.out, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
 
 
 def sweep(options: Namespace) -> None:
@@ -59,9 +59,9 @@ def sweep(options: Namespace) -> None:
     settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
     warn_no_effect([policy])
     check_folder(options.out)
-    with running(options) as how:
+    with running(Running(options.workers, options.dask)) as how:
         run = SweepRun.measure(settings, **how)
-    finish(options, run)
+    finish(options.out, run)
 
 
 def trace(options: Namespace) -> None:

@@ -9,9 +9,9 @@ import sys
 import threading
 import unicodedata
 import warnings
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
@@ -102,14 +102,27 @@ def print_results(text: str, out: str | None = None) -> None:
     flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
 
 
-def finish(options: Namespace, run: Run) -> None:
+def finish(out: str | None, run: Run) -> None:
     """Write the files of a run to the folder of ``--out``, if any; print its results."""
     from fdkvc.runs.write import write_files
 
     text = run.text
-    if options.out is not None:
-        write_files(options.out, run.files)
-    print_results(text, options.out)
+    if out is not None:
+        write_files(out, run.files)
+    print_results(text, out)
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where a run is computed, as the options of a command have it."""
+
+    workers: int | None = None
+    dask: str | None = None
+    """The address of a scheduler."""
+
+    def __post_init__(self) -> None:
+        if self.dask is not None and self.workers is not None:
+            raise ValueError("--dask and --workers cannot be combined: give only one")
 
 
 @contextmanager
@@ -161,17 +174,15 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def running(options: Namespace) -> Iterator[Execution]:
+def running(where: Running) -> Iterator[Execution]:
     """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
     with progress() as on_progress:
-        if options.dask is None:
-            yield {"workers": options.workers, "on_progress": on_progress}
-        elif options.workers is not None:
-            raise ValueError("--dask and --workers cannot be combined: give only one")
+        if where.dask is None:
+            yield {"workers": where.workers, "on_progress": on_progress}
         else:
             from fdkvc.runs.cluster import dask_cluster
 
-            with dask_cluster(options.dask) as (executor, workers):
+            with dask_cluster(where.dask) as (executor, workers):
                 yield {"executor": executor, "workers": workers, "on_progress": on_progress}
 
 
