@@ -24,7 +24,7 @@ with page(
         chosen = choices.choose_dialog(PAGE, shown.below_title)
         metrics = sidebar.choose_metrics(PAGE)
 
-    show_verdict(PAGE, chosen)
+    show_verdict(PAGE, chosen, policies)
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     except ValueError as error:

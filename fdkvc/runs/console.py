@@ -102,11 +102,11 @@ def print_results(text: str, out: str | None = None) -> None:
     flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
 
 
-def finish(out: str | None, run: Run) -> None:
-    """Write the files of a run to the folder of ``--out``, if any; print its results."""
+def finish(out: str | None, run: Run, text: str | None = None) -> None:
+    """Write the files of a run to the folder of ``--out``, if any; print its results or a text."""
     from fdkvc.runs.write import write_files
 
-    text = run.text
+    text = run.text if text is None else text
     if out is not None:
         write_files(out, run.files)
     print_results(text, out)

@@ -1,24 +1,26 @@
 """``dialogs``: replay real dialogs, and measure what the cache still holds."""
 
+import json
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
-from fdkvc.conversations.sources import Sources, read_sources
+from fdkvc.conversations.sources import Sources, read_sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import pinned_notes
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
 from fdkvc.runs.console import Running, finish, progress, running, warn, warn_no_effect
 from fdkvc.runs.options import settings_from
 from fdkvc.runs.write import check_folder
-from fdkvc.verdict.checked import check_verdict
+from fdkvc.verdict.checked import read_card
 from fdkvc.verdict.model_shape import ModelShape, read_shape
-from fdkvc.verdict.plan import TARGET, replay_settings
-from fdkvc.verdict.results import ReplayRun
+from fdkvc.verdict.plan import TARGET, Card, ModelRead, ways_for
+from fdkvc.verdict.results import ReplayRun, in_tokens
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class Dialogs:
     model: str | None = None
     """Which model checks a plan."""
     out: str | None = None
+    tables: bool = False
+    """Whether to print all tables."""
+    json: bool = False
+    """Whether to print what a script reads."""
 
     def __post_init__(self) -> None:
         TARGET.check(self.target, "target")
@@ -48,7 +54,9 @@ class Dialogs:
         if self.out is not None:
             check_folder(self.out)
         if self.model is not None and self.plan is None:
-            raise ValueError("--model checks the verdict of a plan: give --plan, too")
+            raise ValueError("--model reads the ways of a plan: give --plan, too")
+        if self.tables and self.json:
+            raise ValueError("--tables and --json cannot be combined: give only one")
 
     @cached_property
     def shape(self) -> ModelShape | None:
@@ -71,35 +79,46 @@ def dialogs(options: Namespace) -> None:
         baseline=options.baseline,
         model=options.model,
         out=options.out,
+        tables=options.tables,
+        json=options.json,
     )
     run_dialogs(command)
 
 
 def run_dialogs(command: Dialogs) -> None:
     """Do what the command says."""
-    shape = command.shape
-    model = None if command.model is None else load_language_model(command.model)
+    name = command.model
+    model = None if name is None else load_language_model(name)
     recordings, digest = command.sources.read_recordings()
+    encoding = Encoding() if name is None else Encoding.of_model(name)
+    recordings, skipped = in_tokens(recordings, encoding)
+    if skipped:
+        warn(skipped_text(skipped))
     run = _replayed(command, recordings, digest)
-    if shape is not None and model is not None:
-        run = _checked(run, shape, model, command.running)
-    finish(command.out, run)
+    if run.card is not None and model is not None:
+        run = replace(run, read=_read(run.card, model, run.recordings, command.running))
+    text = run.tables_text if command.tables else run.text
+    if command.json:
+        text = json.dumps(run.record, indent=2, ensure_ascii=False)
+    finish(command.out, run, text)
 
 
 def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) -> ReplayRun:
-    """Replay recordings, with a plan at the budgets that fit them."""
+    """Replay recordings, with a plan at the sizes that each way needs."""
     with progress():
         first = recordings[0]  # computed on access, which takes long
     settings, shape = command.replay, command.shape
+    searched = shape is not None and "budgets" not in command.named
     if shape is not None:
         policies = settings.policies if "policies" in command.named else ()
-        budgets = settings.budgets if "budgets" in command.named else ()
-        compared = replay_settings(recordings, policies, budgets)
-        settings = replace(settings, policies=compared.policies, budgets=compared.budgets)
+        settings = replace(settings, policies=ways_for(recordings, policies).policies)
     if "heads" not in command.named:
         settings = replace(settings, heads=(default_heads(first),))
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=len(first.heads))
-    for sentence in pinned_notes(transcripts_of(recordings), settings.policies, settings.budgets):
+    budgets = () if searched else settings.budgets
+    encoding = getattr(recordings, "encoding", None)
+    size = None if encoding is None else encoding.tokens.prompt_size
+    for sentence in pinned_notes(transcripts_of(recordings), settings.policies, budgets, size):
         warn(sentence)
     sources = command.sources
     about = {
@@ -109,16 +128,21 @@ def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) ->
         "baseline": baseline_of(settings.policies, command.baseline),
         "shape": shape,
         "target": int(command.target) / 100,
+        "searched": searched or None,
     }
     with running(command.running) as how:
         return ReplayRun.measure(settings, recordings, about, **how)
 
 
-def _checked(run: ReplayRun, shape: ModelShape, model: AnyModel, workers: Running) -> ReplayRun:
-    """Return the run with what a model says of its verdict."""
-    verdict, transcripts = run.verdict(shape, run.target), transcripts_of(run.recordings)
+def _read(
+    card: Card, model: AnyModel, recordings: Sequence[Recording], where: Running
+) -> ModelRead | None:
+    """Return what a model reads of a plan; None, with a warning, if there is nothing to read."""
     if model.tokens.note:
         warn(model.tokens.note)
-    with running(workers) as how:
-        check = check_verdict(verdict, run.tokens, model, transcripts, **how)
-    return replace(run, checked=check.sentence)
+    with running(where) as how:
+        try:
+            return read_card(card, model, transcripts_of(recordings), **how)
+        except ValueError as error:
+            warn(f"No model read it: {error}.")
+            return None
