@@ -93,7 +93,7 @@ def _add_settings(command: str, parser: _Parser) -> None:
     add_options(parser, Settings)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> _Parser:
     """Return the parser of the command line."""
     parser = _Parser(
         prog="fdkvc" if Path(sys.argv[0]).stem == "fdkvc" else "python -m fdkvc",
@@ -114,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
     benchmark.option("--baseline", "KEY", BASELINE)
-    benchmark.flag("--all", "measure and judge all of the paper's tables, figures and claims")
+    benchmark.flag("--all", "measure all of the paper's tables, figures and claims, and compare")
     benchmark.workers()
     benchmark.option("--out", "DIR", TABLES)
 
@@ -151,11 +151,20 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.workers()
     dialogs.option("--out", "DIR", TABLES)
 
+    forgot = command("forgot", "say what a coding agent's session forgot when it was compacted")
+    log = "log of Claude Code or Codex (.jsonl); default: an example"
+    forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
+    forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
+    at = "of a session without compactions: tokens that are to stay at its middle"
+    forgot.option("--at", "N", at, type=read_value)
+    forgot.flag("--json", "print JSON, with all losses")
+    forgot.flag("--without-words", "write values as their kind and length")
+
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
     capture.option("--model", "NAME", ANY_MODEL, required=True)
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
-    capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
+    capture.option("--out", "FILE", "write this trace, such as trace.safetensors", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
     answers.option("--model", "FOLDER", f"{SMALL_MODEL}; default: the bundled model")

@@ -12,10 +12,10 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.paper.benchmark import Benchmark, start_workers
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values
 from fdkvc.policies import baseline_of, read_policy
-from fdkvc.runs.console import Running, finish, print_results, running, warn_no_effect
+from fdkvc.runs.console import finish, print_results, running, warn_no_effect
 from fdkvc.runs.jobs import check_different
 from fdkvc.runs.options import settings_from
-from fdkvc.runs.write import check_folder, write_files
+from fdkvc.runs.write import write_files
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import Scenario, custom_scenario, scenario_named
 
@@ -32,12 +32,10 @@ def benchmark(options: Namespace) -> None:
     from fdkvc.paper.results import BenchmarkRun, StudyRun
     from fdkvc.paper.study import run_study
 
-    if options.out is not None:
-        check_folder(options.out)
     warn_no_effect(settings.policies)
-    with running(Running(options.workers, options.dask)) as how:
+    with running(options) as how:
         study = run_study(settings, whole=options.all, **how)
-    finish(options.out, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
+    finish(options, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
 
 
 def sweep(options: Namespace) -> None:
@@ -58,10 +56,9 @@ def sweep(options: Namespace) -> None:
             axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
     settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
     warn_no_effect([policy])
-    check_folder(options.out)
-    with running(Running(options.workers, options.dask)) as how:
+    with running(options) as how:
         run = SweepRun.measure(settings, **how)
-    finish(options.out, run)
+    finish(options, run)
 
 
 def trace(options: Namespace) -> None:
@@ -77,7 +74,6 @@ def trace(options: Namespace) -> None:
     check_different("metric", options.metrics)
     for key in options.metrics:
         metric_named(key)
-    check_folder(options.out)
 
     dialogs = generate(scenario, 1, options.seed)
     trace = simulate(policy, dialogs, options.budget)

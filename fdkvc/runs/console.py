@@ -9,10 +9,10 @@ import sys
 import threading
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -63,6 +63,12 @@ def warn(text: str, end: str = "\n", begin: str = "") -> None:
         _discard(sys.stderr)
 
 
+def warn_each(sentences: Iterable[str]) -> None:
+    """Warn of each sentence that is not empty."""
+    for sentence in filter(None, sentences):
+        warn(sentence)
+
+
 @contextmanager
 def without_library_warnings() -> Iterator[None]:
     """Hide what *transformers* and torch warn a programmer of, unless Python is run with ``-W``."""
@@ -102,35 +108,31 @@ def print_results(text: str, out: str | None = None) -> None:
     flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
 
 
-def finish(out: str | None, run: Run, text: str | None = None) -> None:
-    """Write the files of a run to the folder of ``--out``, if any; print its results or a text."""
+def finish(options: Namespace, run: Run) -> None:
+    """Write the files of a run to the folder of ``--out``, if any; print its results."""
     from fdkvc.runs.write import write_files
 
-    text = run.text if text is None else text
-    if out is not None:
-        write_files(out, run.files)
-    print_results(text, out)
+    text = run.text
+    if options.out is not None:
+        write_files(options.out, run.files)
+    print_results(text, options.out)
 
 
 @dataclass(frozen=True)
 class Running:
-    """Where a run is computed, as the options of a command have it."""
+    """Where a run is computed."""
 
     workers: int | None = None
     dask: str | None = None
     """The address of a scheduler."""
-
-    def __post_init__(self) -> None:
-        if self.dask is not None and self.workers is not None:
-            raise ValueError("--dask and --workers cannot be combined: give only one")
 
 
 @contextmanager
 def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
-    The last text, at first the given one, is shown again when nothing else was, by one clock for
-    parts of a command that follow each other.
+    While nothing new comes, the last text (at first the given one) is shown again from time to
+    time. Parts of a command that follow each other share one clock.
     """
     global _last_line
     terminal, ended = sys.stderr.isatty(), threading.Event()
@@ -174,15 +176,17 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def running(where: Running) -> Iterator[Execution]:
+def running(options: Namespace | Running) -> Iterator[Execution]:
     """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
     with progress() as on_progress:
-        if where.dask is None:
-            yield {"workers": where.workers, "on_progress": on_progress}
+        if options.dask is None:
+            yield {"workers": options.workers, "on_progress": on_progress}
+        elif options.workers is not None:
+            raise ValueError("--dask and --workers cannot be combined: give only one")
         else:
             from fdkvc.runs.cluster import dask_cluster
 
-            with dask_cluster(where.dask) as (executor, workers):
+            with dask_cluster(options.dask) as (executor, workers):
                 yield {"executor": executor, "workers": workers, "on_progress": on_progress}
 
 
@@ -191,16 +195,4 @@ def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
     from fdkvc.explain.notes import no_effect_notes
     from fdkvc.policies.base import Available
 
-    for sentence in no_effect_notes(policies, Available(**available)):
-        warn(sentence)
-
-
-def check_file(name: str, suffix: str) -> Path:
-    """Return the path of ``--out``, after a check of how it ends and that it can be written."""
-    from fdkvc.runs.write import check_folder
-
-    path = Path(name)
-    if path.suffix != suffix:
-        raise ValueError(f"--out must name a file that ends in {suffix}, not {name!r}")
-    check_folder(path.parent, [path.name])
-    return path
+    warn_each(no_effect_notes(policies, Available(**available)))

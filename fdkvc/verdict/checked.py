@@ -91,8 +91,12 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
 
 
 def ways_to_read(card: Card) -> list[list[Way]]:
-    """Return the ways that a model reads, in groups: the first decide most."""
-    enough = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
+    """Return the ways that a model reads, in groups: the first decide most.
+
+    What reads the text again is not among them: a model's cache keeps what stays.
+    """
+    saving = (way for way in card.ways if way.size is not None and way.slots < card.tokens)
+    enough = [way for way in saving if not read_policy(way.policy).reads_again]
     text = [way for way in enough if not way.guessed]
     habits = [way for name in TODAY for way in text if unpinned_name(way.policy) == name]
     by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]

@@ -8,15 +8,15 @@ from functools import cached_property
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.conversations.sources import Sources, read_sources, skipped_text
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
-from fdkvc.runs.console import Running, finish, progress, running, warn, warn_no_effect
+from fdkvc.runs.console import Running, print_results, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
-from fdkvc.runs.write import check_folder
+from fdkvc.runs.write import write_files
 from fdkvc.verdict.checked import read_card
 from fdkvc.verdict.model_shape import ModelShape, read_shape
 from fdkvc.verdict.plan import TARGET, Card, ModelRead, ways_for
@@ -51,8 +51,6 @@ class Dialogs:
             pinned = with_pinned_prompts(self.replay.policies)
             object.__setattr__(self, "replay", replace(self.replay, policies=pinned))
         baseline_of(self.replay.policies, self.baseline)
-        if self.out is not None:
-            check_folder(self.out)
         if self.model is not None and self.plan is None:
             raise ValueError("--model reads the ways of a plan: give --plan, too")
         if self.tables and self.json:
@@ -92,15 +90,16 @@ def run_dialogs(command: Dialogs) -> None:
     recordings, digest = command.sources.read_recordings()
     encoding = Encoding() if name is None else Encoding.of_model(name)
     recordings, skipped = in_tokens(recordings, encoding)
-    if skipped:
-        warn(skipped_text(skipped))
+    warn_each([skipped_text(skipped)])
     run = _replayed(command, recordings, digest)
     if run.card is not None and model is not None:
         run = replace(run, read=_read(run.card, model, run.recordings, command.running))
     text = run.tables_text if command.tables else run.text
     if command.json:
         text = json.dumps(run.record, indent=2, ensure_ascii=False)
-    finish(command.out, run, text)
+    if command.out is not None:
+        write_files(command.out, run.files)
+    print_results(text, command.out)
 
 
 def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) -> ReplayRun:
@@ -114,12 +113,12 @@ def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) ->
         settings = replace(settings, policies=ways_for(recordings, policies).policies)
     if "heads" not in command.named:
         settings = replace(settings, heads=(default_heads(first),))
-    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=len(first.heads))
+    heads = len(first.heads)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, heads=heads)
     budgets = () if searched else settings.budgets
     encoding = getattr(recordings, "encoding", None)
     size = None if encoding is None else encoding.tokens.prompt_size
-    for sentence in pinned_notes(transcripts_of(recordings), settings.policies, budgets, size):
-        warn(sentence)
+    warn_each(pinned_notes(transcripts_of(recordings), settings.policies, budgets, size))
     sources = command.sources
     about = {
         "name": sources.trace or sources.dialogs,
@@ -138,11 +137,10 @@ def _read(
     card: Card, model: AnyModel, recordings: Sequence[Recording], where: Running
 ) -> ModelRead | None:
     """Return what a model reads of a plan; None, with a warning, if there is nothing to read."""
-    if model.tokens.note:
-        warn(model.tokens.note)
+    warn_each([model.tokens.note])
     with running(where) as how:
         try:
             return read_card(card, model, transcripts_of(recordings), **how)
         except ValueError as error:
-            warn(f"No model read it: {error}.")
+            warn_each([f"No model read it: {error}."])
             return None

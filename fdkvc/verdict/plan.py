@@ -17,7 +17,7 @@ from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
-from fdkvc.core.statistics import MIN_CLUSTERS, cluster_interval, share_interval
+from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, share_interval
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
 from fdkvc.engine.evidence import OLD, RECENT
@@ -42,7 +42,7 @@ TARGET = Field(
 PAYS = 0.15
 """The least share of a cache that is worth evicting for."""
 
-TODAY = ("messages(fifo)", "clear-results", "shift", "sink", "fifo")
+TODAY = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "fifo")
 """What engines and frameworks do, as far as it is compared: what most do first."""
 
 VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
@@ -59,8 +59,8 @@ WORDS = {
     "sinks(weighted-recency)": "evict: weighted recency + sinks",
     "sinks(learned)": "evict: learned + sinks",
     "sinks(h2o)": "evict: attention (H2O) + sinks",
-    "messages(fifo)": "drop oldest messages",
-    "clear-results": "clear tool results, keep 3",
+    "reread(messages(fifo))": "drop oldest messages",
+    "reread(clear-results)": "clear tool results, keep 3",
 }
 """What people call a way; another is called as its policy's title says."""
 
@@ -79,7 +79,9 @@ def way_words(name: str) -> str:
     policy = read_policy(name)
     if isinstance(policy, Whitelist) and policy.speaker == "prompt":
         return f"{way_words(policy.policy.name)} + prompt"
-    return WORDS.get(name, f"{EVICT}{policy.title}")
+    title = policy.title
+    by_message = policy.key in ("messages", "reread", "shift", "clear-results")
+    return WORDS.get(name, f"{title[0].lower()}{title[1:]}" if by_message else f"{EVICT}{title}")
 
 
 def _imperative(name: str) -> str:
@@ -291,8 +293,7 @@ def chosen_way(ways: Sequence[Way]) -> Way | None:
 
 def keeps_start(way: Way) -> bool:
     """Whether a model has the first tokens that it needs: they stay, or the text is read again."""
-    policy = read_policy(way.policy)
-    return getattr(policy, "reads_again", False) or sinks_of(policy, way.size or 1) == SINKS
+    return sinks_of(read_policy(way.policy), way.size or 1) == SINKS
 
 
 CLEARLY = 0.1
@@ -367,7 +368,7 @@ def promised(
         return None
     mean = float(np.mean(values))
     low, high = share_interval(round(mean * calls), calls)
-    ends = cluster_interval(values, services)
+    ends = cluster_mean(values, services).interval
     if not math.isnan(ends[0]):
         low, high = min(low, max(ends[0], 0.0)), max(high, min(ends[1], 1.0))
     return Promise(mean, low, high)

@@ -17,9 +17,11 @@ from fdkvc.conversations.arguments import (
     source_recall,
     worst_losses,
 )
+from fdkvc.conversations.forgot_report import shorter
 from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
+from fdkvc.conversations.trace_file import ENDING
 from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import over_clusters
@@ -155,7 +157,7 @@ class ReplayRun(Run):
                 f"with {about['vectors']} in its address"
             )
         source = about["source"]
-        named = Path(name or "").suffix == ".npz"
+        named = Path(name or "").suffix == ENDING
         traced = bool(sources.trace) or not source.startswith(LEXICAL) or named
         kind = "trace" if traced else "dialogs"
         sources = replace(sources.named_in_run(kind, name), seed=about["seed"])
@@ -418,17 +420,11 @@ def card_text(card: Card) -> str:
 
 def fitted(grid: Grid) -> Grid:
     """Return a grid that is at most `WIDTH` columns wide: its first and last column are cut."""
-    room = WIDTH - len(grid.text().splitlines()[0]) if grid.rows else 0
     widths = [max(map(len, column)) for column in zip(grid.heads, *grid.rows, strict=True)]
     room = WIDTH - sum(widths) - 2 * (len(widths) - 1)
     if room >= 0:
         return grid
     last = max(widths[-1] + room, 12)
     first = widths[0] + min(room + widths[-1] - last, 0)
-    rows = [[cut(row[0], first), *row[1:-1], cut(row[-1], last)] for row in grid.rows]
+    rows = [[shorter(row[0], first), *row[1:-1], shorter(row[-1], last)] for row in grid.rows]
     return Grid(grid.heads, rows, grid.names)
-
-
-def cut(text: str, most: int) -> str:
-    """Return a text of at most so many characters, the last a mark where it was cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"

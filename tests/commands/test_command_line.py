@@ -354,7 +354,7 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
 COMMANDS = (
-    "'app', 'benchmark', 'sweep', 'dialogs', 'capture', "
+    "'app', 'benchmark', 'sweep', 'dialogs', 'forgot', 'capture', "
     "'answers', 'live', 'trace', 'report', 'repeat'"
 )
 HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"
@@ -535,7 +535,7 @@ MISTAKES = {
     "benchmark --out {tmp}/{long}": (
         "the folder '{tmp}/{long}' cannot be written: file name too long"
     ),
-    "capture --model m --layer 0 --out {tmp}/{long}.npz": (
+    "capture --model m --layer 0 --out {tmp}/{long}.safetensors": (
         "the folder '{tmp}' cannot be written: file name too long"
     ),
     "trace --policy fd-kvc:gamma=0.8:gamma=0.9 --out {tmp}/out": (

@@ -18,7 +18,7 @@ from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
 from fdkvc.conversations.replay import ARGUMENTS, BUDGETS, REPLAYED, Replay, replay
 from fdkvc.core.recordings import Recording
-from fdkvc.core.statistics import cluster_interval, summarize
+from fdkvc.core.statistics import cluster_mean, summarize
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.engine.metrics import metric_named, metrics_of
 from fdkvc.engine.simulate import simulate
@@ -30,7 +30,9 @@ from tests.worlds import measure
 
 SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
 RECORDINGS = [
-    lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
+    lexical_recording(dialog)
+    for path in sorted(EXAMPLES.glob("*.json"))
+    for dialog in read_file(path)
 ]
 REPLAYED_ONCE = replay(SMALL, RECORDINGS)
 
@@ -155,7 +157,7 @@ def test_intervals_are_over_sets_of_services() -> None:
 
     summary: Any = mean_table(table).set_index("policy").loc["fifo"]
     assert (summary.n, summary.services) == (40, 8)
-    assert (summary.ci_low, summary.ci_high) == cluster_interval(recalls, list(kinds))
+    assert (summary.ci_low, summary.ci_high) == cluster_mean(recalls, list(kinds)).interval
     naive = summarize(recalls)
     assert summary.ci_high - summary.ci_low > 1.5 * (naive.high - naive.low)
     paired: Any = paired_differences(table, "h2o").iloc[0]

@@ -358,7 +358,7 @@ def test_a_name_that_is_too_long_is_refused_beforehand(tmp_path: Path, name: str
 
 
 def test_a_file_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> None:
-    check_folder(tmp_path, ["trace.npz"])
+    check_folder(tmp_path, ["trace.safetensors"])
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name, sentence in (
@@ -451,4 +451,6 @@ def test_the_text_of_a_trace(policy: str) -> None:
         evicted = str(640 - 56)
     if policy == "shift":  # half went at once, of which places are free again
         cached, evicted = "52", "28"
+    if policy_named(policy).page_size == 0:  # whole messages of 32
+        cached, evicted = "32", "32"
     assert rows[-1].split()[:4] == ["19", "C", cached, evicted]

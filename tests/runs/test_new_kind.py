@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Unpack, cast
@@ -66,7 +67,7 @@ def test_a_kind_is_written_and_repeated(
 ) -> None:
     monkeypatch.setitem(cast("dict[str, type[Run]]", KINDS), "squares", SquaresRun)
 
-    finish(str(tmp_path), SquaresRun(Squares(3), power=3))
+    finish(Namespace(out=str(tmp_path)), SquaresRun(Squares(3), power=3))
 
     assert capsys.readouterr().out.startswith("value\n27\n")
     assert {path.name for path in tmp_path.iterdir()} == {"squares.csv", "run.json"}

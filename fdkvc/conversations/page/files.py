@@ -11,7 +11,7 @@ from typing import Self
 
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.conversations.trace_file import read_trace_file
+from fdkvc.conversations.trace_file import ENDING, read_trace_file
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.limits import (
     MAX_JOINT_ENTRIES,
@@ -50,9 +50,11 @@ class DialogFile:
     """A file of dialogs."""
 
     name: str
+    """As uploaded, or of an example."""
     digest: str
     """The SHA-256 of its content."""
     transcripts: tuple[Transcript, ...]
+    """Its dialogs."""
     traced: tuple[Recording, ...] = ()
     """A model's vectors of each dialog, if it is a trace."""
     skipped: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ class DialogFile:
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
     """Read an uploaded file; raise a ValueError that says what is wrong, and where."""
-    traces = name.lower().endswith(".npz")
+    traces = name.lower().endswith(ENDING)
     most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
     check_most("the file has", len(content), "bytes", most)
     digest = hashlib.sha256(content).hexdigest()

@@ -205,6 +205,12 @@ def test_what_cannot_be_read_has_a_reason(
     assert reason in read
 
 
+def test_where_cpu_time_is_not_limited_waiting_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 1000)
+    monkeypatch.setattr(module, "MAX_TEMPLATE_WAIT", 0.2)
+    assert "s in all" in str(chat_texts("{# waiting #}" + ENDLESS))
+
+
 def test_a_template_is_rendered_once_for_a_model(
     with_template: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
