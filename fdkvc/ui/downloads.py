@@ -103,11 +103,13 @@ def files_of(run: Run) -> Mapping[str, str]:
     return run.files
 
 
-def report_button(page: str, report: Callable[[], str], what: str) -> None:
+def report_button(
+    page: str, report: Callable[[], str], what: str, name: str = "fdkvc-report.html"
+) -> None:
     """Offer a report, made at the click outside of the session's script; `what` is in it."""
     offer_file(
         f"{page}/report",
-        "fdkvc-report.html",
+        name,
         report,
         label="Report as one HTML file",
         icon="description",
