@@ -147,10 +147,10 @@ def read_dialogs(
     skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
     transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
     if not transcripts:
-        if skipped:
-            else_read = "; python -m fdkvc forgot compares ways to fit it" if log else ""
-            raise SkippedError(f"{skipped[0]}{else_read}")
-        raise ValueError(EMPTY_LOG if log else "the file has no dialogs")
+        if skipped and log:  # a session of one long context, say
+            raise SkippedError(f"{skipped[0]}; python -m fdkvc forgot compares ways to fit it")
+        nothing = EMPTY_LOG if log else "the file has no dialogs"
+        raise ValueError(skipped[0] if skipped else nothing)
     names = different_names([dialog.name for dialog in transcripts])
     return tuple(map(Transcript.with_name, transcripts, names)), skipped
 

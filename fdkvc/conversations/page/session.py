@@ -15,10 +15,18 @@ from time import perf_counter
 
 import streamlit as st
 
-from fdkvc.conversations.forgot import WORST, Forgot, forgot, span_kind
-from fdkvc.conversations.forgot_report import TOKENS_NOTE, given_by, heading, sentence, ways_grid
+from fdkvc.conversations.forgot import Forgot, forgot
+from fdkvc.conversations.forgot_report import (
+    TOKENS_NOTE,
+    WORST,
+    given_by,
+    heading,
+    sentence,
+    ways_grid,
+)
 from fdkvc.conversations.formats import read_sessions
 from fdkvc.conversations.page.files import DialogFile
+from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import count
@@ -34,9 +42,9 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import POLL_SECONDS, session_job, shared_jobs, standing
 
 NEAR = 4
-"""Messages that are shown before a moment, and half as many after it."""
+"""Messages that are shown before a moment, and half as many after it; of a loss, one each."""
 
-SHOWN_CHARACTERS = 1500
+SHOWN_CHARACTERS = 800
 """Of a message; a longer one is cut around the value, or after its beginning."""
 
 
@@ -245,7 +253,7 @@ def _draw_moment(scope: str, session: Session, moment: int, loss: Loss | None) -
             f"{count(session.tokens_of(tuple(context)), 'token')}; "
             f"{count(left, 'earlier message')} had left it."
         )
-        places = set() if loss is None else {loss.given, loss.needed, loss.again} - {-1}
+        places: set[int] = set() if loss is None else {loss.given, loss.needed, loss.again} - {-1}
         st.html(messages_html(session, moment, places, "" if loss is None else loss.value))
     if st.session_state.pop(f"{scope}/scrolls", False):
         scroll_to(".session-messages")
@@ -297,8 +305,9 @@ def messages_html(session: Session, moment: int, places: Iterable[int], value: s
     """Return the messages around some places, marked by whether they are in context then."""
     context = session.in_context(moment)
     boundaries = {bound: place for place, bound in enumerate(session.bounds[1:-1])}
-    near: set[int] = {moment, *range(moment - NEAR, moment + NEAR // 2 + 1)}
-    for place in places:
+    told = {*places}
+    near = {*range(moment - NEAR, moment + NEAR // 2 + 1)} if not told else set[int]()
+    for place in {moment, *told}:
         near |= {place - 1, place, place + 1}
     rows, before, passed = list[str](), -1, set[int]()
     for index in sorted(near):
@@ -315,7 +324,7 @@ def messages_html(session: Session, moment: int, places: Iterable[int], value: s
             before = max(before, bound - 1)
         rows.append(_message_html(session, index, moment, context, value))
         before = index
-    return f'<ol class="session-messages" tabindex="0">{"".join(rows)}</ol>'
+    return f'<ol class="session-messages">{"".join(rows)}</ol>'
 
 
 def _message_html(
