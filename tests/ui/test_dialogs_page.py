@@ -24,7 +24,7 @@ from fdkvc.conversations.page import files
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.conversations.replay import Replay, replay
 from fdkvc.conversations.trace_file import trace_bytes
-from fdkvc.core.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
+from fdkvc.core.limits import MAX_SHOWN_HEADS
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.fork import Fork
 from fdkvc.engine.simulate import simulate
@@ -379,11 +379,14 @@ def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> Non
     assert not app.exception
 
 
-def test_what_a_long_dialog_lacks_is_said_where_it_would_be() -> None:
-    lines = "\n".join(
-        f"User: {' '.join(f'word{number}' for number in range(50))}" for _ in range(150)
-    )
-    file, most = read_dialog_file(lines.encode(), "long.txt"), MAX_RECORDED_ENTRIES // 150 - 50
+def test_what_a_long_dialog_lacks_is_said_where_it_would_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("conversations.page.files", "player.run"):
+        monkeypatch.setattr(f"fdkvc.{module}.MAX_RECORDED_ENTRIES", 20_000)
+    words = " ".join(f"word{number}" for number in range(25))
+    lines = "\n".join(f"User: {words}" for _ in range(40))
+    file, most = read_dialog_file(lines.encode(), "long.txt"), 20_000 // 40 - 25
     said = f"This dialog is short enough for it up to a budget of {most:,}."
     for view, what in (("cache", "One cache, with its order by score,"), ("lanes", "This table")):
         app = open_dialogs(file, view=view, budget=most + 1, policies="fifo,h2o")
@@ -581,7 +584,7 @@ def card(app: AppTest) -> AppTest:
 def test_a_file_is_replayed_by_itself_as_the_command_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    app = card(open_page("dialogs", file="rental"))
+    app = card(open_page("dialogs", file="rental", judged=",".join(CANDIDATES)))
 
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     shape = SHAPES[SHAPE.default]
