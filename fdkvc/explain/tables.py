@@ -213,11 +213,3 @@ def figures_table(
 
 def _row(column: pd.Series[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
     return column.to_numpy(np.float32)[None]
-
-
-def all_entries(entries: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the entries of several runs in one tidy table, which begins with a column `policy`.
-
-    Channels and terms that a policy does not have are missing in its rows.
-    """
-    return pd.concat(entries, names=["policy"]).reset_index("policy").reset_index(drop=True)

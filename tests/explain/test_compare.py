@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.explain.tables import (
-    all_entries,
     difference_table,
     entries_table,
     figures_table,
@@ -168,19 +166,7 @@ def test_a_dialog_of_one_topic_has_no_adaptation() -> None:
     assert not row["never"]
 
 
-# ------------------------------------------------------------------------------- one file
-
-
-def test_one_tidy_table_holds_every_entry_of_every_run() -> None:
-    table = all_entries(ENTRIES)
-
-    assert list(table)[:3] == ["policy", "turn", "token"]
-    assert not table.duplicated(["policy", "turn", "token"]).any()
-    for name, frame in ENTRIES.items():
-        rows = table[table["policy"] == name].reset_index(drop=True)
-        expected: Any = frame
-        pd.testing.assert_frame_equal(rows[list(frame)], expected)
-        assert rows[[c for c in table if c not in frame and c != "policy"]].isna().all(axis=None)
+# ------------------------------------------------------------------------------- corners
 
 
 def test_an_entry_that_went_twice_went_last_before_this_turn() -> None:
