@@ -249,17 +249,14 @@ class Tokens:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of messages that marks distinguish; see `fdkvc.core.attention.KINDS`."""
-        spoken = self.marks.get("user"), self.marks.get("system")
-        marked = {
-            _KIND_OF[name]
-            for name, mark in [*self.openings, *self.marks.items()]
-            if mark and mark not in spoken
-        }
-        return (
-            tuple(kind for kind in KINDS if kind in {"user", "assistant", *marked})
-            if self.marks
-            else ()
-        )
+        if not self.marks:
+            return ()
+        spoken = {(), self.marks.get("user"), self.marks.get("system")}
+        marked = {"user", "assistant"}
+        for name, mark in [*self.openings, *self.marks.items()]:
+            if mark not in spoken:
+                marked.add(_KIND_OF[name])
+        return tuple(kind for kind in KINDS if kind in marked)
 
     def _speakers(self, ids: Sequence[int], kind: Kind | None) -> NDArray[np.intp]:
         """Return the speaker of each token, that of the last mark before it.
