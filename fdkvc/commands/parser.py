@@ -151,6 +151,15 @@ def build_parser() -> _Parser:
     dialogs.workers()
     dialogs.option("--out", "DIR", TABLES)
 
+    forgot = command("forgot", "say what a coding agent's session forgot when it was compacted")
+    log = "log of Claude Code or Codex (.jsonl); default: an example"
+    forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
+    forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
+    at = "of a session without compactions: tokens that are to stay at its middle"
+    forgot.option("--at", "N", at, type=read_value)
+    forgot.flag("--json", "print JSON, with all losses")
+    forgot.flag("--without-words", "write values as their kind and length")
+
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
     capture.option("--model", "NAME", ANY_MODEL, required=True)
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)

@@ -101,9 +101,11 @@ class Replay:
 
     @property
     def measured(self) -> tuple[Metric, ...]:
-        """The metrics of evidence, then the requested ones."""
+        """The metrics of evidence, what is read again if anything is, then the requested ones."""
         evidence = metrics_of("evidence", optional=False).values()
-        return tuple(dict.fromkeys((*evidence, *(METRICS[key] for key in self.metrics))))
+        again = ("tokens_reread",) if any(policy.reads_again for policy in self.policies) else ()
+        chosen = (METRICS[key] for key in (*again, *self.metrics))
+        return tuple(dict.fromkeys((*evidence, *chosen)))
 
 
 def replay(

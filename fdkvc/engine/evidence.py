@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.limits import MAX_TURNS
 from fdkvc.core.recordings import Recording
+from fdkvc.core.scripts import word_count
 from fdkvc.core.transcripts import Demand
 from fdkvc.engine.trace import Trace
+from fdkvc.policies.reread import standing_placeholders
 
 RECENT = 2
 """Evidence is recent if its last mention is at most this many turns before the demand."""
@@ -117,3 +119,32 @@ class Evidence:
         count = (kept >= 0).sum(axis=(0, 2))
         births = sum(int(born[kept[:, turn]].sum()) for turn in range(turns))
         return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))
+
+    def tokens_reread(self) -> float:
+        """Return how many tokens are read again over the dialog, with placeholders.
+
+        After each turn that evicts, these are what stays after the first evicted token; none if
+        the policy keeps the keys and values of what stays.
+        """
+        policy, dialogs = self.trace.policy, self.recording.dialogs
+        if not policy.reads_again:
+            return 0.0
+        assert dialogs.kinds is not None  # a recording's transcript tells them
+        # By text alone, all heads keep the same.
+        kept, starts, kinds = self.trace.kept[0], self.recording.starts, dialogs.kinds[0]
+        placeholder = policy.settings["placeholder"].default if policy.clears_results else ""
+        words = word_count(placeholder)
+        reread, before = 0, np.empty(0, np.intp)
+        for start, end, row in zip(starts, starts[1:], kept, strict=False):
+            there = np.concatenate([before, np.arange(start, end)])
+            before = np.sort(row[row >= 0])
+            if len(before) < len(there):
+                same = there[: len(before)] == before
+                place = int(there[len(before) if same.all() else same.argmin()])
+                reread += len(before) - int(np.searchsorted(before, place))
+                if words:
+                    held = np.zeros(end, np.bool_)
+                    held[before] = True
+                    stand = standing_placeholders(held, dialogs.born[0, :end], kinds[:end])
+                    reread += words * sum(token >= place for token in stand)
+        return float(reread)

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 from fdkvc.conversations.sources import read_sources
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
 from fdkvc.explain.notes import pinned_notes
@@ -36,7 +36,7 @@ def answers(options: Namespace) -> None:
     model = small_model(options.model)
     shape = model.decoder.shape
     available = deciding(settings.decides, shape.kv_heads, shape.layers)
-    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, **available)
     with running(options) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
@@ -68,7 +68,7 @@ def live(options: Namespace) -> None:
         warn_each(sinks_notes(settings.policies, settings.budgets))
         shape = model.decoder.shape
         available = deciding(settings.decides, shape.kv_heads, shape.layers)
-        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
+        warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, **available)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         about = {"more": model.about, "note": model.full().cache.left}
         run, transcripts = _measured(options, settings, baseline, model, how, **about)
@@ -104,9 +104,9 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)
         warn_each(sinks_notes(settings.policies, settings.budgets))
-        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
+        warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _ = _measured(options, settings, baseline, model, how, more=model.about)
+        run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)
     finish(options, run)
 
 

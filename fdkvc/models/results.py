@@ -52,7 +52,7 @@ class AnswersRun(Run):
     """The SHA-256 of the file of dialogs."""
     baseline: str = FULL
     """The policy to compare with."""
-    more: Mapping[str, object] = field(default_factory=dict)
+    also_depends: Mapping[str, object] = field(default_factory=dict)
     """What else the numbers depend on, as values of JSON."""
     unread: Mapping[str, int] = field(default_factory=dict)
     """What is not read of the dialogs, by kind."""
@@ -89,7 +89,7 @@ class AnswersRun(Run):
 
     @property
     def about(self) -> dict[str, Any]:
-        model = {"name": self.model.name, "digest": self.model.digest, **self.more}
+        model = {"name": self.model.name, "digest": self.model.digest, **self.also_depends}
         if note := self.model.tokens.note:
             model["reads"] = note
         return {

@@ -17,12 +17,12 @@ MAX_LINE = 100
 
 
 def trace_files(
-    trace: Trace, dialogs: DialogBatch, more: Iterable[str] = (), words: Sequence[str] = ()
+    trace: Trace, dialogs: DialogBatch, optional: Iterable[str] = (), words: Sequence[str] = ()
 ) -> dict[str, str]:
     """Return the files of a trace by name; see `turns_table` and `entries_table`."""
     return {
         "entries.csv": csv_text(entries_table(trace, dialogs, words=words)),
-        "turns.csv": csv_text(turns_table(trace, dialogs, metrics=more)),
+        "turns.csv": csv_text(turns_table(trace, dialogs, metrics=optional)),
     }
 
 

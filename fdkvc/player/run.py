@@ -85,9 +85,10 @@ class StageRun:
     """A policy's run over one dialog, as tables."""
 
     dialog: ChosenDialog
+    """Which dialog."""
     budget: int
     """As chosen."""
-    more: tuple[str, ...]
+    optional: tuple[str, ...]
     """Metrics beyond the default ones."""
     dialogs: DialogBatch
     """The dialog as a batch of one row."""
@@ -178,10 +179,10 @@ class StageRun:
             last = broke.max(axis=1)
             latest = len(spans) - 1 - np.argmax(broke[:, ::-1] == last[:, None], axis=1)
             for number, mention in enumerate(mentions):
-                own = broke[:, number] == last
-                says = first[np.arange(len(turns)), np.where(own, number, latest)]
+                broke_last = broke[:, number] == last
+                says = first[np.arange(len(turns)), np.where(broke_last, number, latest)]
                 says[last < 0] = mentions[0][0]
-                itself = own & np.where(last < 0, number == 0, last > turns[:, 0])
+                itself = broke_last & np.where(last < 0, number == 0, last > turns[:, 0])
                 for token in mention:
                     if recording.value_of[token][1] == mentions:
                         says_of_it = np.where(itself, token, says)
@@ -211,7 +212,7 @@ class StageRun:
         An axis extends beyond a metric's range only where its values do.
         """
         lines = []
-        for metric in map(metric_named, (*default_metrics(), *self.more)):
+        for metric in map(metric_named, (*default_metrics(), *self.optional)):
             values = self.turns[metric.key]
             if values.notna().any():
                 low = min(0.0, float(values.min()))
@@ -236,20 +237,23 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     room = 0.15 * (high - low) or 0.05
     label = name.replace("_", " ").capitalize()
     counts = bool((series % 1 == 0).all())
-    return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
+    foot = max(low - room, 0.0) if low >= 0 else low - room
+    return Line(name, label, foot, high + room, start or None, digits=0 if counts else 3)
 
 
 def build_run(
     dialog: ChosenDialog,
     policy: Policy,
     budget: int,
-    more: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
     dialogs: DialogBatch | None = None,
 ) -> StageRun:
-    """Run a policy over a dialog, loaded unless it comes as `dialogs`, with `more` metrics."""
+    """Run a policy over a dialog, loaded unless it comes as `dialogs`, with `optional` metrics."""
     dialogs = dialogs or dialog.load()
     trace = dialog.run(policy, dialogs, budget)
-    return StageRun(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
+    return StageRun(
+        dialog, budget, optional, dialogs, trace, turns_table(trace, dialogs, metrics=optional)
+    )
 
 
 def continue_run(trunk: StageRun, change: Fork) -> StageRun:
@@ -258,9 +262,9 @@ def continue_run(trunk: StageRun, change: Fork) -> StageRun:
     # Not the trunk's slots: a policy without a budget has one for every token.
     budget = trunk.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
-    future = turns_table(trace, dialogs, metrics=trunk.more)
+    future = turns_table(trace, dialogs, metrics=trunk.optional)
     turns = _continued(trunk.turns, future, trace.first_turn)
-    return StageRun(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
+    return StageRun(trunk.dialog, budget, trunk.optional, dialogs, trace, turns, trunk)
 
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:

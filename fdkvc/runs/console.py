@@ -121,8 +121,8 @@ def finish(options: Namespace, run: Run) -> None:
 def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
-    The last text, at first the given one, is shown again when nothing else was, by one clock for
-    parts of a command that follow each other.
+    While nothing new comes, the last text (at first the given one) is shown again from time to
+    time. Parts of a command that follow each other share one clock.
     """
     global _last_line
     terminal, ended = sys.stderr.isatty(), threading.Event()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from typing import Any, Unpack
 
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.core.words import count, decimal, percent
 from fdkvc.engine.summary import mean_table, paired_differences
@@ -110,7 +110,7 @@ def check_verdict(
     settings = Answers((*map(read_policy, names),), (budget,), cut_text=False)
     shape = model.decoder.shape
     heads = deciding(settings.decides, shape.kv_heads, shape.layers)
-    notes = no_effect_notes(settings.policies, Available(SPEAKERS, words=True, **heads))
+    notes = no_effect_notes(settings.policies, Available(SPEAKERS, KINDS, words=True, **heads))
     notes += pinned_notes(sample, settings.policies, settings.budgets, model.tokens.prompt_size)
     table = run_answers(settings, model, sample, **how)
     table = table[table.metric.isin((KL, RIGHT))]

@@ -6,7 +6,7 @@ from typing import Any
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.conversations.sources import read_sources
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
@@ -41,7 +41,7 @@ def dialogs(options: Namespace) -> None:
     heads = len(first.heads)
     if options.heads is None:
         settings = replace(settings, heads=(default_heads(first),))
-    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, heads=heads)
     warn_each(pinned_notes(transcripts_of(recordings), settings.policies, settings.budgets))
     about: dict[str, Any] = {"name": options.trace or options.dialogs, "digest": digest}
     about |= {"seed": options.seed, "baseline": baseline, "shape": shape}

@@ -354,7 +354,7 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
 COMMANDS = (
-    "'app', 'benchmark', 'sweep', 'dialogs', 'capture', "
+    "'app', 'benchmark', 'sweep', 'dialogs', 'forgot', 'capture', "
     "'answers', 'live', 'trace', 'report', 'repeat'"
 )
 HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"

@@ -30,7 +30,9 @@ from tests.worlds import measure
 
 SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
 RECORDINGS = [
-    lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
+    lexical_recording(dialog)
+    for path in sorted(EXAMPLES.glob("*.json"))
+    for dialog in read_file(path)
 ]
 REPLAYED_ONCE = replay(SMALL, RECORDINGS)
 

@@ -50,9 +50,11 @@ class DialogFile:
     """A file of dialogs."""
 
     name: str
+    """As uploaded, or of an example."""
     digest: str
     """The SHA-256 of its content."""
     transcripts: tuple[Transcript, ...]
+    """Its dialogs."""
     traced: tuple[Recording, ...] = ()
     """A model's vectors of each dialog, if it is a trace."""
     skipped: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def read_dialog(
     longer than the model can hold.
     """
     passages = encode_dialog(model, transcript)
-    ids = [*model.tokens.first, *(token for passage in passages for token in passage.ids)]
+    ids = [*model.tokens.first, *chain.from_iterable(passage.ids for passage in passages)]
     decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
     cache = TextCache(decoder, layers)
     cache.reserve(len(ids))

@@ -55,6 +55,8 @@ class HeadTokens:
     def __post_init__(self) -> None:
         self.surprisal: Floats | None = self.features.get("surprisal")
         self.words: Ints | None = self.features.get("words")
+        self.kinds: Ints | None = self.features.get("kinds")
+        self.tools: Ints | None = self.features.get("tools")
         self.spoken_by: Ints | None = self.features.get("speakers")
         self.traits: Floats | None = self.features.get("traits")
         self._group = len(self.new) // len(self.vectors)

@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,8 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
                 f"{step} makes a text up to {growth:,.0f} times as long, but at most "
                 f"{MAX_TOKENIZER_GROWTH} times is allowed"
             )
-        inserted = max((len(str(part.get(name))) for part in parts for name in _ADDED), default=0)
+        lengths = (len(str(part.get(name))) for part, name in product(parts, _ADDED))
+        inserted = max(lengths, default=0)
         check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
         longest = max((len(str(part)) for part in parts), default=0)
         check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fdkvc.conversations.page import file_choice as dialogs
 from fdkvc.conversations.page.files import SHIPPED
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import Transcript
@@ -212,7 +212,8 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
         elif policy.name != EVERYTHING:  # the full cache is always shown
             policies.append(policy)
     shape = model.decoder.shape
-    warn_no_effect(policies, Available(SPEAKERS, True, heads=shape.heads, layers=shape.layers))
+    known = Available(SPEAKERS, KINDS, words=True, heads=shape.heads, layers=shape.layers)
+    warn_no_effect(policies, known)
     return tuple(policies)
 
 

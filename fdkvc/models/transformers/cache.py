@@ -226,6 +226,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self._tokens = tokenizer if ready else library_tokens(tokenizer)
         available = Available(
             speakers=() if self._tokens is None else self._tokens.speakers,
+            kinds=() if self._tokens is None else self._tokens.kinds,
             words=self._tokens is not None,
             **deciding(decides, self.attention.kv_heads, len(self.decided)),
         )

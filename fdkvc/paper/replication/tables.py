@@ -70,11 +70,10 @@ def adaptation_table(results: Results) -> pd.DataFrame:
     Columns `ADAPTATIONS`; empty without the adaptation run. Dialogs that never adapt count with all
     their turns.
     """
+    table = _of(facts_table(results), ADAPTATION)
     rows = [
         (policy, rows_of_policy.n.iloc[0], *rows_of_policy["mean"], *rows_of_policy.published)
-        for policy, rows_of_policy in _of(facts_table(results), ADAPTATION).groupby(
-            "policy", sort=False
-        )
+        for policy, rows_of_policy in table.groupby("policy", sort=False)
     ]
     return pd.DataFrame(rows, columns=list(ADAPTATIONS))
 
@@ -184,11 +183,8 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     Columns `ABLATION`, in the order of the policies with this parameter. Published figures appear
     where only this parameter of FD-KVC differs from its default, on the paper's scenario.
     """
-    values = {
-        policy.name: policy.settings[parameter].default
-        for policy in results.benchmark.policies
-        if parameter in policy.settings
-    }
+    swept = [policy for policy in results.benchmark.policies if parameter in policy.settings]
+    values = {policy.name: policy.settings[parameter].default for policy in swept}
     table = facts_table(results, parameter)
     table = table[table.policy.isin(values)]
     return _columns(table.assign(parameter=parameter, value=table.policy.map(values)), ABLATION)

@@ -157,8 +157,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     st.header("The whole run in figures", anchor=False)
     first = lanes[0].run
     turns = {lane.label: lane.run.turns for lane in lanes}
-    table = figures_table(turns, first.dialogs, first.more)
-    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *first.more)
+    table = figures_table(turns, first.dialogs, first.optional)
+    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *first.optional)
     for metric in map(metric_named, metrics):
         heading = f"{metric.title.lower()} {'↓' if metric.lower_is_better else '↑'}"
         columns[heading] = [*map(metric.with_unit, table[metric.name])]

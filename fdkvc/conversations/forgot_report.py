@@ -1,0 +1,198 @@
+"""What a session forgot, as sentences, tables of texts and JSON: for the command and the page."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from fdkvc.conversations.forgot import (
+    SUMMARY,
+    WORST,
+    Forgot,
+    Need,
+    kind_of,
+    losses_table,
+    ways_table,
+)
+from fdkvc.conversations.sessions import Session
+from fdkvc.core.transcripts import GIVEN_BY
+from fdkvc.core.words import count, percent
+from fdkvc.runs.grid import Grid
+
+CLIPPED = 34
+"""Characters of a value in a table."""
+
+WIDTH = 100
+"""Columns of a line."""
+
+TOKENS_NOTE = (
+    "Tokens are words and punctuation marks; an agent counts a model's, with its prompt and tools. "
+    "Read again: a model reads anew what follows the first change of its text."
+)
+
+
+def heading(result: Forgot) -> str:
+    """Return which compaction it is, where, and how large the text was before and after."""
+    compaction, session = result.compaction, result.session
+    if compaction.kind == "imagined":
+        return (
+            f"{session.name}, as if compacted {compaction.place}: {result.before:,} tokens, "
+            f"{result.size:,} stay ({percent(result.size / max(result.before, 1))})"
+        )
+    of = f"compaction {result.number + 1} of {len(session.compactions)}"
+    triggers = {"auto": ", automatic", "manual": ", by hand"}
+    trigger = triggers.get(compaction.trigger, "")
+    before, after = (f"{x:,}" if x else "?" for x in compaction.recorded)
+    counted = f"; the agent counted {before} → {after}" if any(compaction.recorded) else ""
+    stayed = session.tokens_of(compaction.stayed)
+    return (
+        f"{session.name}, {of} ({compaction.place}{trigger}): {result.before:,} → {stayed:,} tokens"
+        f"{counted}"
+    )
+
+
+def sentence(result: Forgot) -> str:
+    """Say what a compaction forgot, what was done again, and which other way held more."""
+    total = len(result.needs)
+    if not result.ways:
+        return "Nothing can be compared here."
+    done, others = result.ways[0], result.ways[1:]
+    if result.compaction.kind == "imagined":
+        done, others = max(result.ways, key=lambda way: sum(way.held)), ()
+    held = sum(done.held)
+    if not total:
+        first = "No later call needed a value from the text before."
+    else:
+        needed = f"{count(total, 'value')} that later calls needed"
+        first = f"Of {needed}, {held:,} stayed under “{done.label}”."
+    again = len([made for made in done.repeated if made])
+    tokens = sum(
+        row.tokens for row, made in zip(result.repeats, done.repeated, strict=True) if made
+    )
+    verb = "would be" if result.compaction.kind == "imagined" else "were"
+    work = (
+        f" {count(again, 'call')} {verb} made again, with {count(tokens, 'token')} of results."
+        if again
+        else ""
+    )
+    better = sorted((way for way in others if sum(way.held) > held), key=lambda way: -sum(way.held))
+    more = (
+        f" At the same size, “{better[0].label}” would have held {sum(better[0].held):,}."
+        if better
+        else " No other way of the same size would have held more."
+        if others and total
+        else ""
+    )
+    return first + work + more
+
+
+def ways_grid(result: Forgot) -> Grid:
+    """Return the ways beside each other."""
+    rows = []
+    for row in ways_table([result]).to_dict("records"):
+        values = f"{row['held']:,} of {row['values']:,}"
+        calls = f"{row['calls again']:,} ({row['tokens again']:,} tokens)"
+        policy = "" if row["policy"] == row["way"] else row["policy"]
+        rows.append(
+            [row["way"], policy, f"{row['tokens']:,}", values, calls, f"{row['read again']:,}"]
+        )
+    heads = ["way", "policy", "tokens", "values held", "calls made again", "read again"]
+    return Grid(heads, rows, names=2)
+
+
+def shown_value(value: str, words: bool) -> str:
+    """Return a value on one line and not too long, or its kind and length."""
+    if not words:
+        return kind_of(value)
+    line = " ".join(value.split())
+    return line if len(line) <= CLIPPED else f"{line[: CLIPPED - 1]}…"
+
+
+def given_by(need: Need) -> str:
+    """Say who gave a value."""
+    if need.given_by == SUMMARY:
+        return "an earlier summary"
+    if need.tool:
+        return f"result of {need.tool}"
+    return {"user": "the user", "assistant": "the assistant"}.get(
+        need.given_by, GIVEN_BY[need.given_by].removeprefix("used in ").removeprefix("said in ")
+    )
+
+
+def losses_grid(result: Forgot, most: int = WORST, words: bool = True) -> Grid:
+    """Return the worst losses: the value, who gave it, how long before, and which call needed it.
+
+    They are those of what the session did, or of the first way.
+    """
+    messages = result.session.messages
+    rows = [
+        [
+            shown_value(need.value, words),
+            shorter(given_by(need), 22),
+            f"{need.needed - need.given:,}",
+            shorter(f"{need.method}, {messages[need.needed].place}", 26),
+            "yes" if need.again >= 0 else "",
+        ]
+        for need in result.lost()[:most]
+    ]
+    heads = ["forgotten", "given by", "ago", "needed by", "again"]
+    return Grid(heads, rows, names=len(heads))
+
+
+def shorter(text: str, most: int) -> str:
+    """Cut a text to a width."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def as_text(results: Sequence[Forgot], words: bool = True) -> str:
+    """Return what the command prints."""
+    parts = []
+    for result in results:
+        told = [heading(result), sentence(result), result.compaction.note, *result.notes]
+        lines = [textwrap.fill(text, WIDTH) for text in told if text]
+        if result.ways:
+            lines += ["", ways_grid(result).text()]
+        if result.ways and result.lost():
+            lost = len(result.lost())
+            grid = losses_grid(result, words=words)
+            of = f"The worst {len(grid.rows)} of {count(lost, 'loss', 'losses')}"
+            lines += ["", f"{of} under “{result.ways[0].label}”:", grid.text()]
+        parts.append("\n".join(lines))
+    return "\n\n".join([*parts, textwrap.fill(TOKENS_NOTE, WIDTH)])
+
+
+def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool = True) -> str:
+    """Return the same as JSON: sessions, and for each compaction its ways and all of its losses."""
+
+    def rows(table: Any) -> Any:
+        return json.loads(table.drop(columns=["session", "compaction"]).to_json(orient="records"))
+
+    compactions = [
+        {
+            "session": result.session.name,
+            "compaction": result.number + 1,
+            "place": result.compaction.place,
+            "kind": result.compaction.kind,
+            "trigger": result.compaction.trigger,
+            "recorded_before": result.compaction.recorded[0],
+            "recorded_after": result.compaction.recorded[1],
+            "before": result.before,
+            "size": result.size,
+            "sentence": sentence(result),
+            "notes": [*filter(None, [result.compaction.note]), *result.notes],
+            "ways": rows(ways_table([result])),
+            "losses": rows(losses_table([result], words)),
+        }
+        for result in results
+    ]
+    told = [
+        {
+            "session": session.name,
+            "messages": len(session.messages),
+            "compactions": len(session.compactions),
+            "notes": [*session.notes],
+            "not_read": dict(session.unread),
+        }
+        for session in sessions
+    ]
+    return json.dumps({"sessions": told, "compactions": compactions}, indent=1, ensure_ascii=False)
