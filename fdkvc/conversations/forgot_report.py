@@ -22,6 +22,9 @@ from fdkvc.runs.grid import Grid
 CLIPPED = 34
 """Characters of a value in a table."""
 
+STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cleared"}
+"""What the model had after a compaction, by its kind."""
+
 WIDTH = 100
 """Columns of a line."""
 
@@ -63,8 +66,8 @@ def sentence(result: Forgot) -> str:
     if not total:
         first = "No later call needed a value from the text before."
     else:
-        needed = f"{count(total, 'value')} that later calls needed"
-        first = f"Of {needed}, {held:,} stayed under “{done.label}”."
+        what = STAYED.get(result.compaction.kind, f"“{done.label}”")
+        first = f"{what} held {held:,} of {count(total, 'value')} that later calls needed."
     again = len([made for made in done.repeated if made])
     tokens = sum(
         row.tokens for row, made in zip(result.repeats, done.repeated, strict=True) if made
