@@ -97,7 +97,9 @@ def refused(policy: Policy) -> bool:
 
 EVICTING = tuple(key for key in STREAMING_POLICIES if not refused(policy_named(key)))
 WITHIN = tuple(
-    key for key in WRAPPERS if key != "recall" and not refused(read_policy(f"{key}(h2o)"))
+    key
+    for key in WRAPPERS
+    if key not in ("recall", "reread") and not refused(read_policy(f"{key}(h2o)"))
 )
 RAGGED = "fd-kvc:tau=0.9"
 """A threshold evicts more of one head than of another: they have empty slots."""
