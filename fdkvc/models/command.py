@@ -68,7 +68,7 @@ def live(options: Namespace) -> None:
         available = deciding(settings.decides, shape.kv_heads, shape.layers)
         warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, **available)
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        about = {"more": model.about, "note": model.full().cache.left}
+        about = {"also_depends": model.about, "note": model.full().cache.left}
         run, transcripts = _measured(options, settings, baseline, model, how, **about)
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))

@@ -21,6 +21,7 @@ from fdkvc.core.recordings import Token
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import token_traits, word_surprisal
 from fdkvc.core.transcripts import SpanKind, Transcript, word_ids
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy.chat_template import (
     BEGUN,
     JOIN,
@@ -35,7 +36,6 @@ from fdkvc.models.numpy.chat_template import (
 from fdkvc.models.numpy.gguf_file import GgufFile
 from fdkvc.models.numpy.model_folder import (
     TOKENIZER,
-    as_value_error,
     check_tokenizer,
     read_json,
     stderr_silenced,
