@@ -350,13 +350,13 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("parameter", ["w_c", "gamma"])
 def test_sweeps_are_what_the_ablation_gives(results: Path, parameter: str) -> None:
-    ablation = pd.read_csv(results / parameter / "ablation.csv")
+    sweep = pd.read_csv(results / parameter / "sweep.csv")
 
     measured, published = table(parameter)
     for value in list(measured)[1:]:
-        where = {"parameter": parameter, "value": value, "metric": "late_retention"}
-        assert_printed(measured[value], 100 * cell(ablation, "mean", **where))
-        printed = 100 * cell(ablation, "published", **where)
+        where = {parameter: value, "metric": "late_retention"}
+        assert_printed(measured[value], 100 * cell(sweep, "mean", **where))
+        printed = 100 * cell(sweep, "published", **where)
         assert float(published[value]) == pytest.approx(printed)
 
 
@@ -364,8 +364,8 @@ def test_sweeps_are_what_the_ablation_gives(results: Path, parameter: str) -> No
 def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
     paired = pd.read_csv(results / "paired.csv")
     summary = pd.read_csv(results / "summary.csv")
-    w_c = pd.read_csv(results / "w_c" / "ablation.csv")
-    gamma = pd.read_csv(results / "gamma" / "ablation.csv")
+    w_c = pd.read_csv(results / "w_c" / "sweep.csv")
+    gamma = pd.read_csv(results / "gamma" / "sweep.csv")
 
     where = (paired["policy"] == "fd-kvc") & (paired["metric"] == "late_alignment")
     ahead = paired[where & (paired["ci_low"] > 0)]["scenario"].tolist()
@@ -379,9 +379,9 @@ def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
                 for policy in ("fifo", "sink", "fd-kvc")
             }
             assert min(of["fifo"], of["sink"]) > of["fd-kvc"]
-    falling = w_c[w_c["metric"] == "late_alignment"].sort_values("value")["mean"]
+    falling = w_c[w_c["metric"] == "late_alignment"].sort_values("w_c")["mean"]
     assert falling.is_monotonic_decreasing
-    flat = gamma[gamma["metric"] == "late_alignment"].set_index("value")["mean"]
+    flat = gamma[gamma["metric"] == "late_alignment"].set_index("gamma")["mean"]
     assert flat[:0.85].between(0.90, 0.93).all()
     assert flat[0.88:].max() < 0.85
 

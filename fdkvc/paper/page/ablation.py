@@ -16,7 +16,7 @@ from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.paper.claims import claim
-from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS
+from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS, published_sweep
 from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.report.claims import STYLE, claims_html
 from fdkvc.paper.results import SweepRun
@@ -201,7 +201,10 @@ def kind_of(page: str) -> Kind:
         _link,
         link_fields,
         _described,
-        shipped=[SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()],
+        shipped=[
+            SweepRun(Sweep(axes=((parameter, published_sweep(parameter)),)), results)
+            for parameter, results in papers_run().study.sweeps.items()
+        ],
         date=papers_run().date,
         version=papers_run().version,
     )
@@ -245,7 +248,7 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
     """Say which swept setting matters most, and how far each moves a metric."""
     effects = []
     for run in runs:
-        sweep, rows = run.settings, run.table[run.table.swept]
+        sweep, rows = run.settings, run.table
         for name in sweep.parameters:
             means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
             moved = str((means.max() - means.min()).idxmax())
@@ -260,7 +263,7 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:
-    sweep, swept = run.settings, run.table[run.table.swept]
+    sweep, swept = run.settings, run.table
     with side_by_side(kind) if len(sweep.axes) == 1 else st.container():
         for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):

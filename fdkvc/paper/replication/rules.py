@@ -47,7 +47,7 @@ class VerdictRule(NamedTuple):
     applies: Callable[[Case], bool]
     """Whether it decides a case, unless an earlier rule does."""
     sign: str
-    """Its symbol; `fdkvc.runs.grid` writes it in LaTeX."""
+    """Its symbol."""
     tone: Literal["neutral", "good", "bad", "open"]
     """Its colour in `fdkvc.charts.theme.TINTS`."""
     meaning: str
