@@ -424,8 +424,10 @@ class Observation:
 
         In a script without spaces, each character of a word counts as a word.
         """
-        parts = [word[start:end] for word in words for start, end in word_spans(word)]
-        return self._among(self.tokens.words, token, map(word_id, parts))
+        ids: list[int] = []
+        for word in words:
+            ids += [word_id(word[start:end]) for start, end in word_spans(word)]
+        return self._among(self.tokens.words, token, ids)
 
     def is_kind(self, token: Ints, *kinds: str) -> Bools:
         """Whether each token is of one of these kinds of `KINDS` (B, C); false where unknown."""

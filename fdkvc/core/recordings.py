@@ -83,7 +83,7 @@ class Recording:
     @property
     def words(self) -> tuple[str, ...]:
         """The text of each token."""
-        return tuple(token.text for turn in self.tokens for token in turn)
+        return tuple(token.text for token in chain.from_iterable(self.tokens))
 
     @cached_property
     def dialogs(self) -> DialogBatch:
@@ -117,11 +117,10 @@ class Recording:
             "traits": np.concatenate(traits)[None],
         }
         count = len(self.heads)
-        rows: dict[str, Any] = {
-            name: np.broadcast_to(array, (count, *array.shape[1:]))
-            for name, array in shared.items()
-            if isinstance(array, np.ndarray)
-        }
+        rows: dict[str, Any] = {}
+        for name, array in shared.items():
+            if isinstance(array, np.ndarray):
+                rows[name] = np.broadcast_to(array, (count, *array.shape[1:]))
         for name in ("queries", "keys", "values"):
             rows[name] = np.asarray(getattr(self, name), np.float32)
         return replace(one, heads=count, **rows)

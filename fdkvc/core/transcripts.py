@@ -101,7 +101,7 @@ class Demand:
 
     @property
     def needed_by(self) -> tuple[int, str, int]:
-        """Turn, source and call number; values that are needed together have the same."""
+        """Turn, source and call number, which values that are needed together share."""
         return self.turn, self.source, self.call_number
 
     @property
@@ -411,8 +411,8 @@ def words_at(words: Sequence[tuple[int, int]], spans: Iterable[tuple[int, int]])
     given = np.array([*spans], np.intp).reshape(-1, 2)
     index = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
     overlaps = np.maximum(bounds[index, 0], given[:, 0]) < given[:, 1]
-    found: list[int] = np.where(overlaps, index, -1).tolist()
-    return found
+    indices: list[int] = np.where(overlaps, index, -1).tolist()
+    return indices
 
 
 def clean(text: str) -> str:
@@ -432,7 +432,7 @@ def clean_name(text: str) -> str:
 
 
 def different_names(names: Iterable[str]) -> list[str]:
-    """Return the names; one that is given again is numbered.
+    """Return the names, each different: a repeated name gets a number.
 
     Examples
     --------

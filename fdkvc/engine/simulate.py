@@ -25,7 +25,8 @@ def initial_state(
 ) -> State:
     """Return the state before the first turn: an empty cache.
 
-    `tokens` are to come, if known; see `State.with_tier`. Layers and heads are as in `Observation`.
+    `tokens` is how many will come, if known; see `State.with_tier`. Layers and heads are as in
+    `Observation`.
     """
     slots = policy.slots(budget, layers, heads)
     nothing = np.zeros((rows, slots), np.float32)

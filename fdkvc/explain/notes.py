@@ -81,7 +81,8 @@ def _words_of_prompt(transcript: Transcript) -> int:
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count the values carried over from another service, and those absent from the text."""
-    carried = sum(demand.carried for transcript in transcripts for demand in transcript.demands)
+    demands = chain.from_iterable(transcript.demands for transcript in transcripts)
+    carried = sum(demand.carried for demand in demands)
     missing = sum(transcript.missing for transcript in transcripts)
     notes = {
         f"Carried over from another service: {count(carried, 'value')}.": carried,

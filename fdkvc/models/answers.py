@@ -46,7 +46,7 @@ from fdkvc.runs.jobs import (
     worker_count,
 )
 from fdkvc.runs.options import RUN_POLICIES
-from fdkvc.runs.workers import DaemonThreads, ThisThread
+from fdkvc.runs.workers import DaemonThreads
 
 if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd
@@ -148,16 +148,15 @@ def run_answers(
     sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
     run = partial(run_job, settings, model)
     if how.get("executor") is None and (workers == 1 or _large(model)):
-        # Threads share a large model, and each passage is reported. A single one is this thread, so
-        # that Ctrl-C ends none within torch.
-        threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
+        # Threads share a large model, and each passage is reported.
+        threads: Any = None if workers == 1 else DaemonThreads(workers)
         how["executor"], report = threads, how.pop("on_progress", None)
         if report is not None:
             kept = how.get("finished")
             before = [] if kept is None else [*chain(*map(sizes.__getitem__, kept.results))]
             run = partial(run, on_read=_reporting([*chain(*sizes)], before, report))
     chunks = run_jobs(run, jobs, **how)
-    return pd.DataFrame([row for chunk in chunks for row in chunk], columns=list(MEASURED))
+    return pd.DataFrame([*chain.from_iterable(chunks)], columns=list(MEASURED))
 
 
 def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence[Transcript]]:
@@ -199,7 +198,10 @@ def run_job(
 ) -> list[Row]:
     """Return the rows of some dialogs."""
     one_blas_thread()  # here too, since this may be another process
-    return [row for dialog in transcripts for row in _read(settings, model, dialog, on_read)]
+    rows: list[Row] = []
+    for transcript in transcripts:
+        rows += _read(settings, model, transcript, on_read)
+    return rows
 
 
 def _read(
@@ -430,11 +432,11 @@ class _Reader:
                     measured[f"values_right_of_full_{age}"] = right[counted]
         for age, (_, (low, high)) in AGES.items():
             measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
-        return {
-            name: (float(np.mean(scores, dtype=float)), len(scores))
-            for name, metric in metrics_of("answers").items()
-            if name in measured and len(scores := metric.measure(measured))
-        }
+        means = {}
+        for name, metric in metrics_of("answers").items():
+            if name in measured and len(scores := metric.measure(measured)):
+                means[name] = float(np.mean(scores, dtype=float)), len(scores)
+        return means
 
 
 def _ages(passage: EncodedPassage) -> NDArray[np.intp]:

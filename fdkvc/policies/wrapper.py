@@ -90,8 +90,8 @@ class Wrapper(Policy):
         return {**self.policy.settings, **super().settings}
 
     def variant(self, **changes: float | int | str) -> Policy:
-        own = {name: changes.pop(name) for name in super().settings if name in changes}
-        return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
+        settings = {name: changes.pop(name) for name in super().settings if name in changes}
+        return dataclasses.replace(self, policy=self.policy.variant(**changes), **settings)
 
 
 for _name in (

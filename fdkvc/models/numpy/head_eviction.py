@@ -14,8 +14,10 @@ tokens, 9 and 10, goes in one KV head with a budget of three::
     step.evicted           7     9        the tokens that it does not
     after.slots         3     8    10     the next turn's columns 0, 1 and 2
 
-A policy with a second tier sees its slots after those of the first, and may recall a token from
-there. A state never changes: `HeadEviction.after` returns another one, so forks of a text share it.
+The policy's own state, its numbers for each entry, names entries by their slots; step 5 of
+`HeadEviction.after` renames them for the next turn. A policy with a second tier sees its slots
+after those of the first, and may recall a token from there. A state never changes: `after` returns
+another one, so forks of a text share it.
 """
 
 from __future__ import annotations
@@ -106,14 +108,14 @@ class HeadEviction:
     ) -> None:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
-        # 1. Who decides. Where all heads see the same, one of them decides for all.
-        one = equal_budgets(policy, budget) and BY_TEXT.issuperset(policy.looks_at)
-        self._deciding = rows_of = Heads(1, 1, 1, heads.head_width) if one else heads
-        rows = rows_of.layers * rows_of.heads
-        together = {"head": rows_of.group, "layer": rows_of.heads, "model": rows}[decides]
+        # 1. Who decides. Where all heads see the same and hold as much, one decides for all.
+        alike = equal_budgets(policy, budget) and BY_TEXT.issuperset(policy.looks_at)
+        self._deciders = deciders = Heads(1, 1, 1, heads.head_width) if alike else heads
+        rows = deciders.layers * deciders.heads
+        together = {"head": deciders.group, "layer": deciders.heads, "model": rows}[decides]
         self._together = Together(policy, together)
-        # Layers that decide together are treated as one: they share no budget.
-        self._layers = 1 if one or decides == "model" else layers or heads.layers
+        # Layers that decide together count as one, since they share no budget.
+        self._layers = 1 if alike or decides == "model" else layers or heads.layers
         self._first_layer = first_layer
         # 2. What a turn changes.
         self._state = initial_state(
@@ -122,7 +124,7 @@ class HeadEviction:
             budget,
             heads.head_width,
             layers=self._layers,
-            heads=rows if decides == "model" else rows_of.heads,
+            heads=rows if decides == "model" else deciders.heads,
         )
         # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
         self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
@@ -149,13 +151,13 @@ class HeadEviction:
         and of the new tokens; the features (N, ...) those of each token so far, as far as known, as
         of `fdkvc.models.numpy.tokens.Tokens.features`.
         """
-        heads = self._deciding
+        heads = self._deciders
         layers, kv_heads = heads.layers, heads.kv_heads
         rows, first = layers * heads.heads, self.slots.shape[2]
         born = np.append(self._born, np.full(new, self._turns))
 
-        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, whose
-        #    columns hold those of any token.
+        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, which
+        #    reads the columns of some other token; no policy looks at them.
         turn_tokens = np.arange(self.count, self.count + new)
         turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
         ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
@@ -206,13 +208,13 @@ class HeadEviction:
 
     def _of_kv_heads(self, column: NDArray[Any]) -> NDArray[Any]:
         """Return rows (R, ·) by KV head (L, K, ·): the query heads of a group are alike."""
-        heads = self._deciding
+        heads = self._deciders
         return column.reshape(heads.layers, heads.kv_heads, heads.group, -1)[:, :, 0]
 
     def _for_all_heads(self, column: NDArray[Any]) -> NDArray[Any]:
         """Return what the deciding heads decided (…, …, ·) for all heads (L, K, ·)."""
-        heads, deciding = self.heads, self._deciding
-        repeats = heads.layers // deciding.layers, heads.kv_heads // deciding.kv_heads, 1
+        heads, deciders = self.heads, self._deciders
+        repeats = heads.layers // deciders.layers, heads.kv_heads // deciders.kv_heads, 1
         return np.tile(column, repeats) if max(repeats) > 1 else column
 
 

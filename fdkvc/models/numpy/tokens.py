@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import KINDS, SPEAKERS, word_id
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_MODEL_JSON_BYTES
+from fdkvc.core.recordings import Token
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import token_traits, word_surprisal
 from fdkvc.core.transcripts import SpanKind, Transcript, word_ids
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy.chat_template import (
     BEGUN,
     JOIN,
@@ -34,7 +36,6 @@ from fdkvc.models.numpy.chat_template import (
 from fdkvc.models.numpy.gguf_file import GgufFile
 from fdkvc.models.numpy.model_folder import (
     TOKENIZER,
-    as_value_error,
     check_tokenizer,
     read_json,
     stderr_silenced,
@@ -84,6 +85,9 @@ TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "kinds", "traits")
 """What a policy looks at that depends on the text of tokens."""
 
 _TEMPLATE, _SETTINGS = "chat_template.jinja", "tokenizer_config.json"
+
+MAX_VOCABULARY = 2**31
+"""Of a tokenizer whose model is not known."""
 
 BLOCK = 256
 """Tokens of a text that are decoded at once to find where each ends."""
@@ -245,17 +249,14 @@ class Tokens:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of messages that marks distinguish; see `fdkvc.core.attention.KINDS`."""
-        spoken = self.marks.get("user"), self.marks.get("system")
-        marked = {
-            _KIND_OF[name]
-            for name, mark in [*self.openings, *self.marks.items()]
-            if mark and mark not in spoken
-        }
-        return (
-            tuple(kind for kind in KINDS if kind in {"user", "assistant", *marked})
-            if self.marks
-            else ()
-        )
+        if not self.marks:
+            return ()
+        spoken = {(), self.marks.get("user"), self.marks.get("system")}
+        marked = {"user", "assistant"}
+        for name, mark in [*self.openings, *self.marks.items()]:
+            if mark not in spoken:
+                marked.add(_KIND_OF[name])
+        return tuple(kind for kind in KINDS if kind in marked)
 
     def _speakers(self, ids: Sequence[int], kind: Kind | None) -> NDArray[np.intp]:
         """Return the speaker of each token, that of the last mark before it.
@@ -388,11 +389,30 @@ class EncodedPassage:
         return tuple(index for index, length in enumerate(shared) if length > 0)
 
 
+def tokens_by_turn(
+    transcript: Transcript, passages: Sequence[EncodedPassage], prefix: int = 0
+) -> tuple[tuple[Token, ...], ...]:
+    """Return the tokens of each turn of a dialog, whose first turn begins with a prefix of tokens.
+
+    The tokens of a call belong to the turn that makes it, and to no words of that turn, as do those
+    of tools that a chat template lists in its own way.
+    """
+    turns: list[list[Token]] = [[] for _ in transcript.turns]
+    turns[0] += [Token("", 0, 0)] * prefix
+    for encoded in passages:
+        passage = encoded.passage
+        worded = not passage.call and passage.text == transcript.turns[passage.turn].text
+        spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
+        turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
+    return tuple(map(tuple, turns))
+
+
 @dataclass(frozen=True, eq=False)
 class TemplateTokens(Tokens):
     """The tokens of a chat model: dialogs as its template writes them, with calls as JSON."""
 
     _: KW_ONLY
+
     chat: ChatTexts
     """What the template writes around messages."""
     written: Mapping[str, tuple[int, ...]]
@@ -489,7 +509,7 @@ class TemplateTokens(Tokens):
 
     def _ids(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the ids of parts that the template writes."""
-        return tuple(token for text in texts for token in self.written[text])
+        return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
 
     def _text(
         self, passage: Passage, reading: Reading, listed: bool, space: str = ""
@@ -535,7 +555,25 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         else:
             check_tokenizer(content := stored.tokenizer)
             tokenizer = Tokenizer.from_str(json.dumps(content))
-        vocabulary_ids = tokenizer.get_vocab()
+    return _tokens_of(tokenizer, vocabulary, *_template(stored))
+
+
+def read_tokens(content: str, template: str = "", special: SpecialTokens = ()) -> Tokens:
+    """Read the content of a checked ``tokenizer.json``, for a model with a chat template or none.
+
+    Raises a ValueError that names the problem.
+    """
+    from tokenizers import Tokenizer
+
+    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
+        tokenizer = Tokenizer.from_str(content)
+    return _tokens_of(tokenizer, MAX_VOCABULARY, template, special)
+
+
+def _tokens_of(
+    tokenizer: Any, vocabulary: int, template: str, special: SpecialTokens = ()
+) -> Tokens:
+    vocabulary_ids = tokenizer.get_vocab()
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
         raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
@@ -544,13 +582,13 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         _encoded(tokenizer, "a")
-        for token in range(min(vocabulary, 1000)):
+        for token in range(min(highest + 1, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             return Tokens(tokenizer, first, marks, vocabulary_ids[END], (vocabulary_ids[END],))
-        return marked_tokens(tokenizer, first, *_template(stored))
+        return marked_tokens(tokenizer, first, template, special)
 
 
 def marked_tokens(
@@ -611,7 +649,7 @@ def _template_tokens(
     def mark(roles: Sequence[str], number: int, *end: str) -> tuple[int, ...]:
         texts = chat.around(roles, *end)[1][number]
         before = closings[roles[number - 1] if number else START]
-        return tuple(token for text in texts for token in written[text])[len(before) :]
+        return tuple(chain.from_iterable(map(written.__getitem__, texts)))[len(before) :]
 
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)

@@ -217,7 +217,8 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
         elif policy.name != EVERYTHING:  # the full cache is always shown
             policies.append(policy)
     shape = model.decoder.shape
-    warn_no_effect(policies, Available(SPEAKERS, True, shape.heads, shape.layers, KINDS))
+    heads = {"heads": shape.heads, "layers": shape.layers}
+    warn_no_effect(policies, Available(SPEAKERS, words=True, kinds=KINDS, **heads))
     return tuple(policies)
 
 

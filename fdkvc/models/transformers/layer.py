@@ -146,7 +146,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     @property
     def beside(self) -> list[Any]:
         """All tensors in use, except keys and values."""
-        aside = [tensor for text in self._aside for tensor in text.values()]
+        aside = chain.from_iterable(text.values() for text in self._aside)
         return [*aside, *chain(*self._brought.values())]
 
     def keep(self, kept: Sequence[Kept]) -> None:

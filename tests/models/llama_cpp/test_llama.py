@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import doctest
-import os
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import numpy as np
 import pytest
 
-from conftest import NO_LLAMA
 from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.attention import Floats
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.sinks import FirstTokensWarning
 from fdkvc.explain.decisions import explain, sentences
+from fdkvc.models.llama_cpp import chat as llama_module
+from fdkvc.models.llama_cpp.chat import LlamaText, PolicyChat
+from fdkvc.models.llama_cpp.context import llama_tokens
 from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.policies import read_policy
 from tests.models.numpy.test_smollm2 import drawn_texts
 
-if os.environ.get("FDKVC_REQUIRE_LLAMA") == "1":
-    import llama_cpp
-else:
-    llama_cpp = pytest.importorskip("llama_cpp", reason=NO_LLAMA)
 pytestmark = pytest.mark.smollm2
-
-from fdkvc.models.llama_cpp import chat as llama_module  # noqa: E402 needs the package
-from fdkvc.models.llama_cpp.chat import LlamaText, PolicyChat  # noqa: E402
-from fdkvc.models.llama_cpp.context import llama_tokens  # noqa: E402
 
 DOCUMENT = Path(llama_module.__file__).parents[1] / "README.md"
 BUDGET = 64

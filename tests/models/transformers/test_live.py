@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import json
-import os
 import re
 import sys
 import warnings
@@ -17,10 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
@@ -34,6 +34,11 @@ from fdkvc.models.numpy.model_folder import cache_name
 from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import Tokens
+from fdkvc.models.transformers import loop
+from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.cost import COST
+from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, load_live
+from fdkvc.models.transformers.recorded import record_dialog, record_layer
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
@@ -43,19 +48,6 @@ from tests.library import Numbers
 from tests.models.test_answers import shortened
 from tests.refusals import assert_one_sentence
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
-from fdkvc.models.transformers import loop
-from fdkvc.models.transformers.cache import PolicyCache
-from fdkvc.models.transformers.cost import COST
-from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, load_live
-from fdkvc.models.transformers.recorded import record_dialog, record_layer
 
 CACHE = cache_name(transformers.LlamaForCausalLM)
 """The argument of the installed library that takes a cache."""
@@ -126,11 +118,6 @@ def made(shape: str = "llama", attention: str = "sdpa", **sizes: Any) -> Any:
     config = getattr(transformers, name)(**known)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     return model.eval()
-
-
-@pytest.fixture(scope="module")
-def llama() -> Any:
-    return made()
 
 
 def text(tokens: int, seed: int = 0) -> Any:
