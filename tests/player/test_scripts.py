@@ -126,7 +126,7 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
     among = "all " if (why.view.protected & why.view.stood).any() else ""
     rank = f"rank {why.rank} of {among}{stood}" if why.rank else "below the threshold"
     status = why.status.name.replace("_", ", ")
-    size = turn_run.trace.policy.page_size
+    size = max(turn_run.trace.policy.page_size, 1)
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]
     name = f"token {token}, topic {topic}, from turn {why.born}, {status}, {', '.join(parts)}"
     assert seen["name"] == name
