@@ -57,6 +57,8 @@ def sample_of(
 ) -> list[Transcript]:
     """Return dialogs with calls, of at most so many tokens in all: of different clusters first.
 
+    Where no dialog has calls, any is as good.
+
     If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
     read.
     """
@@ -65,6 +67,7 @@ def sample_of(
         if any(demand.kind == "call" for demand in dialog.demands):
             order.append((seen[dialog.services], dialog))
             seen[dialog.services] += 1
+    order = order or [(0, dialog) for dialog in transcripts]
     ordered = [dialog for _, dialog in sorted(order, key=lambda pair: pair[0])][:TRIED_DIALOGS]
     sample, room = list[Transcript](), most
     for dialog in ordered:
@@ -85,7 +88,7 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
     turns = bisect_right([*accumulate(dialog.word_counts)], most)
     calls = tuple(call for call in dialog.calls if call.turn < turns)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
-    if not demands:
+    if not turns or (dialog.demands and not demands):
         return None
     return replace(dialog, turns=dialog.turns[:turns], calls=calls, demands=demands)
 
@@ -100,7 +103,7 @@ def ways_to_read(card: Card) -> list[list[Way]]:
     text = [way for way in enough if not way.guessed]
     habits = [way for name in TODAY for way in text if unpinned_name(way.policy) == name]
     by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]
-    first = [way for way in (card.by_words, *habits[:1]) if way in enough]
+    first = [way for way in (card.by_words or card.ways[0], *habits[:1]) if way in enough]
     rest = [*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]]
     return [
         [*dict.fromkeys(filter(None, first))],
