@@ -117,6 +117,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------- commands
 
 
+def test_what_forgot_prints_of_the_example_stands_on_the_first_screen(tmp_path: Path) -> None:
+    (shown,) = blocks("text")
+    printed = here(["forgot"], tmp_path)
+
+    assert printed.startswith(shown.rstrip())
+    assert README.index(shown) < README.index(APP_COMMAND)
+
+
 def test_three_commands_stand_first_and_name_files_that_exist() -> None:
     assert commands()[:3] == [APP_COMMAND, TEST_COMMAND, MODEL_COMMAND]
     for command in commands()[:3]:

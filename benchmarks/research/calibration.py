@@ -82,19 +82,20 @@ def held(card: Card, dialogs: Sequence[Transcript]) -> float:
 def main(paths: Sequence[str]) -> None:
     """Print how often the card holds, by file and by half."""
     rows, generator = list[tuple[str, str, float, float, float, float]](), np.random.default_rng(0)
+    calling = dict[str, list[Transcript]]()
     for path in paths:
         dialogs, _ = read_dialogs(read_bytes(path, MAX_DIALOG_FILE_BYTES), Path(path).name)
-        calling = [row for row in dialogs if sum(need.kind == "call" for need in row.demands) > 3]
-        for _ in range(FILES):
-            places = generator.choice(len(calling), OF, replace=False)
-            for name, (first, rest) in splits([calling[place] for place in places]):
-                card = card_of(first)
-                if card.best is None or card.promise is None:
-                    continue
-                promise = card.promise
-                share = held(card, rest)
+        needs = [sum(need.kind == "call" for need in row.demands) for row in dialogs]
+        many = (row for row, count in zip(dialogs, needs, strict=True) if count > 3)
+        calling[Path(path).stem] = [*many]
+    for name, dialogs in [*calling.items()] * FILES:
+        places = generator.choice(len(dialogs), OF, replace=False)
+        for half, (first, rest) in splits([dialogs[place] for place in places]):
+            card = card_of(first)
+            if card.best is not None and card.promise is not None:
                 size = (card.best.size or 0) / card.tokens
-                rows.append((Path(path).stem, name, promise.mean, promise.low, share, size))
+                promise, share = card.promise, held(card, rest)
+                rows.append((name, half, promise.mean, promise.low, share, size))
                 print(*rows[-1], file=sys.stderr, flush=True)
     columns = ["file", "half", "promised", "low", "held", "size"]
     table = pd.DataFrame(rows, columns=columns).dropna(subset="held")

@@ -189,7 +189,8 @@ def build_parser() -> _Parser:
     trace.several("--metrics", "KEY", metrics, default=[])
     trace.number(SEED, "random seed")
     trace.number(BUDGET, "most entries in the cache after a turn")
-    trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)
+    files = "write entries.csv, turns.csv and README.md to this folder"
+    trace.option("--out", "DIR", files, required=True)
 
     report = command("report", "write claims, tables, figures and examples as one HTML file")
     run = "repeat the run of this run.json and report on it; default: the paper's run"

@@ -9,41 +9,29 @@ where a call has the name and the arguments of one before the compaction.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from itertools import chain
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdkvc.conversations.formats.chat import is_demanded, values_in
-from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.mentions import MentionFinder, wordings_of
-from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
-from fdkvc.core.attention import SPEAKERS, Bools, Floats, Ints, word_id
-from fdkvc.core.dialogs import DialogBatch
+from fdkvc.conversations.session_text import Text, span_kind
+from fdkvc.conversations.sessions import Compaction, MadeCall, Session
 from fdkvc.core.limits import (
     MAX_DEMANDS,
     MAX_SESSION_TOKENS,
     MAX_SESSION_VALUES,
-    MAX_TOKENS,
     MAX_VALUE_CHARACTERS,
 )
 from fdkvc.core.parameters import check_most
-from fdkvc.core.scripts import word_spans
-from fdkvc.core.token_traits import token_traits, word_surprisal
-from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError, Transcript
-from fdkvc.core.words import count
-from fdkvc.engine.fit import fit, remembers
+from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError
+from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy
+from fdkvc.policies.reread import Reread
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-WAYS = ("fifo", "shift", "sink")
+WAYS = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "regions")
 """The ways that are compared with a recorded compaction by default."""
 
 RECORDED = {"summary": "summary (recorded)", "cleared": "cleared results (recorded)"}
@@ -51,17 +39,6 @@ RECORDED = {"summary": "summary (recorded)", "cleared": "cleared results (record
 
 SUMMARY = "summary"
 """Who gave a value that stands in an earlier summary; else it is a kind of span."""
-
-WORST = 5
-
-LOSSES = (
-    *("value", "given by", "tool", "given", "messages before", "needed", "call", "slot", "calls"),
-    *("given again", "held by"),
-)
-WAYS_COLUMNS = (
-    *("way", "policy", "tokens", "values", "held", "calls again", "tokens again"),
-    "read again",
-)
 
 
 @dataclass(frozen=True)
@@ -264,15 +241,6 @@ def _giver(session: Session, message: int, character: int) -> tuple[SpanKind | s
     return span_kind(row, character), row.tool
 
 
-def span_kind(message: Message, character: int = -1) -> SpanKind:
-    """Return who or what wrote a character of a message, by default one after its calls."""
-    if 0 <= character < message.turn.call_characters:
-        return "call"
-    if message.turn.kind is not None:
-        return message.turn.kind
-    return "user" if message.turn.speaker == "user" else "assistant"
-
-
 def _given_again(
     session: Session,
     number: int,
@@ -348,8 +316,9 @@ def _compared(
             repeat.result not in place or not kept[text.of_turn(place[repeat.result])].all()
             for repeat in repeats
         )
-        read_again = read_after_change(kept)
-        label = policy.title
+        stays = np.flatnonzero(kept)
+        read_again = reread_once(policy, np.arange(len(text)), stays, text.born, text.kinds)
+        label = (policy.policy if isinstance(policy, Reread) else policy).title
         ways.append(Way(label, policy.name, int(kept.sum()), held, repeated, read_again))
     return tuple(ways), notes, size
 
@@ -375,203 +344,3 @@ def _recorded(
     tokens = session.tokens_of(compaction.stayed)
     label = RECORDED[compaction.kind]
     return Way(label, "", tokens, held, (True,) * len(repeats), tokens)
-
-
-@dataclass(frozen=True, eq=False)
-class Text:
-    """The messages of a context as tokens: words and punctuation marks."""
-
-    turns: tuple[Message, ...]
-    bounds: tuple[int, ...]
-    """The first token of each message, and the number of tokens."""
-
-    @classmethod
-    def of(cls, messages: Sequence[Message]) -> Text:
-        """Return the text of messages."""
-        counts = [message.tokens for message in messages]
-        return cls(tuple(messages), (0, *np.cumsum(counts, dtype=np.intp).tolist()))
-
-    def __len__(self) -> int:
-        """Return the number of tokens."""
-        return self.bounds[-1]
-
-    def of_turn(self, turn: int) -> slice:
-        """Return the tokens of a message."""
-        return slice(self.bounds[turn], self.bounds[turn + 1])
-
-    def tokens_of(self, mention: Mention) -> slice:
-        """Return the tokens that a mention's characters belong to."""
-        starts, ends = self._spans(mention.turn)
-        first = self.bounds[mention.turn]
-        low = int(np.searchsorted(ends, mention.start, "right"))
-        return slice(first + low, first + int(np.searchsorted(starts, mention.end)))
-
-    def kept(self, policy: Policy, size: int) -> Bools:
-        """Return which tokens (N,) stay when a policy fits the text into a size at once.
-
-        Raises a TooLargeError if the policy needs vectors or remembers earlier turns, and the text
-        is too long for that.
-        """
-        by_vectors = not VECTORS.isdisjoint(policy.looks_at)
-        if by_vectors or remembers(policy):
-            needs = "vectors" if by_vectors else "what it stored of earlier turns"
-            has = f"it decides by {needs}, and the text has"
-            check_most(has, len(self), "tokens", MAX_TOKENS, TooLargeError)
-        if by_vectors:
-            turns = tuple(message.turn for message in self.turns)
-            return fit(policy, lexical_recording(Transcript("the text", turns)).dialogs, size)
-        columns = {name: getattr(self, f"_{name}")[None] for name in COLUMNS & {*policy.looks_at}}
-        return fit(policy, replace(self._dialogs, **columns), size)
-
-    @cached_property
-    def _dialogs(self) -> DialogBatch:
-        """The text without vectors."""
-        tokens, turns = len(self), len(self.turns)
-        while self.bounds[turns - 1] == tokens:  # what ends without a token has no last turn
-            turns -= 1
-        nothing = np.zeros((1, tokens, 0), np.float32)
-        return DialogBatch(
-            embeddings=nothing,
-            keys=nothing,
-            values=nothing,
-            bounds=np.array([self.bounds[: turns + 1]], np.intp),
-            turn_counts=np.array([turns]),
-            topic_bits=np.zeros((1, tokens), np.uint32),
-            current=np.full((1, turns), -1),
-            topic_names=(),
-            speakers=np.array([[*map(_speaker, self.turns[:turns])]]),
-        )
-
-    @cached_property
-    def _spans_of(self) -> dict[int, NDArray[np.intp]]:
-        return {}
-
-    def _spans(self, turn: int) -> NDArray[np.intp]:
-        """Return where the tokens of a message begin and end (2, n)."""
-        if turn not in self._spans_of:
-            spans = word_spans(self.turns[turn].turn.text)
-            self._spans_of[turn] = np.array(spans, np.intp).reshape(-1, 2).T
-        return self._spans_of[turn]
-
-    @cached_property
-    def _words(self) -> Ints:
-        spoken = chain.from_iterable(self._words_of(turn) for turn in range(len(self.turns)))
-        return np.fromiter(map(word_id, spoken), np.intp, len(self))
-
-    @cached_property
-    def _surprisal(self) -> Floats:
-        spoken = chain.from_iterable(self._words_of(turn) for turn in range(len(self.turns)))
-        return np.fromiter(map(word_surprisal, spoken), np.float32, len(self))
-
-    @cached_property
-    def _traits(self) -> Floats:
-        traits = []
-        for turn, message in enumerate(self.turns):
-            spans = [(int(start), int(end)) for start, end in self._spans(turn).T]
-            traits.append(token_traits(message.turn.text, spans, span_kind(message) == "user"))
-        return np.concatenate(traits)
-
-    def _words_of(self, turn: int) -> Iterator[str]:
-        text = self.turns[turn].turn.text
-        return (text[start:end] for start, end in self._spans(turn).T)
-
-
-VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity", "chance", "future"))
-"""What a policy looks at that needs vectors."""
-
-COLUMNS = frozenset(("words", "surprisal", "traits"))
-"""Columns of a batch that are computed only for policies that look at them."""
-
-
-def _speaker(message: Message) -> int:
-    speaker = {"system": "prompt", "user": "user"}.get(span_kind(message), "system")
-    return SPEAKERS.index(speaker)
-
-
-def read_after_change(kept: Bools) -> int:
-    """Return how many tokens stay after the first that left: a model reads these again.
-
-    Examples
-    --------
-    >>> read_after_change(np.array([True, False, True, True]))
-    2
-    """
-    return 0 if kept.all() else int(kept[int(kept.argmin()) :].sum())
-
-
-# ----------------------------------------------------------------------------------------- tables
-
-
-def ways_table(results: Sequence[Forgot]) -> pd.DataFrame:
-    """Return a row for each compaction and way.
-
-    `calls again` are those after the compaction whose first result the way does not hold, with the
-    tokens of the results that came again.
-    """
-    import pandas as pd
-
-    rows = []
-    for result in results:
-        of = (result.session.name, result.number + 1)
-        for way in result.ways:
-            again = [row for row, made in zip(result.repeats, way.repeated, strict=True) if made]
-            tokens = sum(row.tokens for row in again)
-            held = len(way.held), sum(way.held)
-            kept = way.label, way.policy, way.tokens, *held
-            rows.append((*of, *kept, len(again), tokens, way.read_again))
-    return pd.DataFrame(rows, columns=["session", "compaction", *WAYS_COLUMNS])
-
-
-def losses_table(results: Sequence[Forgot], words: bool = True) -> pd.DataFrame:
-    """Return a row for each value that what the session did, or the first way, does not hold.
-
-    The worst come first. Without `words`, a value is its kind and length.
-    """
-    import pandas as pd
-
-    rows = []
-    for result in results:
-        of = (result.session.name, result.number + 1)
-        for need in result.lost() if result.ways else ():
-            place = result.session.messages
-            again = place[need.again].place if need.again >= 0 else ""
-            rows.append(
-                (
-                    *of,
-                    need.value if words else kind_of(need.value),
-                    need.given_by,
-                    need.tool,
-                    place[need.given].place,
-                    need.needed - need.given,
-                    place[need.needed].place,
-                    need.method,
-                    need.slot,
-                    need.calls,
-                    again,
-                    ", ".join(result.holders(need)),
-                )
-            )
-    return pd.DataFrame(rows, columns=["session", "compaction", *LOSSES])
-
-
-def kind_of(value: str) -> str:
-    """Return what a value is, without its words.
-
-    Examples
-    --------
-    >>> kind_of("src/app.py"), kind_of("QX-771"), kind_of("so be it")
-    ('path of 10 characters', 'id of 6 characters', 'text of 8 characters')
-    """
-    kind = next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, value.strip()))
-    return f"{kind} of {count(len(value), 'character')}"
-
-
-KINDS = {
-    "number": r"[-+]?[\d.,]+",
-    "address": r"\w+://\S+|\S+@\S+\.\w+",
-    "path": r"\S*[/\\]\S*|[\w-]+\.[a-z]\w{0,4}",
-    "id": r"(?=\S*[\d_-])\S+",
-    "word": r"\S+",
-    "text": r"(?s).*",
-}
-"""What a value is, by the first pattern that matches all of it."""

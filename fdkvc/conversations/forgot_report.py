@@ -1,33 +1,44 @@
 """What a session forgot, as sentences, tables of texts and JSON: for the command and the page."""
 
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from fdkvc.conversations.forgot import (
-    SUMMARY,
-    WORST,
-    Forgot,
-    Need,
-    kind_of,
-    losses_table,
-    ways_table,
-)
+import pandas as pd
+
+from fdkvc.conversations.forgot import SUMMARY, Forgot, Need
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import count, percent
 from fdkvc.runs.grid import Grid
 
+WORST = 5
+"""Losses that are shown of a compaction."""
+
+LOSSES = (
+    *("value", "given by", "tool", "given", "messages before", "needed", "call", "slot", "calls"),
+    *("given again", "held by"),
+)
+WAYS_COLUMNS = (
+    *("way", "policy", "tokens", "values", "held", "calls again", "tokens again"),
+    "read again",
+)
+
 CLIPPED = 34
 """Characters of a value in a table."""
+
+STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cleared"}
+"""What the model had after a compaction, by its kind."""
 
 WIDTH = 100
 """Columns of a line."""
 
 TOKENS_NOTE = (
     "Tokens are words and punctuation marks; an agent counts a model's, with its prompt and tools. "
-    "Read again: a model reads anew what follows the first change of its text."
+    "Again: calls as before the compaction whose first result is not held, and the tokens of their "
+    "results. Read again: tokens that a model reads anew, after the first change of its text."
 )
 
 
@@ -63,8 +74,8 @@ def sentence(result: Forgot) -> str:
     if not total:
         first = "No later call needed a value from the text before."
     else:
-        needed = f"{count(total, 'value')} that later calls needed"
-        first = f"Of {needed}, {held:,} stayed under “{done.label}”."
+        what = STAYED.get(result.compaction.kind, f"“{done.label}”")
+        first = f"{what} held {held:,} of {count(total, 'value')} that later calls needed."
     again = len([made for made in done.repeated if made])
     tokens = sum(
         row.tokens for row, made in zip(result.repeats, done.repeated, strict=True) if made
@@ -91,13 +102,11 @@ def ways_grid(result: Forgot) -> Grid:
     rows = []
     for row in ways_table([result]).to_dict("records"):
         values = f"{row['held']:,} of {row['values']:,}"
-        calls = f"{row['calls again']:,} ({row['tokens again']:,} tokens)"
-        policy = "" if row["policy"] == row["way"] else row["policy"]
-        rows.append(
-            [row["way"], policy, f"{row['tokens']:,}", values, calls, f"{row['read again']:,}"]
-        )
-    heads = ["way", "policy", "tokens", "values held", "calls made again", "read again"]
-    return Grid(heads, rows, names=2)
+        again = f"{row['calls again']:,} ({row['tokens again']:,})"
+        numbers = [f"{row['tokens']:,}", values, again, f"{row['read again']:,}"]
+        rows.append([shorter(row["way"], 28), *numbers, shorter(row["policy"], 24)])
+    heads = ["way", "tokens", "values held", "again (tokens)", "read again", "policy"]
+    return Grid(heads, rows)
 
 
 def shown_value(value: str, words: bool) -> str:
@@ -196,3 +205,77 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
         for session in sessions
     ]
     return json.dumps({"sessions": told, "compactions": compactions}, indent=1, ensure_ascii=False)
+
+
+# ----------------------------------------------------------------------------------------- tables
+
+
+def ways_table(results: Sequence[Forgot]) -> pd.DataFrame:
+    """Return a row for each compaction and way.
+
+    `calls again` are those after the compaction whose first result the way does not hold, with the
+    tokens of the results that came again.
+    """
+    rows = []
+    for result in results:
+        of = (result.session.name, result.number + 1)
+        for way in result.ways:
+            again = [row for row, made in zip(result.repeats, way.repeated, strict=True) if made]
+            tokens = sum(row.tokens for row in again)
+            held = len(way.held), sum(way.held)
+            kept = way.label, way.policy, way.tokens, *held
+            rows.append((*of, *kept, len(again), tokens, way.read_again))
+    return pd.DataFrame(rows, columns=["session", "compaction", *WAYS_COLUMNS])
+
+
+def losses_table(results: Sequence[Forgot], words: bool = True) -> pd.DataFrame:
+    """Return a row for each value that what the session did, or the first way, does not hold.
+
+    The worst come first. Without `words`, a value is its kind and length.
+    """
+    rows = []
+    for result in results:
+        of = (result.session.name, result.number + 1)
+        for need in result.lost() if result.ways else ():
+            place = result.session.messages
+            again = place[need.again].place if need.again >= 0 else ""
+            rows.append(
+                (
+                    *of,
+                    need.value if words else kind_of(need.value),
+                    need.given_by,
+                    need.tool,
+                    place[need.given].place,
+                    need.needed - need.given,
+                    place[need.needed].place,
+                    need.method,
+                    need.slot,
+                    need.calls,
+                    again,
+                    ", ".join(result.holders(need)),
+                )
+            )
+    return pd.DataFrame(rows, columns=["session", "compaction", *LOSSES])
+
+
+def kind_of(value: str) -> str:
+    """Return what a value is, without its words.
+
+    Examples
+    --------
+    >>> kind_of("src/app.py"), kind_of("QX-771"), kind_of("so be it")
+    ('path of 10 characters', 'id of 6 characters', 'text of 8 characters')
+    """
+    kind = next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, value.strip()))
+    return f"{kind} of {count(len(value), 'character')}"
+
+
+KINDS = {
+    "number": r"[-+]?[\d.,]+",
+    "address": r"\w+://\S+|\S+@\S+\.\w+",
+    "path": r"\S*[/\\]\S*|[\w-]+\.[a-z]\w{0,4}",
+    "id": r"(?=\S*[\d_-])\S+",
+    "word": r"\S+",
+    "text": r"(?s).*",
+}
+"""What a value is, by the first pattern that matches all of it."""

@@ -6,7 +6,7 @@ first answer comes early, and the rest fills in.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
@@ -19,7 +19,6 @@ from fdkvc.engine.summary import mean_table
 from fdkvc.models.answers import FULL, Answers, run_answers
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import AnyModel
-from fdkvc.models.numpy.text_cache import ModelCache
 from fdkvc.policies import Policy, read_policy
 from fdkvc.runs.jobs import Execution
 from fdkvc.verdict.plan import TODAY, Card, ModelRead, Reading, Way, unpinned_name
@@ -44,12 +43,10 @@ class Sized(Answers):
 
     sizes: tuple[int, ...] = ()
 
-    def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
-        """Return a new cache of each policy, after the full one."""
-        caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
-        for policy, size in zip(self.policies, self.sizes, strict=True):
-            caches[policy.name, size] = model.evicting(policy, size, self.decides)
-        return caches
+    @property
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """The policies with their sizes."""
+        return zip(self.policies, self.sizes, strict=True)
 
 
 def sample_of(
@@ -94,12 +91,8 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
 
 
 def ways_to_read(card: Card) -> list[list[Way]]:
-    """Return the ways that a model reads, in groups: the first decide most.
-
-    What reads the text again is not among them: a model's cache keeps what stays.
-    """
-    saving = (way for way in card.ways if way.size is not None and way.slots < card.tokens)
-    enough = [way for way in saving if not read_policy(way.policy).reads_again]
+    """Return the ways that a model reads, in groups: the first decide most."""
+    enough = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
     text = [way for way in enough if not way.guessed]
     habits = [way for name in TODAY for way in text if unpinned_name(way.policy) == name]
     by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]
@@ -134,7 +127,7 @@ def read_card(
         shares = [(way.size or 0) / card.tokens for way in group]
         sizes = tuple(max(1, round(share * tokens / len(sample))) for share in shares)
         policies: tuple[Policy, ...] = tuple(read_policy(way.policy) for way in group)
-        settings = Sized(policies, tuple(sorted({*sizes})), cut_text=False, sizes=sizes)
+        settings = Sized(policies, tuple(sorted({*sizes})), sizes=sizes)
         scores = scores | readings_of(run_answers(settings, model, sample, **how))
         read = replace(read, scores=scores, complete=group is groups[-1])
         on_read(read)

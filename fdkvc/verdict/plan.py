@@ -300,7 +300,7 @@ def ways_without_calls(
     for policy in policies:
         guessed = letters and not VECTORS.isdisjoint(policy.looks_at)
         way = Way(policy.name, size, math.nan, float(min(size, tokens)), "", guessed=guessed)
-        if keeps_start(way) and not policy.reads_again:
+        if keeps_start(way):
             ways.append(replace(way, reading=scores.get(policy.name)))
     return sorted(ways, key=lambda way: math.inf if way.reading is None else way.reading.kl)
 

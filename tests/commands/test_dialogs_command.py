@@ -337,7 +337,6 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
 
 def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     for mistake, sentence in (
-        (("--policies", "cut-text"), "live needs at least one policy besides cut-text"),
         (("--budgets", "0"), "budget is 0, but must be a whole number from 1 to 8192"),
         ((), "requirements-capture.txt|cannot be loaded"),
     ):

@@ -10,9 +10,11 @@ import pytest
 from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
-from fdkvc.conversations.forgot import Forgot, forgot, losses_table, ways_table
+from fdkvc.conversations.forgot import WAYS, Forgot, forgot
+from fdkvc.conversations.forgot_report import losses_table, ways_table
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.mentions import MentionFinder
+from fdkvc.conversations.session_text import Text
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.scripts import word_spans
 from fdkvc.engine.fit import fit
@@ -46,7 +48,8 @@ def worked() -> ClaudeCode:
 
 
 def test_a_worked_compaction() -> None:
-    (result,) = forgot(session_of(worked()), [read_policy("fifo"), read_policy("sink")])
+    ways = [read_policy(name) for name in ("reread(messages(fifo))", "fifo", "reread(sink)")]
+    (result,) = forgot(session_of(worked()), ways)
     held = dict(zip([need.value for need in result.needs], result.ways[0].held, strict=True))
 
     assert held == {
@@ -67,8 +70,9 @@ def test_a_worked_compaction() -> None:
     stayed = len(word_spans(summary + "Seats: twelve. Book them later."))
     assert [(way.policy, way.tokens, way.read_again) for way in result.ways] == [
         ("", stayed, stayed),
-        ("fifo", stayed, stayed),
-        ("sink", stayed, stayed - 4),
+        ("reread(messages(fifo))", 16, 16),
+        ("fifo", stayed, 0),
+        ("reread(sink)", stayed, stayed - 4),
     ]
 
 
@@ -90,12 +94,12 @@ def by_hand(result: Forgot, keep: np.ndarray) -> list[bool]:
     return held
 
 
-@pytest.mark.parametrize("name", ["fifo", "sink", "shift keep=8", "sinks(surprisal)"])
+@pytest.mark.parametrize("name", [*WAYS, "fifo", "shift keep=8", "sinks(surprisal)"])
 def test_what_a_way_holds_is_what_can_be_read_in_what_it_keeps(name: str) -> None:
     (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
     for result in forgot(session, [read_policy(name)]):
         way = result.ways[1]
-        text = forgot_module.Text.of([session.messages[row] for row in result.compaction.context])
+        text = Text.of([session.messages[row] for row in result.compaction.context])
         keep = text.kept(read_policy(name), result.size)
 
         assert keep.sum() == way.tokens <= result.size == result.ways[0].tokens
@@ -186,7 +190,7 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
     (result,) = forgot(session_of(worked()), ways)
     assert [way.policy for way in result.ways] == ["", "h2o", "weighted-recency", "shift"]
 
-    monkeypatch.setattr(forgot_module, "MAX_TOKENS", 20)
+    monkeypatch.setattr("fdkvc.conversations.session_text.MAX_TOKENS", 20)
     (result,) = forgot(session_of(worked()), ways)
     assert [way.policy for way in result.ways] == ["", "shift"]
     assert [" vectors" in note for note in result.notes] == [True, False]

@@ -115,13 +115,12 @@ def test_anyone_with_the_library_can_load_it_by_its_description() -> None:
     names = ("spans", "embeddings", "queries", "keys", "values", "surprisal")
     assert {*arrays} == {f"{number}.{name}" for number in (0, 1) for name in names}
     dialog = document["dialogs"][0]
-    count = sum(dialog["turn_tokens"])
+    count = sum(map(len, dialog["tokens"]))
     assert arrays["0.queries"].shape == arrays["0.keys"].shape == (1, count, 16)
     assert (arrays["0.embeddings"].shape, arrays["0.surprisal"].shape) == ((count, 64), (count,))
-    first = dialog["turn_tokens"][0]
-    turns = dialog["transcript"]["turns"]
-    cut = [turns[0]["text"][start:end] for start, end in arrays["0.spans"][:first]]
-    assert cut == dialog["token_texts"][:first]
+    first, turns = dialog["tokens"][0], dialog["transcript"]["turns"]
+    cut = [turns[0]["text"][start:end] for start, end in arrays["0.spans"][: len(first)]]
+    assert cut == first
     demand = dialog["transcript"]["demands"][0]
     turn, start, end = demand["mentions"][0]
     assert demand["value"] == turns[turn]["text"][start:end]
@@ -302,12 +301,12 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
         (changed(spans=one_of(SPANS, 999)), r"turn 0: spans has \d+ to 999, but the text has"),
         (changed(spans=one_of(SPANS, -1)), r"turn 0: spans has \d+ to -1, but the text has"),
         (
-            edited(lambda document: document["dialogs"][0]["token_texts"].pop()),
-            "turn_tokens does not add up",
+            edited(lambda document: document["dialogs"][0]["tokens"][0].pop()),
+            "spans must be I64 of shape",
         ),
         (
-            edited(lambda document: document["dialogs"][0]["turn_tokens"].append(0)),
-            "turn_tokens does not add up",
+            edited(lambda document: document["dialogs"][0]["tokens"].append([])),
+            "there are tokens of 21 turns, but the dialog has",
         ),
         (of_dialog(lambda dialog: dialog.update(turns=[])), "it has no words"),
         (of_dialog(lambda dialog: dialog["turns"][0].pop("text")), "it has only speaker, topic"),

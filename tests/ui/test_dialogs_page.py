@@ -26,7 +26,7 @@ from fdkvc.conversations.page import files
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.conversations.replay import Replay
 from fdkvc.conversations.trace_file import trace_bytes
-from fdkvc.core.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
+from fdkvc.core.limits import MAX_SHOWN_HEADS
 from fdkvc.core.recordings import Recording
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.fork import Fork
@@ -34,7 +34,6 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.engine.sinks import PROTECT
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain
-from fdkvc.explain.tables import all_entries
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.player.entry_files import trace_files
@@ -374,14 +373,10 @@ def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
 def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
     trunk = build_run(Spoken("dialog", RECORDING), policy_named("fifo"), 16)
     compared = {"fifo": trunk, "fork": continue_run(trunk, Fork(4, policy_named("h2o")))}
-    files = trace_files(trunk.trace, trunk.dialogs, words=RECORDING.words)
-    for table in (
-        all_entries({name: run.entries for name, run in compared.items()}),
-        pd.read_csv(StringIO(files["entries.csv"]), keep_default_na=False),
-    ):
-        assert [*table].index("word") == [*table].index("token") + 1
-        said = [token.text for turn in RECORDING.tokens for token in turn]
-        assert table.word.tolist() == [said[token] for token in table.token]
+    table = pd.read_csv(StringIO(str(trace_files(compared)["entries.csv"])), keep_default_na=False)
+    assert [*table].index("word") == [*table].index("token") + 1
+    said = [token.text for turn in RECORDING.tokens for token in turn]
+    assert table.word.tolist() == [said[token] for token in table.token]
 
 
 @pytest.mark.parametrize("view", ["words", "lanes"])
@@ -392,17 +387,19 @@ def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> Non
     app = open_dialogs(file, view=view, budget=4000, turn=120, policies="fifo,fd-kvc")
 
     assert shown_turn(app) == 120
-    assert "comparison.csv is not available: it needs every entry" in words_of(app)
+    assert "entries.csv is not available: it needs every entry" in words_of(app)
     assert not app.exception
 
 
-def test_what_a_long_dialog_lacks_is_said_where_it_would_be() -> None:
-    lines = "\n".join(
-        f"User: {' '.join(f'word{number}' for number in range(50))}" for _ in range(150)
-    )
+def test_what_a_long_dialog_lacks_is_said_where_it_would_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("conversations.page.files", "player.run"):
+        monkeypatch.setattr(f"fdkvc.{module}.MAX_RECORDED_ENTRIES", 20_000)
+    words = " ".join(f"word{number}" for number in range(25))
+    lines = "\n".join(f"User: {words}" for _ in range(40))
     file = read_dialog_file(lines.encode(), "long.txt")
-    longest = max(map(len, Encoding().turns(file.transcripts[0])))
-    most = MAX_RECORDED_ENTRIES // 150 - longest
+    most = 20_000 // 40 - max(map(len, Encoding().turns(file.transcripts[0])))
     said = f"This dialog is short enough for it up to a budget of {most:,}."
     for view, what in (("cache", "One cache, with its order by score,"), ("lanes", "This table")):
         app = open_dialogs(file, view=view, budget=most + 1, policies="fifo,h2o")

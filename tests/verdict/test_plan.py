@@ -181,7 +181,7 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
 
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])
 def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str | None) -> None:
-    policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink", "reread(fifo)"))]
+    policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink"))]
     given = policies, (replayed()[:0], needs()[:0]), [1000], "lexical", SHAPE, 0.95, "SmolLM2"
     card = find_card(*given)
     assert "only a model can tell" in card_sentences(card)[0]

@@ -147,7 +147,10 @@ def read_dialogs(
     skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
     transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
     if not transcripts:
-        raise ValueError(skipped[0] if skipped else EMPTY_LOG if log else "the file has no dialogs")
+        if skipped and log:  # a session of one long context, say
+            raise SkippedError(f"{skipped[0]}; python -m fdkvc forgot compares ways to fit it")
+        nothing = EMPTY_LOG if log else "the file has no dialogs"
+        raise ValueError(skipped[0] if skipped else nothing)
     names = different_names([dialog.name for dialog in transcripts])
     return tuple(map(Transcript.with_name, transcripts, names)), skipped
 
@@ -165,6 +168,12 @@ def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     if not sessions:
         raise ValueError(EMPTY_LOG)
     return tuple(sessions)
+
+
+def is_agents_log(content: bytes, name: str = "") -> bool:
+    """Whether a file is a log of a coding agent; a ValueError as of `read_dialogs`."""
+    log = _log_format(_text_of(content, name)[0])
+    return log is not None and log.sessions is not None
 
 
 EMPTY_LOG = "the file is a log of a coding agent, but nobody says anything in it"

@@ -21,6 +21,7 @@ from fdkvc.core.recordings import Token
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import token_traits, word_surprisal
 from fdkvc.core.transcripts import SpanKind, Transcript, word_ids
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy.chat_template import (
     BEGUN,
     JOIN,
@@ -35,7 +36,6 @@ from fdkvc.models.numpy.chat_template import (
 from fdkvc.models.numpy.gguf_file import GgufFile
 from fdkvc.models.numpy.model_folder import (
     TOKENIZER,
-    as_value_error,
     check_tokenizer,
     read_json,
     stderr_silenced,
@@ -249,17 +249,14 @@ class Tokens:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of messages that marks distinguish; see `fdkvc.core.attention.KINDS`."""
-        spoken = self.marks.get("user"), self.marks.get("system")
-        marked = {
-            _KIND_OF[name]
-            for name, mark in [*self.openings, *self.marks.items()]
-            if mark and mark not in spoken
-        }
-        return (
-            tuple(kind for kind in KINDS if kind in {"user", "assistant", *marked})
-            if self.marks
-            else ()
-        )
+        if not self.marks:
+            return ()
+        spoken = {(), self.marks.get("user"), self.marks.get("system")}
+        marked = {"user", "assistant"}
+        for name, mark in [*self.openings, *self.marks.items()]:
+            if mark not in spoken:
+                marked.add(_KIND_OF[name])
+        return tuple(kind for kind in KINDS if kind in marked)
 
     def _speakers(self, ids: Sequence[int], kind: Kind | None) -> NDArray[np.intp]:
         """Return the speaker of each token, that of the last mark before it.
@@ -305,9 +302,11 @@ class Tokens:
         """Return the messages of a passage, at least one."""
         begun: list[_Message] = []
         for start in range(len(ids)):
-            for mark, of in self._message_marks.items():
-                if tuple(ids[start : start + len(mark)]) == mark:
-                    begun.append(_Message(start, start + len(mark), of))
+            for core, (kind_of, mark) in self._message_marks.items():
+                if tuple(ids[start : start + len(core)]) == core:
+                    whole = tuple(ids[start : start + len(mark)]) == mark
+                    text = start + len(mark if whole else core)
+                    begun.append(_Message(start, text, kind_of))
                     break  # the longest mark counts
         length, _ = self.mark_of(ids)
         begun = begun or [_Message(0, length, self._kind(ids))]
@@ -316,15 +315,15 @@ class Tokens:
         return begun
 
     @cached_property
-    def _message_marks(self) -> dict[tuple[int, ...], SpanKind | Literal[""]]:
-        """The marks of messages in a chat, the longest first, with their kinds."""
+    def _message_marks(self) -> dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]]:
+        """The cores of marks of messages in a chat, the longest first, with their kind and mark."""
         if not self.openings:
             return {}
-        marks: dict[tuple[int, ...], SpanKind | Literal[""]] = {}
+        marks: dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]] = {}
         for name, kind in _KIND_OF.items():  # of equal marks the last one counts
             for key, mark in [*self.openings, *self.marks.items()]:
                 if key == name:
-                    marks[self._core(mark)] = kind
+                    marks[self._core(mark)] = kind, mark
         return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:

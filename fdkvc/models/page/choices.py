@@ -209,11 +209,16 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
                 f"{policy.title} is left out: it needs the future of the dialog, which the model "
                 "has not written yet."
             )
+        elif policy.reads_again:
+            problems(
+                f"{policy.title} is left out: this page follows the entries of a cache, and it "
+                "reads the text again. The commands answers and live measure it."
+            )
         elif policy.name != EVERYTHING:  # the full cache is always shown
             policies.append(policy)
     shape = model.decoder.shape
-    known = Available(SPEAKERS, KINDS, words=True, heads=shape.heads, layers=shape.layers)
-    warn_no_effect(policies, known)
+    heads = {"heads": shape.heads, "layers": shape.layers}
+    warn_no_effect(policies, Available(SPEAKERS, words=True, kinds=KINDS, **heads))
     return tuple(policies)
 
 

@@ -11,7 +11,6 @@ from fdkvc.charts.timeline import Line
 from fdkvc.core.words import written_bytes
 from fdkvc.engine.metrics import cache_bytes, default_metrics
 from fdkvc.explain.narrate import StepStory, narrate
-from fdkvc.player.entry_files import trace_files
 from fdkvc.player.run import StageRun
 from fdkvc.ui import downloads
 from fdkvc.ui.component import payload
@@ -87,11 +86,11 @@ def algorithm(run: StageRun) -> list[DeltaGenerator]:
     places = []
     with st.container(key="algorithm"):
         for number, step in enumerate(run.trace.policy.steps, 1):
-            with st.expander(
-                Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source),
-                key=f"algorithm/{number}",
-            ):
-                st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
+            title = Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source)
+            expander = st.expander(title, key=f"algorithm/{number}", on_change="rerun")
+            with expander:
+                if expander.open:  # typesetting takes the browser longer than all else on the page
+                    st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
                 places.append(st.container())
     return places
 
@@ -120,6 +119,5 @@ def show_downloads(
     with st.popover("Download", icon=":material/download:"):
         downloads.show_address(uploaded)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
-        parts = run.trace, run.dialogs, run.optional, run.dialog.words
         save_scene(page, title, lambda: payload(run, "", *ghost), [run])
-        downloads.download_files(page, lambda: trace_files(*parts), ["entries.csv", "turns.csv"])
+        downloads.show_run_files(page, {run.trace.policy.name: run})

@@ -20,6 +20,7 @@ from fdkvc.conversations.page.file_choice import (
     formats_read,
     warn_skipped,
 )
+from fdkvc.conversations.page.session import show_session
 from fdkvc.conversations.replay import HEADS as WAYS
 from fdkvc.conversations.replay import deciders, default_heads
 from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
@@ -123,6 +124,12 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
     file = chosen_file(page, PLACED, below_title)
     if file is None:
         _stop(page, below_title)
+    if not file.transcripts:  # all contexts of a session are too long for policies to replay
+        fields.write_link(page, FIELDS)
+        with below_title:
+            warn_skipped(file)
+            show_session(page, file)
+        st.stop()
     try:
         if fields.choice(page, CALLS, bool(file.packed)) == "said":
             file = files.with_calls(file)

@@ -86,7 +86,7 @@ def test_answers_measure_another_cache_where_a_prompt_is_pinned(
     model = models[kind]
     policies = policy_named("fifo"), PINNED, read_policy("sinks(fifo)")
     for every in (None, 3):
-        asked = Answers(policies, (40,), cut_text=False, every=every)
+        asked = Answers(policies, (40,), every=every)
         table = run_answers(asked, model, [DIALOG], workers=1)
         kl = table[table.metric == "kl"].set_index("policy")["value"]
         assert kl[PINNED.name] != kl["fifo"]

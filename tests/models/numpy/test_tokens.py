@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy import BUNDLED, model_folder
 from fdkvc.models.numpy import tokens as tokens_module
 from fdkvc.models.numpy.language_model import load_language_model
-from fdkvc.models.numpy.model_folder import as_value_error, check_tokenizer
+from fdkvc.models.numpy.model_folder import check_tokenizer
 from fdkvc.models.numpy.tokens import load_tokens
 from tests.language_models import write_model
 from tests.refusals import assert_one_sentence
