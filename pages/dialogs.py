@@ -26,7 +26,7 @@ with page(
         metrics = sidebar.choose_metrics(PAGE)
 
     show_session(PAGE, chosen.file)
-    show_verdict(PAGE, chosen)
+    show_verdict(PAGE, chosen, policies)
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     except ValueError as error:

@@ -134,19 +134,19 @@ def build_parser() -> _Parser:
     dialogs.option("--baseline", "KEY", BASELINE)
     dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
     plan = (
-        "recommend a policy and a budget, and write the cache size of every budget for a model: "
-        "llama-3.1-8b, "
-        "llama-3.1-70b, mistral-7b, qwen2.5-7b, a config.json, or layers x KV heads x head width "
-        "x bits; the default policies are then the paper's and the best measured with protected "
-        "first tokens, the default budgets those that fit the dialogs, and policies also run with "
-        "the system prompt pinned where there is one"
+        "recommend a way to fit the dialogs and its size in tokens, for the cache of a model: "
+        "llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, a config.json, or layers x KV heads "
+        "x head width x bits; the default policies are then what engines do and the best measured, "
+        "each at the smallest size that holds enough"
     )
     dialogs.option("--plan", "MODEL", plan, nargs="?", const="llama-3.1-8b")
     dialogs.option(
         "--target", "PERCENT", "recall that a plan is to reach: 90, 95 or 99", default="95"
     )
-    checks = "check a plan against a model's loss on a few of the dialogs"
-    dialogs.option("--model", "FOLDER", f"{checks}: {SMALL_MODEL}")
+    reads = "let this model count tokens and read a few dialogs under the ways of a plan"
+    dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
+    dialogs.flag("--tables", "print all tables")
+    dialogs.flag("--json", "print the results for a script")
     dialogs.number(SEED, "random seed of the lexical embedding")
     dialogs.workers()
     dialogs.option("--out", "DIR", TABLES)
@@ -189,7 +189,8 @@ def build_parser() -> _Parser:
     trace.several("--metrics", "KEY", metrics, default=[])
     trace.number(SEED, "random seed")
     trace.number(BUDGET, "most entries in the cache after a turn")
-    trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)
+    files = "write entries.csv, turns.csv and README.md to this folder"
+    trace.option("--out", "DIR", files, required=True)
 
     report = command("report", "write claims, tables, figures and examples as one HTML file")
     run = "repeat the run of this run.json and report on it; default: the paper's run"

@@ -10,13 +10,13 @@ from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
 from fdkvc.explain.notes import pinned_notes
-from fdkvc.models.answers import CUT_TEXT, FULL, Answers
+from fdkvc.models.answers import FULL, Answers
 from fdkvc.models.capture_command import NO_TRANSFORMERS
 from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.results import AnswersRun, answers_key, readable_dialogs, small_model
-from fdkvc.policies import read_policy
+from fdkvc.policies import policy_named, read_policy
 from fdkvc.runs.console import (
     finish,
     progress,
@@ -48,8 +48,6 @@ def answers(options: Namespace) -> None:
 def live(options: Namespace) -> None:
     """Measure the answers of any model that transformers runs, and what its caches cost."""
     settings, baseline = _settings(options)
-    if not settings.policies:
-        raise ValueError("live needs at least one policy besides cut-text")
     if options.engine == "llama.cpp":
         _live_llama(options, settings, baseline)
         return
@@ -75,9 +73,12 @@ def live(options: Namespace) -> None:
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
+        evicting = [policy for policy in settings.policies if not policy.reads_again]
+        if len(evicting) < len(settings.policies):
+            warn("Time and memory are measured of caches that keep entries, not of reading again.")
         cost = measure_cost(
             model,
-            settings.policies,
+            evicting,
             settings.budgets,
             longest,
             decides=settings.decides,
@@ -102,7 +103,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         check_by_text(policy)
     with progress() as on_progress:
         model = load_llama(options.model, positions=options.positions)
-        model.evicting(settings.policies[0], 1, settings.decides)
+        model.evicting(policy_named("full"), 1, settings.decides)
         warn_each(sinks_notes(settings.policies, settings.budgets))
         warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
@@ -134,9 +135,7 @@ def _measured(
 def _settings(options: Namespace) -> tuple[Answers, str]:
     chosen: dict[str, Any] = {}
     if options.policies is not None:
-        policies = [key for key in options.policies if key != CUT_TEXT]
-        chosen = {"policies": tuple(map(read_policy, policies))}
-        chosen["cut_text"] = CUT_TEXT in options.policies
+        chosen = {"policies": tuple(map(read_policy, options.policies))}
     settings = settings_from(Answers, options, **chosen)
     baseline = FULL if options.baseline is None else options.baseline
     if baseline not in settings.names:

@@ -29,15 +29,35 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""
 
 
-def pack(run: StageRun, name: str, shows: str = "") -> bytes:
+def pack(
+    run: StageRun, name: str, shows: str = "", before: StageRun | None = None, called: str = ""
+) -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it.
 
-    The stage `shows` these of its panels, or all.
+    The stage `shows` these of its panels, or all. The run `before`, which is `called` so, is drawn
+    as a ghost behind it; its turns are about the same topics.
     """
     trace, dialogs = run.trace, run.dialogs
     headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
-    head = {"headlines": headlines, "shows": shows}
-    return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), head)
+    lanes, columns = [_lane(run)], _columns(run.entries, run.terms)
+    head: dict[str, Any] = {"shows": shows, "before": called}
+    if before is not None:
+        lanes.append({**_course(before), "terms": [], "lines": _lines(before)})
+        columns += _columns(before.entries, ())
+        policies = trace.policy.core, before.trace.policy.core
+        head |= {"alike": run.dialog == before.dialog, "scaled": len({*map(type, policies)}) == 1}
+        if head["alike"]:
+            headlines = [
+                f"{words[:-1]}; {_only(run, before, turn)} of these not in the {called}."
+                for turn, words in enumerate(headlines)
+            ]
+    return _packed("one", run, name, lanes, columns, {**head, "headlines": headlines})
+
+
+def _only(run: StageRun, before: StageRun, turn: int) -> int:
+    """Return how many entries a turn keeps that the same turn of another run does not."""
+    kept = run.trace.kept[0, turn]
+    return int((~np.isin(kept[kept >= 0], before.trace.kept[0, turn])).sum())
 
 
 @dataclass(frozen=True)
@@ -188,13 +208,16 @@ def _lane(run: StageRun) -> Mapping[str, Any]:
             }
             for course in courses
         ],
-        "states": [
-            vars(line)
-            | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
-            for line in run.states
-        ],
+        "lines": _lines(run),
         "origin": no_history(run.trace, courses),
     }
+
+
+def _lines(run: StageRun) -> list[Mapping[str, Any]]:
+    return [
+        vars(line) | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
+        for line in (*run.metrics, *run.states)
+    ]
 
 
 def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:

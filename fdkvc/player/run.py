@@ -15,6 +15,7 @@ import pandas as pd
 from fdkvc.charts.timeline import Line
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_RECORDED_ENTRIES
+from fdkvc.core.parameters import fields_of
 from fdkvc.core.recordings import Recording
 from fdkvc.engine.fork import Fork, fork
 from fdkvc.engine.long import BlockResults
@@ -24,7 +25,7 @@ from fdkvc.engine.trace import Trace
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import Policy
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import Scenario, World
+from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World
 
 
 class ChosenDialog(ABC):
@@ -72,8 +73,14 @@ class DialogChoice(ChosenDialog):
 
     @property
     def title(self) -> str:
-        """The scenario and the seed."""
-        return f"{self.scenario.label}, seed {self.seed}"
+        """The scenario and the seed, with the schedule and numbers of a person's own."""
+        own = f" {self.scenario.schedule}" if self.scenario.key not in SCENARIOS else ""
+        world = [
+            f", {field.label.lower()} {getattr(self.world, field.name)}"
+            for field in fields_of(World)
+            if getattr(self.world, field.name) != field.default
+        ]
+        return f"{self.scenario.label}{own}, seed {self.seed}{''.join(world)}"
 
     def load(self) -> DialogBatch:
         """Generate the dialog."""
@@ -237,7 +244,8 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     room = 0.15 * (high - low) or 0.05
     label = name.replace("_", " ").capitalize()
     counts = bool((series % 1 == 0).all())
-    return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
+    foot = max(low - room, 0.0) if low >= 0 else low - room
+    return Line(name, label, foot, high + room, start or None, digits=0 if counts else 3)
 
 
 def build_run(

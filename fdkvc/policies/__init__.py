@@ -79,8 +79,17 @@ BASELINE = "h2o"
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
-CANDIDATES = (*PAPER_POLICIES, "sinks(weighted-recency)", "sinks(learned)", "sinks(h2o)")
-"""What a verdict on dialogs compares: the paper's, the best without attention, the best with it."""
+CANDIDATES = (
+    "sinks(weighted-recency)",
+    "sinks(learned)",
+    "reread(messages(fifo))",
+    "reread(clear-results)",
+    "shift",
+    "sinks(h2o)",
+    *PAPER_POLICIES,
+)
+"""What the card of dialogs compares: the best without attention, what engines and frameworks do,
+the best with attention, and the paper's."""
 
 WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper

@@ -128,14 +128,14 @@ class Available:
 
     speakers: tuple[str, ...] = ()
     """Those of `fdkvc.core.attention.SPEAKERS` whose tokens are marked."""
-    kinds: tuple[str, ...] = ()
-    """Those of `fdkvc.core.attention.KINDS` whose tokens are marked."""
     words: bool = False
     """Whether the words of tokens are known."""
     heads: int = 1
     """Number of heads that decide separately."""
     layers: int = 1
     """Number of layers that decide separately."""
+    kinds: tuple[str, ...] = ()
+    """Those of `fdkvc.core.attention.KINDS` whose tokens are marked."""
 
 
 class Card:

@@ -17,8 +17,8 @@ PROMPT_STAYS = r"i \text{ in the system prompt} \;\Rightarrow\; \text{keep}"
 class Messages(Paging):
     """Keep or drop whole messages, the best by the mean score of their tokens.
 
-    A message is a turn of the dialog; of a turn that a model reads with its own system prompt, that
-    prompt is a message. Messages leave, the lowest score first, until the others fit. So
+    A message is a turn of the dialog, without a model's own system prompt that is read with it.
+    Messages leave, the lowest score first, until the others fit. So
     ``messages(fifo)`` drops the oldest messages, as Ollama and most frameworks do. The system
     prompt stays if it leaves room. Of a newest message that is larger than what is left, the end
     stays. A turn that is read in parts is as many messages.
@@ -42,7 +42,7 @@ class Messages(Paging):
 
     @property
     def also_looks_at(self) -> tuple[Look, ...]:
-        return ("positions", "speakers")
+        return ("positions", "speakers") if self.prompt == "stays" else ("positions",)
 
     @property
     def title(self) -> str:
@@ -72,13 +72,19 @@ class Messages(Paging):
         return 0
 
     def pages(self, cache: Cache, turn: Observation) -> Pages:
-        label = 2 * turn.born(cache.token) + turn.spoken_by(cache.token, "prompt")
+        label = 2 * turn.born(cache.token) + self._prompt(cache, turn)
         return Pages(runs(cache, label), 0)
+
+    def _prompt(self, cache: Cache, turn: Observation) -> Bools:
+        """Mark the system prompt (B, C), if it stays."""
+        if self.prompt == "stays":
+            return turn.spoken_by(cache.token, "prompt")
+        return np.zeros(cache.token.shape, np.bool_)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect messages of which the wrapped policy protects entries, and what always stays."""
-        pages, prompt = self.pages(cache, turn), turn.spoken_by(cache.token, "prompt")
-        stays = always_stays(cache, pages, prompt & (self.prompt == "stays"), budget)
+        pages = self.pages(cache, turn)
+        stays = always_stays(cache, pages, self._prompt(cache, turn), budget)
         return within(
             budget,
             lambda places: stays | pages.of_whole(self.policy.protects(cache, turn, places), cache),

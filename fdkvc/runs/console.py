@@ -12,6 +12,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -117,6 +118,15 @@ def finish(options: Namespace, run: Run) -> None:
     print_results(text, options.out)
 
 
+@dataclass(frozen=True)
+class Running:
+    """Where a run is computed."""
+
+    workers: int | None = None
+    dask: str | None = None
+    """The address of a scheduler."""
+
+
 @contextmanager
 def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
@@ -166,7 +176,7 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def running(options: Namespace) -> Iterator[Execution]:
+def running(options: Namespace | Running) -> Iterator[Execution]:
     """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
     with progress() as on_progress:
         if options.dask is None:

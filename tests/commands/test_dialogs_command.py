@@ -24,7 +24,7 @@ from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Transcript
-from fdkvc.engine.sinks import RECALL_ONLY
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import PAPER_POLICIES
 
@@ -42,7 +42,9 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert run("dialogs", "--budgets", "32", "64", "--out", tmp_path / "out") == 0
 
     said = capsys.readouterr().out
-    assert said.startswith("lexical embedding, seed 0\n\nMeans over dialogs by budget")
+    assert said.startswith("lexical embedding, seed 0, tokens of SmolLM2\n\n")
+    assert max(map(len, said.splitlines()[:-1])) <= 100
+    assert len(said.splitlines()) <= 24
     assert said.endswith(f"Written to {tmp_path / 'out'}\n")
     summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
     assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random"]
@@ -73,7 +75,7 @@ def test_what_is_not_read_is_said_once_and_is_in_the_record(
 def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> None:
     chat = EXAMPLES / "chat.json"
     (tmp_path / "trace.safetensors").write_bytes(
-        trace_bytes([lexical_recording(dialog, 5) for dialog in read_file(chat)])
+        trace_bytes([lexical_recording(dialog, 5, Encoding()) for dialog in read_file(chat)])
     )
     few = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "40")
 
@@ -89,17 +91,19 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
 
 
 def test_the_text_of_calls_is_read_if_that_is_asked_for(tmp_path: Path, capsys: CAPTURED) -> None:
-    chat, few = EXAMPLES / "chat.json", ("--policies", "fifo", "--budgets", "40")
+    chat, few = EXAMPLES / "chat.json", ("--policies", "fifo", "--budgets", "200")
     ages = []
     for calls in ([], ["--calls"]):
         assert run("dialogs", "--dialogs", chat, *calls, *few, "--out", tmp_path / "out") == 0
         table = pd.read_csv(tmp_path / "out" / "replay.csv")
         ages.append(table[table.metric == "token_age"].value.item())
         about = json.loads((tmp_path / "out" / "run.json").read_text())["parameters"]
-        source = "lexical embedding, seed 0" + ", with the text of calls" * bool(calls)
+        source = "lexical embedding, seed 0, tokens of SmolLM2" + ", with the text of calls" * bool(
+            calls
+        )
         assert about["source"] == source
         assert capsys.readouterr().out.startswith(f"{source}\n")
-    assert ages[1] < ages[0]  # what is read of calls takes the room of older words
+    assert ages[1] != ages[0]  # a model reads calls as its template has them, or as the file does
 
 
 def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
@@ -164,8 +168,8 @@ def test_a_name_that_no_file_can_have_is_said_to_be_missing(
         (["--dialogs", "broken"], "line 1 has no speaker: begin it with a name and a colon"),
         (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace cannot be combined"),
         (["--trace", "a", "--calls"], "--calls cannot be combined with --trace"),
-        (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
-        (["--budgets", "x"], "budget is 'x', but must be a whole number from 1 to 8192"),
+        (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 131072"),
+        (["--budgets", "x"], "budget is 'x', but must be a whole number from 1 to 131072"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
         (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
         (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2147483648"),
@@ -216,13 +220,15 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
     ]
     file, few = tmp_path / "own.json", ("--budgets", "8", "--policies", "fifo")
     file.write_text(json.dumps({"turns": turns}))
-    assert run("dialogs", "--dialogs", file, *few) == 0
+    file_options = ("--dialogs", file, "--tables")
+    assert run("dialogs", *file_options, *few) == 0
     said = capsys.readouterr().out
     assert "\n\nCarried over from another service: 1 value.\n\n" in said
     assert said.endswith("Not found in the text: 2 more values.\n")
     trace = tmp_path / "trace.safetensors"
-    trace.write_bytes(trace_bytes([lexical_recording(dialog) for dialog in read_file(file)]))
-    assert run("dialogs", "--trace", trace, *few) == 0
+    recordings = [lexical_recording(dialog, 0, Encoding()) for dialog in read_file(file)]
+    trace.write_bytes(trace_bytes(recordings))
+    assert run("dialogs", "--trace", trace, "--tables", *few) == 0
     assert capsys.readouterr().out == said
 
 
@@ -331,7 +337,6 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
 
 def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     for mistake, sentence in (
-        (("--policies", "cut-text"), "live needs at least one policy besides cut-text"),
         (("--budgets", "0"), "budget is 0, but must be a whole number from 1 to 8192"),
         ((), "requirements-capture.txt|cannot be loaded"),
     ):
@@ -342,27 +347,40 @@ def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED) -> None:
+def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURED) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 128}')
-    few = ("--policies", "fifo", "full", "--budgets", "32", "1024", "--pin")
-    assert run("dialogs", *few, "--plan", config, "--out", tmp_path / "out") == 0
+    plan = ("--plan", config)
+    assert run("dialogs", *plan) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
 
+    few = ("--policies", "fifo", "full", "--budgets", "32", "900", "--pin")
+    assert run("dialogs", *few, *plan, "--out", tmp_path / "out", "--tables") == 0
     out = capsys.readouterr().out
-    assert "Call-argument recall % by source and age at budget 1024" in out
-    assert "What whitelist(fifo, first=0, speaker=prompt) forgot" not in out, "all is held at 1024"
-    assert re.search(
-        r"\n\nUse FIFO.* with 1,024 entries: a dialog of the mean length, .* fits", out
-    )
-    assert f"A replay runs no model. {RECALL_ONLY}" in out
+    assert "Call-argument recall % by source and age at budget 900" in out
+    assert "It does not pay to evict here" in out
     assert out.endswith(f"\n\nWritten to {tmp_path / 'out'}\n")
-    plan = pd.read_csv(tmp_path / "out" / "plan.csv")
-    assert set(plan.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}
-    assert (plan.bytes == plan.entries * 4 * 128 * 2 * 2).all()
+    table = pd.read_csv(tmp_path / "out" / "plan.csv")
+    assert set(table.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}
+    tokens = 2 * [921, 690]
+    assert (table.bytes == sum(tokens) / 4 * 4 * 128 * 2 * 2).all(), "no cache holds more than all"
     lost = pd.read_csv(tmp_path / "out" / "replay_forgotten.csv")
     assert set(lost.budget) == {32}
     assert (lost.held < 1).all()
 
+    assert run("dialogs", *few, *plan, "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {way["policy"]: way["tokens"] for way in record["ways"]} == dict.fromkeys(
+        table.policy, 900
+    )
+    assert (record["unit"], record["pays"]) == ("SmolLM2", False)
+    assert run("dialogs", "--policies", "fifo", "--budgets", "32", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["means"][0]["policy"] == "fifo"
+
+    assert run("dialogs", "--json", "--tables") == 2
+    assert "cannot be combined" in capsys.readouterr().err
     assert run("dialogs", "--plan", "--target", "80") == 2
     assert "target" in capsys.readouterr().err
     assert run("dialogs", "--plan", "gpt") == 2

@@ -253,7 +253,7 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
 
 def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_path: Path) -> None:
     """Of every piece, in every turn, whichever view shows it."""
-    recording = shipped_file("rental").recording(0)
+    recording = shipped_file("errands").recording(0)
     run = build_run(Spoken("dialog", recording), read_policy("fd-kvc"), 48)
     alone, lane = tmp_path / "alone.packed", tmp_path / "lane.packed"
     alone.write_bytes(pack(run, "alone"))
@@ -271,10 +271,10 @@ def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_
             fate = entries[decides]["fate"]
             by = f"decided by “{words[decides].strip()}”, token {decides} of turn {born[decides]}"
             assert told["value"]["below"].startswith(by)
-            assert told["value"]["gone"] == (fate["fate"] == "evicted")
+            assert told["value"].get("gone", False) == (fate["fate"] == "evicted")
             assert decides < bounds[turn + 1]
             apart += fate["fate"] != told["fate"]["fate"] or fate["left"] != told["fate"]["left"]
-    assert apart > 100
+    assert apart > 60
 
 
 def test_topics_have_their_colours_and_the_ninth_the_first_with_a_pattern(seen: Any) -> None:

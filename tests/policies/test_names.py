@@ -43,17 +43,18 @@ NAMES = {
     "ada-heads(h2o, safe=0.2)",
     "pyramid(h2o, last=0.5)",
     "recall(h2o, tier=1.0, page_match=0.7)",
+    "reread(fifo)",
 }
-"""Every policy and wrapper with its hyperparameters at default, but for empty texts."""
+"""Every policy and wrapper with its hyperparameters at default, but for texts."""
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_what_a_short_name_leaves_out_stays_as_it_is(name: str) -> None:
     policy = read_policy(name)
-    short = f"{policy.key}(h2o)" if "(" in name else policy.key
+    short = f"{policy.key}({policy.core.name})" if "(" in name else policy.key
     assert policy.name == short
     assert policy == read_policy(short)
-    texts = {"words", "exclude_tools"}
+    texts = {"words", "exclude_tools", "placeholder"}
     assert {*re.findall(r"(\w+)=", name)} == {*parameters_of(policy)} - texts
 
 

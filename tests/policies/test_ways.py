@@ -335,8 +335,8 @@ def test_what_is_unknown_is_said() -> None:
     policies = [read_policy(name) for name in ("messages(fifo)", "clear-results", "regions")]
     for policy in policies:
         assert len(policy.without_effect(Available())) == 1
-        assert policy.without_effect(Available(("user", "system", "prompt"), KINDS)) == ()
-    some = Available(("user", "system", "prompt"), ("system", "user", "assistant"))
+        assert policy.without_effect(Available(("user", "system", "prompt"), kinds=KINDS)) == ()
+    some = Available(("user", "system", "prompt"), kinds=("system", "user", "assistant"))
     assert len(policy_named("clear-results").without_effect(some)) == 1
     assert len(policy_named("regions").without_effect(some)) == 1
     unused = read_policy("reread(fifo, placeholder=x)").without_effect(Available())

@@ -303,7 +303,8 @@ def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
 def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time(
     monkeypatch: pytest.MonkeyPatch, done: int
 ) -> None:
-    app = open_page("benchmark", dialogs=4, seed=70 + done)
+    few = {"scenarios": "shift", "policies": "fifo,h2o"}
+    app = open_page("benchmark", dialogs=4, seed=70 + done, **few)
     run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
     assert not app.warning
     whole = listed(app)

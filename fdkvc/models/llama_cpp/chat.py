@@ -45,7 +45,7 @@ from fdkvc.models.llama_cpp.context import (
     state_of,
     vocabulary_of,
 )
-from fdkvc.models.numpy.head_eviction import POSITIONS, check_no_future, with_new
+from fdkvc.models.numpy.head_eviction import POSITIONS, check_keeps, check_no_future, with_new
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import Kind, Passage, Writer
 from fdkvc.models.numpy.tokens import role_of
@@ -120,6 +120,7 @@ class LlamaText:
         surprisal: str = SURPRISAL.default,
     ) -> None:
         check_by_text(policy)
+        check_keeps(policy)
         POSITIONS.check(positions, "positions")
         SURPRISAL.check(surprisal, "surprisal")
         check_count("budget", budget, high=llama.n_ctx() - 1)
@@ -135,7 +136,7 @@ class LlamaText:
         self.tokens = llama_tokens(llama)
         speakers = SPEAKERS if self._tells_kinds else self.tokens.speakers
         kinds = KINDS if self._tells_kinds else self.tokens.kinds
-        for note in policy.without_effect(Available(speakers, kinds, words=True)):
+        for note in policy.without_effect(Available(speakers, words=True, kinds=kinds)):
             warnings.warn(f"{policy.title}: {note}", stacklevel=2)
         self.turn_kind: Kind | None = None
         self.ids: list[int] = []

@@ -246,6 +246,14 @@ def check_no_future(policy: Policy) -> None:
         )
 
 
+def check_keeps(policy: Policy) -> None:
+    """Raise a ValueError for a policy whose text is read again, of which no entry is kept."""
+    if policy.reads_again:
+        raise ValueError(
+            f"{policy.name} reads its text again, so it keeps no entries: use it in answers or live"
+        )
+
+
 def with_new(
     features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:

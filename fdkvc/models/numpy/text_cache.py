@@ -40,7 +40,7 @@ from fdkvc.core.cache import EMPTY
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.trace import Codes, Rule
 from fdkvc.models.numpy.decoder import Decoder, ModelSizes, attention, unnormalized_attention
-from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, with_new
+from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, check_keeps, with_new
 from fdkvc.models.numpy.model_text import Kind
 from fdkvc.models.numpy.token_vectors import TokenVectors
 from fdkvc.policies import Policy
@@ -70,6 +70,11 @@ class ModelCache(Protocol):
     """The tokens read so far."""
     turn_kind: Kind | None = None
     """That of the passage which is read: its tokens may not tell a system prompt."""
+
+    @property
+    def engine(self) -> ModelCache:
+        """What the model reads with: this cache, unless it stands around another."""
+        return self
 
     @property
     def count(self) -> int:
@@ -322,6 +327,7 @@ class EvictingCache(TextCache):
     def __init__(
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
+        check_keeps(policy)
         super().__init__(decoder)
         self._features: dict[str, NDArray[Any]] = {}  # of the turns that have ended
         self._eviction = HeadEviction(policy, budget, decoder.shape, decides)
@@ -429,6 +435,7 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     The caches are of one decoder; `ids` (n,) are the same for all texts, or (C, n) those of each.
     Raises a ValueError if a text would exceed the model's length, or a token is unknown.
     """
+    caches = [cache.engine for cache in caches]
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
     counts = [cache.count for cache in caches]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import KINDS, SPEAKERS, word_id
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_MODEL_JSON_BYTES
+from fdkvc.core.recordings import Token
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import token_traits, word_surprisal
 from fdkvc.core.transcripts import SpanKind, Transcript, word_ids
@@ -84,6 +85,9 @@ TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "kinds", "traits")
 """What a policy looks at that depends on the text of tokens."""
 
 _TEMPLATE, _SETTINGS = "chat_template.jinja", "tokenizer_config.json"
+
+MAX_VOCABULARY = 2**31
+"""Of a tokenizer whose model is not known."""
 
 BLOCK = 256
 """Tokens of a text that are decoded at once to find where each ends."""
@@ -301,9 +305,11 @@ class Tokens:
         """Return the messages of a passage, at least one."""
         begun: list[_Message] = []
         for start in range(len(ids)):
-            for mark, of in self._message_marks.items():
-                if tuple(ids[start : start + len(mark)]) == mark:
-                    begun.append(_Message(start, start + len(mark), of))
+            for core, (kind_of, mark) in self._message_marks.items():
+                if tuple(ids[start : start + len(core)]) == core:
+                    whole = tuple(ids[start : start + len(mark)]) == mark
+                    text = start + len(mark if whole else core)
+                    begun.append(_Message(start, text, kind_of))
                     break  # the longest mark counts
         length, _ = self.mark_of(ids)
         begun = begun or [_Message(0, length, self._kind(ids))]
@@ -312,15 +318,15 @@ class Tokens:
         return begun
 
     @cached_property
-    def _message_marks(self) -> dict[tuple[int, ...], SpanKind | Literal[""]]:
-        """The marks of messages in a chat, the longest first, with their kinds."""
+    def _message_marks(self) -> dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]]:
+        """The cores of marks of messages in a chat, the longest first, with their kind and mark."""
         if not self.openings:
             return {}
-        marks: dict[tuple[int, ...], SpanKind | Literal[""]] = {}
+        marks: dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]] = {}
         for name, kind in _KIND_OF.items():  # of equal marks the last one counts
             for key, mark in [*self.openings, *self.marks.items()]:
                 if key == name:
-                    marks[self._core(mark)] = kind
+                    marks[self._core(mark)] = kind, mark
         return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
@@ -384,6 +390,24 @@ class EncodedPassage:
         """Return the indices of the tokens that cover any of these characters."""
         shared = [min(high, end) - max(low, start) for low, high in self.spans]
         return tuple(index for index, length in enumerate(shared) if length > 0)
+
+
+def tokens_by_turn(
+    transcript: Transcript, passages: Sequence[EncodedPassage], prefix: int = 0
+) -> tuple[tuple[Token, ...], ...]:
+    """Return the tokens of each turn of a dialog, whose first turn begins with a prefix of tokens.
+
+    The tokens of a call belong to the turn that makes it, and to no words of that turn, as do those
+    of tools that a chat template lists in its own way.
+    """
+    turns: list[list[Token]] = [[] for _ in transcript.turns]
+    turns[0] += [Token("", 0, 0)] * prefix
+    for encoded in passages:
+        passage = encoded.passage
+        worded = not passage.call and passage.text == transcript.turns[passage.turn].text
+        spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
+        turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
+    return tuple(map(tuple, turns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -534,7 +558,25 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         else:
             check_tokenizer(content := stored.tokenizer)
             tokenizer = Tokenizer.from_str(json.dumps(content))
-        vocabulary_ids = tokenizer.get_vocab()
+    return _tokens_of(tokenizer, vocabulary, *_template(stored))
+
+
+def read_tokens(content: str, template: str = "", special: SpecialTokens = ()) -> Tokens:
+    """Read the content of a checked ``tokenizer.json``, for a model with a chat template or none.
+
+    Raises a ValueError that names the problem.
+    """
+    from tokenizers import Tokenizer
+
+    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
+        tokenizer = Tokenizer.from_str(content)
+    return _tokens_of(tokenizer, MAX_VOCABULARY, template, special)
+
+
+def _tokens_of(
+    tokenizer: Any, vocabulary: int, template: str, special: SpecialTokens = ()
+) -> Tokens:
+    vocabulary_ids = tokenizer.get_vocab()
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
         raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
@@ -543,13 +585,13 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         _encoded(tokenizer, "a")
-        for token in range(min(vocabulary, 1000)):
+        for token in range(min(highest + 1, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             return Tokens(tokenizer, first, marks, vocabulary_ids[END], (vocabulary_ids[END],))
-        return marked_tokens(tokenizer, first, *_template(stored))
+        return marked_tokens(tokenizer, first, template, special)
 
 
 def marked_tokens(

@@ -55,6 +55,7 @@ from fdkvc.models.numpy.head_eviction import (
     HeadEviction,
     Heads,
     check_eviction,
+    check_keeps,
     deciding,
     equal_budgets,
     with_new,
@@ -188,6 +189,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         record: bool | Sequence[int] = False,
     ) -> None:
         check_eviction(policy, budget, decides)
+        check_keeps(policy)
         check_within_a_cache(policy, with_text=tokenizer is not None)
         for sentence in sinks_notes([policy], [budget]):
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)

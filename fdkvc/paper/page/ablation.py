@@ -27,7 +27,7 @@ from fdkvc.runs.grid import figures, pivot
 from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui import fields
-from fdkvc.ui.downloads import show_chart, show_files
+from fdkvc.ui.downloads import files_of, show_chart, show_files
 from fdkvc.ui.fields import held
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.glossary import show_glossary
@@ -238,7 +238,7 @@ def show(page: str, place: DeltaGenerator) -> None:
         st.html(f"<style>{STYLE}</style>{claims_html(results, opened=False)}")
     show_glossary(sweep.metrics)
     with place, st.popover("Download", icon=":material/download:"):
-        show_files(page, run, ["run.json", *run.tables], "fdkvc-sweep.zip")
+        show_files(page, partial(files_of, run), ["run.json", *run.tables], "fdkvc-sweep.zip")
 
 
 def effects_sentence(runs: Sequence[SweepRun]) -> str:

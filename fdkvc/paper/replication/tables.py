@@ -22,36 +22,13 @@ from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import BASELINE, baseline_of
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
-ADAPTATIONS = (
-    "policy",
-    "n",
-    "mean",
-    "median",
-    "p90",
-    "published_mean",
-    "published_median",
-    "published_p90",
-)
+_TURNS = ("mean", "median", "p90")
+ADAPTATIONS = ("policy", "n", *_TURNS, *(f"published_{name}" for name in _TURNS))
 PAIR = ("policy", "baseline", "n", "mean_diff", "ci_low", "ci_high", "t", "p")
 PAIRED = ("scenario", "metric", *PAIR)
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
 COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
-COST = (
-    "policy",
-    "ms_per_turn",
-    "ratio_to_fifo",
-    "published_ms",
-    "published_ratio",
-    "ms_per_turn_batched",
-    "batched_ratio_to_fifo",
-    "key_bytes",
-    "value_bytes",
-    "score_bytes",
-    "score_bytes_per_entry",
-    "full_cache_bytes",
-    "read_bytes",
-)
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 
@@ -158,7 +135,7 @@ def _paired_rows(compared: Iterable[tuple[str, str, str, Paired]], baseline: str
 def cost_table(study: Study) -> pd.DataFrame:
     """Return the time of a turn, single and batched, and the bytes of a cache.
 
-    Columns `COST`. Batched times are of one dialog of a batch.
+    The columns of `latency_table` and those below. Batched times are of one dialog of a batch.
     """
     single, budget = latency_table(study), study.results.benchmark.budget
     batched = {latency.policy: latency.batched for latency in study.latencies}
@@ -174,7 +151,7 @@ def cost_table(study: Study) -> pd.DataFrame:
         score_bytes_per_entry=[size.scores / budget for size in sizes],
         full_cache_bytes=[size.full_cache for size in sizes],
         read_bytes=[size.reads for size in sizes],
-    )[list(COST)]
+    )
 
 
 def ablation_table(results: Results, parameter: str) -> pd.DataFrame:

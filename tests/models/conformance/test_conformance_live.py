@@ -60,6 +60,7 @@ def test_it_passes_whoever_decides(key: str, decides: str) -> None:
         ("sinks(h2o)", {"sinks": 4}),
         ("sinks(fd-kvc tau=0.9)", {"sinks": 4}),
         ("whitelist(surprisal)", {"sinks": 4}),
+        ("messages(fifo, prompt=may leave)", {}),
         ("tova", {"scores": last_attention}),
         ("keydiff", {"scores": key_difference}),
     ],

@@ -97,7 +97,9 @@ def refused(policy: Policy) -> bool:
 
 EVICTING = tuple(key for key in STREAMING_POLICIES if not refused(policy_named(key)))
 WITHIN = tuple(
-    key for key in WRAPPERS if key != "recall" and not refused(read_policy(f"{key}(h2o)"))
+    key
+    for key in WRAPPERS
+    if key not in ("recall", "reread") and not refused(read_policy(f"{key}(h2o)"))
 )
 RAGGED = "fd-kvc:tau=0.9"
 """A threshold evicts more of one head than of another: they have empty slots."""
@@ -494,7 +496,8 @@ def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
 
 def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     dialog = shortened(6)[:1]
-    asked = Answers(tuple(map(policy_named, ("h2o", "fd-kvc"))), (24,), every=9, write_calls=True)
+    names = ("h2o", "fd-kvc", "reread(fifo)")
+    asked = Answers(tuple(map(read_policy, names)), (24,), every=9, write_calls=True)
     ours, theirs = (
         run_answers(asked, load(BUNDLED), dialog, workers=1)
         for load in (load_live, load_language_model)
@@ -505,7 +508,7 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     exact = ours.metric.str.contains("exact|right|same")
     np.testing.assert_allclose(ours.value[~exact], theirs.value[~exact], atol=2e-3)
     np.testing.assert_allclose(ours.value[exact], theirs.value[exact], atol=0.02)
-    assert set(ours.policy) == {"full", "h2o", "fd-kvc", "cut-text"}
+    assert set(ours.policy) == {"full", *names}
 
 
 # ------------------------------------------------------------------------------- recorded
@@ -618,7 +621,7 @@ def test_the_command_writes_what_its_document_says(
     assert cost.bytes_ratio["full"] == cost.read_ratio["full"] == 1
     assert cost.bytes_ratio["fifo"] < 1
     assert (cost > 0).all(axis=None)
-    assert set(pd.read_csv(out / "answers.csv").policy) == {"full", "fifo", "h2o", "cut-text"}
+    assert set(pd.read_csv(out / "answers.csv").policy) == {"full", "fifo", "h2o", "reread(fifo)"}
     about = json.loads((out / "run.json").read_text())["parameters"]["model"]
     assert about["positions"] == "slots"
     assert about["transformers"] == transformers.__version__
