@@ -119,8 +119,7 @@ class TensorTokens(HeadTokens):
             states, turn = layer.directions
             step = max(1, head_tokens.PART_NUMBERS // len(turn))
             largest = [(part @ turn.T).amax(dim=1).clamp(min=0) for part in states.split(step)]
-            newer = (turn @ turn.T).triu(1).amax(dim=1)  # zeros elsewhere
-            return torch.cat(largest), newer.clamp(min=0)
+            return torch.cat(largest), (turn @ turn.T).triu(1).amax(dim=1)  # zeros elsewhere
 
         return self._of_states(of_layer)
 

@@ -83,6 +83,7 @@ class Compared(TensorObservation):
         return self.compared("repetition", token)  # type: ignore[no-any-return]
 
     def attention_of_each(self, token: Ints, last: Ints | None = None) -> Any:
+        self.compared("attention_of_each", token[:, -1:])  # which earlier queries do not see
         return self.compared("attention_of_each", token, last)
 
     def keys(self, token: Ints) -> Any:
