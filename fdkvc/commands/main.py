@@ -13,6 +13,9 @@ from fdkvc.runs.endings import ENDINGS
 
 ERROR = 2
 
+FILES = {"capture": ".safetensors", "report": ".html"}
+"""How the name of what ``--out`` names ends where it is a file, by command."""
+
 MAX_MESSAGE_LENGTH = 1000
 """Characters of an error message; a longer one loses its middle."""
 
@@ -57,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Namespace) -> None:
-    """Run a command; its packages are imported only here, so that ``--help`` stays fast."""
+    """Run a command, while no other run writes to its ``--out``.
+
+    Its packages are imported only here, so that ``--help`` stays fast.
+    """
     match options.command:
         case "app":
             from fdkvc.commands.app import app as run
@@ -67,6 +73,8 @@ def _run(options: Namespace) -> None:
             from fdkvc.paper.commands import sweep as run
         case "dialogs":
             from fdkvc.verdict.command import dialogs as run
+        case "forgot":
+            from fdkvc.conversations.forgot_command import forgot_command as run
         case "capture":
             from fdkvc.models.capture_command import capture as run
         case "answers":
@@ -79,7 +87,17 @@ def _run(options: Namespace) -> None:
             from fdkvc.commands.report import report as run
         case _:
             from fdkvc.commands.report import repeat as run
-    run(options)
+    gallery = getattr(options, "gallery", None)
+    out = getattr(options, "out", None) if gallery is None else gallery
+    if out is None:
+        run(options)
+        return
+    from fdkvc.runs.finished import Finished
+    from fdkvc.runs.write import check_out
+
+    check_out(out, FILES.get(options.command, "") if gallery is None else "")
+    with Finished(out) as options.finished:
+        run(options)
 
 
 def handle_endings(handler: Any = ENDINGS) -> None:

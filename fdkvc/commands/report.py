@@ -14,10 +14,10 @@ from fdkvc.models.report.answers import answers_report
 from fdkvc.models.results import AnswersRun
 from fdkvc.paper.report.document import papers_report, study_report
 from fdkvc.paper.study import run_study
-from fdkvc.runs.console import check_file, print_results, progress, running, warn
+from fdkvc.runs.console import print_results, progress, running, warn_each
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.repeat import compare, comparison_sentence
-from fdkvc.runs.write import check_folder, write_files
+from fdkvc.runs.write import write_files
 from fdkvc.verdict.report import replay_report
 from fdkvc.verdict.results import ReplayRun
 
@@ -35,9 +35,9 @@ def report(options: Namespace) -> None:
         return
     if options.out is None:
         raise ValueError("report needs --out FILE or --gallery DIR")
-    out = check_file(options.out, ".html")
     with running(options) as how:
         text = _html(options, how)
+    out = Path(options.out)
     write_files(out.parent, {out.name: text})
     print_results(f"{len(text.encode()) / 1e6:.1f} MB", options.out)
 
@@ -45,7 +45,6 @@ def report(options: Namespace) -> None:
 def _gallery(options: Namespace) -> None:
     if options.out is not None or options.run_file is not None:
         raise ValueError("--gallery shows the shipped results: it takes no other options")
-    check_folder(options.gallery)
     files = gallery_files(_examples())
     write_files(options.gallery, files)
     size = sum(len(text.encode()) for text in files.values())
@@ -66,7 +65,7 @@ def _html(options: Namespace, how: Execution) -> str:
 
 
 def _examples() -> Sequence[Recording]:
-    recordings, _ = Sources(warn=warn, reading=progress).read_recordings()
+    recordings, _ = Sources(warn=warn_each, reading=progress).read_recordings()
     return recordings
 
 

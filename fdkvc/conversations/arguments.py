@@ -7,6 +7,8 @@ user, the assistant, an earlier call, or the result of a tool.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, product
+from typing import Any
 
 import pandas as pd
 
@@ -28,8 +30,11 @@ SOURCE_LABELS: Mapping[str, str] = {
 CALL = ["dialog", "services", "turn", "call", "call_number"]
 """Columns of what the arguments of a call share."""
 
+CASE = ["policy", "heads", "budget"]
+"""Columns of what the results of one run share."""
+
 MEAN = ("n", "services", "mean", "ci_low", "ci_high")
-SOURCE_RECALL = ("policy", "heads", "budget", "source", "age", "arguments", *MEAN)
+SOURCE_RECALL = (*CASE, "source", "age", "arguments", *MEAN)
 
 
 def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
@@ -41,19 +46,26 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
     argument.
     """
     spans = {age: span for age, (_, span) in AGES.items()} | {ANY: (0, MAX_TURNS)}
-    rows = []
-    for case, group in arguments.groupby(["policy", "heads", "budget"], sort=False):
-        for source in SOURCE_LABELS:
-            of_source = group if source == ANY else group[group.source == source]
-            for age, (low, high) in spans.items():
-                needed = of_source[(of_source.age > low) & (of_source.age <= high)]
-                if len(needed):
-                    calls = needed.groupby(CALL, sort=False).held
-                    dialogs = calls.mean().groupby(CALL[:2], sort=False).mean()
-                    services = dialogs.index.get_level_values("services").tolist()
-                    mean = mean_by_cluster(dialogs.to_numpy(), services, share=True)
-                    rows.append((*case, source, age, len(needed), *mean))
-    return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
+    # Numbers in place of texts, and all cases at once: pandas groups for each source and age anew.
+    columns = {"case": CASE, "dialog": CALL[:2], "call": CALL}
+    numbers = arguments[["source", "age", "held"]].assign(
+        **{name: arguments.groupby(by, sort=False).ngroup() for name, by in columns.items()}
+    )
+    cases = [*arguments[CASE].drop_duplicates().itertuples(index=False, name=None)]
+    services = arguments[CALL[:2]].drop_duplicates().services.tolist()
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in cases]
+    case: Any
+    for source, (age, (low, high)) in product(SOURCE_LABELS, spans.items()):
+        of_source = numbers if source == ANY else numbers[numbers.source == source]
+        needed = of_source[(of_source.age > low) & (of_source.age <= high)]
+        counts = needed.case.value_counts()
+        calls = needed.groupby(["case", "dialog", "call"], sort=False).held.mean()
+        dialogs = calls.groupby(["case", "dialog"], sort=False).mean().reset_index("dialog")
+        for case, of_case in dialogs.groupby("case", sort=False):
+            clusters = [services[dialog] for dialog in of_case.dialog]
+            mean = mean_by_cluster(of_case.held.to_numpy(), clusters, share=True)
+            rows[case].append((*cases[case], source, age, int(counts[case]), *mean))
+    return pd.DataFrame(chain(*rows), columns=list(SOURCE_RECALL))
 
 
 def age_of(age: int) -> str:

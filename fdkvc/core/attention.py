@@ -49,6 +49,9 @@ SPEAKER_LABELS = {"user": "user", "system": "assistant", "prompt": "system promp
 
 SPEAKERS = tuple(SPEAKER_LABELS)
 
+KINDS = ("system", "user", "assistant", "call", "result")
+"""Who or what wrote a token; `fdkvc.core.transcripts.SPAN_KINDS` has their labels."""
+
 TRAITS = (
     "word",
     "user",
@@ -323,6 +326,14 @@ class Tokens(Protocol):
         """Speaker of each token, as an index into `SPEAKERS` (B, N), if known."""
 
     @property
+    def kinds(self) -> Ints | None:
+        """Kind of each token, as an index into `KINDS` (B, N), −1 where unknown, if known."""
+
+    @property
+    def tools(self) -> Ints | None:
+        """`word_id` of the tool's name for calls and results (B, N), 0 for none, if known."""
+
+    @property
     def words(self) -> Ints | None:
         """`word_id` of each token's word (B, N), 0 for none, if known."""
 
@@ -400,8 +411,18 @@ class Observation:
 
         In a script without spaces, each character of a word counts as a word.
         """
-        parts = [word[start:end] for word in words for start, end in word_spans(word)]
-        return self._among(self.tokens.words, token, map(word_id, parts))
+        ids: list[int] = []
+        for word in words:
+            ids += [word_id(word[start:end]) for start, end in word_spans(word)]
+        return self._among(self.tokens.words, token, ids)
+
+    def is_kind(self, token: Ints, *kinds: str) -> Bools:
+        """Whether each token is of one of these kinds of `KINDS` (B, C); false where unknown."""
+        return self._among(self.tokens.kinds, token, map(KINDS.index, kinds))
+
+    def is_tool(self, token: Ints, names: Sequence[str]) -> Bools:
+        """Whether each token is of a call or result of one of these tools (B, C)."""
+        return self._among(self.tokens.tools, token, map(word_id, names))
 
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
         """Whether a column's number (B, N) of each token is among the wanted ones (B, C)."""

@@ -6,6 +6,7 @@ one policy with dialog i under the other. Intervals are at 95 %.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
@@ -17,12 +18,20 @@ from fdkvc.core.words import count
 
 Doubles = npt.NDArray[np.float64]
 PairedVerdict = Literal["too few", "same", "significant", "not significant"]
+Settled = Literal["higher", "lower", "equivalent", "open"]
+"""What a paired difference is known to be."""
 
 FUZZ = 1e-6
 """Differences below this share of the compared values are float32 rounding."""
 
 CONFIDENCE = 0.95
 """Coverage of an interval."""
+
+POWER = 0.8
+"""Probability with which the clusters that are asked for would settle a difference."""
+
+MOST_CLUSTERS = 10_000
+"""Clusters beyond which a difference counts as never to be settled."""
 
 MIN_CLUSTERS = 4
 """With fewer clusters an interval says little: Student's t is 4.3 for three."""
@@ -186,10 +195,120 @@ def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Paired:
     return Paired(**asdict(summary), t=t, p=p)
 
 
-def cluster_interval(
+@dataclass(frozen=True)
+class ClusterMean:
+    """A weighted mean over dialogs in clusters; for paired differences, with its tests."""
+
+    mean: float
+    """Mean over dialogs."""
+    error: float
+    """Its standard error; NaN (unknown) for fewer clusters than `MIN_CLUSTERS`, 0 where all values
+    are the same."""
+    degrees: float
+    """Degrees of freedom of Student's t: the effective number of clusters minus one, at least 1."""
+    clusters: int
+    """Number of clusters."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the mean; NaN where the error is."""
+        margin = self._reach((1 + CONFIDENCE) / 2)
+        return self.mean - margin, self.mean + margin
+
+    @property
+    def p(self) -> float:
+        """Two-sided p-value of a mean of 0; NaN (undefined) where the error is NaN or 0."""
+        return 2 * self._tail(abs(self.mean))
+
+    def equivalence_p(self, margin: float) -> float:
+        """Return the larger p-value of two one-sided tests of a mean at least ± `margin` from 0.
+
+        References
+        ----------
+        D. J. Schuirmann, A Comparison of the Two One-Sided Tests Procedure and the Power Approach
+        for Assessing the Equivalence of Average Bioavailability, J. Pharmacokinetics and
+        Biopharmaceutics 15, 1987.
+        """
+        return self._tail(margin - abs(self.mean))
+
+    def settled(self, margin: float = 0.0) -> Settled:
+        """Return what the difference is known to be, at a level of 5 %.
+
+        Equivalent comes first: a difference that is surely smaller than `margin` does not matter,
+        even if it is surely not 0. A `margin` of 0 allows no equivalence.
+
+        Examples
+        --------
+        >>> clusters = range(8)
+        >>> far = [0.9, 1.0, 1.1, 0.9, 1.0, 1.1, 1.0, 1.0]
+        >>> cluster_mean(far, clusters).settled(0.5)
+        'higher'
+        >>> cluster_mean(np.array(far) - 1, clusters).settled(0.5)
+        'equivalent'
+        >>> cluster_mean(np.array(far) - 0.95, clusters).settled()
+        'open'
+        """
+        if math.isnan(self.error):
+            return "open"
+        level = 1 - CONFIDENCE
+        equivalent = self.equivalence_p(margin) < level if self.error else abs(self.mean) < margin
+        if margin and equivalent:
+            return "equivalent"
+        low, high = self.interval
+        if low > 0 or high < 0:
+            return "higher" if low > 0 else "lower"
+        return "open"
+
+    def clusters_to_settle(self, margin: float = 0.0) -> int | None:
+        """Return how many more clusters would settle this difference with a power of 80 %.
+
+        As if more of them left the mean and the error of one as they are; 0 if it is settled, None
+        for more than `MOST_CLUSTERS` or an unknown error.
+
+        Examples
+        --------
+        >>> cluster_mean([-1, 3, 0, 2], "abcd").clusters_to_settle()
+        25
+        """
+        if math.isnan(self.error) or self.settled(margin) != "open":
+            return None if math.isnan(self.error) else 0
+        from scipy.special import stdtrit
+
+        def settles(clusters: int) -> bool:
+            error = self.error * math.sqrt(self.clusters / clusters)
+            degrees = (self.degrees + 1) * clusters / self.clusters - 1
+            different = (1 + CONFIDENCE) / 2, POWER
+            equivalent = CONFIDENCE, (1 + POWER) / 2  # either of the two tests may fail
+            reach = [
+                float(stdtrit(degrees, shares).sum()) * error for shares in (different, equivalent)
+            ]
+            return abs(self.mean) >= reach[0] or margin - abs(self.mean) >= reach[1]
+
+        more = range(MOST_CLUSTERS)
+        needed = bisect_left(more, True, key=lambda added: settles(self.clusters + added))
+        return needed if needed < len(more) else None
+
+    def _reach(self, share: float) -> float:
+        """Return how far the `share` of Student's t reaches from the mean."""
+        if not self.error:
+            return 0.0
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self.degrees, share)) * self.error
+
+    def _tail(self, distance: float) -> float:
+        """Return the probability of a mean beyond this distance from the true one, to one side."""
+        if not self.error:
+            return math.nan
+        from scipy.special import stdtr
+
+        return float(stdtr(self.degrees, -distance / self.error))
+
+
+def cluster_mean(
     values: npt.ArrayLike, clusters: Sequence[Hashable], weights: npt.ArrayLike | None = None
-) -> tuple[float, float]:
-    """Return a Student-t interval of a weighted mean over dialogs in clusters.
+) -> ClusterMean:
+    """Return the weighted mean over dialogs in clusters.
 
     Dialogs of one cluster may resemble each other, so clusters are left out one by one. The
     variance is that of Bell and McCaffrey (CR2), which allows for clusters of different weight; it
@@ -197,9 +316,8 @@ def cluster_interval(
     number of clusters, 1/Σ shares², minus one, and at least 1, where the shares of the clusters in
     all weights sum to 1.
 
-    The interval is NaN (unknown) for fewer than `MIN_CLUSTERS`, and equals the mean where all
-    values are the same. With one dialog per cluster and equal weights, the default, it is the
-    interval of `summarize`. Each of the n values has a cluster and a weight above 0.
+    With one dialog per cluster and equal weights, the default, its interval is that of `summarize`.
+    Each of the n values has a cluster and a weight above 0.
 
     References
     ----------
@@ -210,37 +328,34 @@ def cluster_interval(
 
     Examples
     --------
-    >>> low, high = cluster_interval([1, 1, 3, 3, 1, 3], ["a", "a", "b", "b", "c", "d"])
+    >>> low, high = cluster_mean([1, 1, 3, 3, 1, 3], ["a", "a", "b", "b", "c", "d"]).interval
     >>> round(low, 2), round(high, 2)
     (-0.2, 4.2)
-    >>> cluster_interval([0.5, 0.5, 0.7], ["a", "b", "b"])
+    >>> cluster_mean([0.5, 0.5, 0.7], ["a", "b", "b"]).interval
     (nan, nan)
     """
     values = _one_per_dialog("values", values)
     weights = _one_per_dialog("weights", np.ones_like(values) if weights is None else weights)
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    if len(numbers) < MIN_CLUSTERS:
-        return math.nan, math.nan
-    if np.ptp(values) == 0:
-        return float(values[0]), float(values[0])
-    from scipy.special import stdtrit
-
+    if np.ptp(values) == 0 and len(numbers) >= MIN_CLUSTERS:
+        return ClusterMean(float(values[0]), 0.0, 1.0, len(numbers))
     # 1. Sums and weights of each cluster (G,).
     index = np.array([numbers[cluster] for cluster in clusters], np.intp)
     sums, counts = np.bincount(index, values * weights), np.bincount(index, weights)
     total, weight = sums.sum(), counts.sum()
     mean, shares = total / weight, counts / weight
+    if len(numbers) < MIN_CLUSTERS:
+        return ClusterMean(float(mean), math.nan, 1.0, len(numbers))
     # 2. The mean without each cluster, and CR2's variance from these.
     without = (total - sums) / (weight - counts)
     error = math.sqrt(float(((1 - shares) * (without - mean) ** 2).sum()))
     # 3. Student's t with the effective number of clusters.
     degrees = max(1 / float((shares**2).sum()) - 1, 1.0)
-    margin = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
-    return float(mean) - margin, float(mean) + margin
+    return ClusterMean(float(mean), error, degrees, len(numbers))
 
 
 def over_clusters(clusters: int) -> str:
-    """Return over how many clusters an interval is, or that they are too few for one.
+    """Say how many clusters an interval is over, or that there are too few for one.
 
     Examples
     --------

@@ -23,6 +23,9 @@ from fdkvc.engine.trace import Trace
 LATE_TURNS = 3
 """Number of last turns that the "late" metrics average over (the paper's evaluation metrics)."""
 
+MARGIN_OF_SHARES, MARGIN_OF_NATS = 0.05, 0.02
+"""Differences of a share, and of nats per token, that do not matter to who uses a model."""
+
 ADAPTED = 0.8
 """Retention of the new topic at which a cache has adapted (Table 2)."""
 
@@ -164,6 +167,8 @@ class Metric:
     """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
     """Whether the best mean is the lowest."""
+    margin: float = 0.0
+    """Two policies whose means surely differ by less are equivalent; 0 where none is stated."""
 
     @property
     def name(self) -> str:
@@ -249,7 +254,8 @@ _of_evidence = partial(Metric, needs="evidence", whole=True)
 
 def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
     """Return the recall of some demands."""
-    return _of_evidence(key, label, help, operator.methodcaller("recall", demands))
+    measure = operator.methodcaller("recall", demands)
+    return _of_evidence(key, label, help, measure, margin=MARGIN_OF_SHARES)
 
 
 def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
@@ -265,6 +271,7 @@ def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
         digits=1 if share else 3,
         whole=True,
         lower_is_better=not share,
+        margin=MARGIN_OF_SHARES if share else MARGIN_OF_NATS,
     )
 
 
@@ -373,6 +380,17 @@ METRICS: Mapping[str, Metric] = {
             optional=True,
             unit="",
             digits=2,
+            lower_is_better=True,
+        ),
+        _of_evidence(
+            "tokens_reread",
+            "Tokens read again",
+            "Tokens read again over a dialog, since text before them has changed; none where what "
+            "stays keeps its keys and values.",
+            Evidence.tokens_reread,
+            optional=True,
+            unit="",
+            digits=0,
             lower_is_better=True,
         ),
         _right(

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.core.statistics import cluster_interval, differences
-from fdkvc.engine.metrics import late_metric
+from fdkvc.core.statistics import ClusterMean, cluster_mean, differences
+from fdkvc.engine.metrics import Metric, late_metric
 
 CASE = ("known", "policy", "heads", "budget", "metric")
 """Columns that distinguish cases, each with its mean; rows may have some of them."""
@@ -43,7 +43,8 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Return the differences of every policy from a baseline over the same dialogs.
 
     Columns `CASE` without the policy, policy, baseline, n, services, count, mean_diff, ci_low,
-    ci_high and `significant`: whether the interval excludes 0, None without an interval.
+    ci_high, `significant` (whether the interval excludes 0, None without an interval), `p`,
+    `verdict` (see `verdict_on`), and `more_clusters`, of which so many would settle an open one.
     """
     case = [name for name in CASE if name in rows and name != "policy"]
     groups = dict(_cases(rows, ["policy", *case]))
@@ -53,9 +54,27 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
             change = differences(group.value.to_numpy(), other.value.to_numpy())
             *over, low, high = _mean(group, change)
             significant = None if np.isnan(low) else bool(low > 0 or high < 0)
-            results.append((*key, policy, baseline, *over, low, high, significant))
+            metric = late_metric(key[-1])
+            known = cluster_mean(change, group.services.tolist(), _weights(group))
+            tests = known.p, verdict_on(known, metric), known.clusters_to_settle(metric.margin)
+            results.append((*key, policy, baseline, *over, low, high, significant, *tests))
     columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
-    return pd.DataFrame(results, columns=[*columns, "significant"])
+    table = pd.DataFrame(
+        results, columns=[*columns, "significant", "p", "verdict", "more_clusters"]
+    )
+    return table.astype({"more_clusters": "Int64"})
+
+
+def verdict_on(difference: ClusterMean, metric: Metric) -> str:
+    """Return whether a policy is better or worse than its baseline, equivalent, or that is open.
+
+    Equivalent is what two one-sided tests place within the metric's margin, at a level of 5 %;
+    better and worse what the 95 % interval places beyond 0.
+    """
+    settled = difference.settled(metric.margin)
+    if settled in ("higher", "lower"):
+        return "better" if (settled == "lower") == metric.lower_is_better else "worse"
+    return settled
 
 
 def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
@@ -88,11 +107,11 @@ def mean_by_cluster(
     *,
     share: bool = False,
 ) -> tuple[int, int, float, float, float]:
-    """Return dialogs, clusters, and the weighted mean with its `cluster_interval`.
+    """Return dialogs, clusters, and the weighted mean with its interval.
 
     The interval of a share ends at 0 and 1.
     """
-    interval = cluster_interval(values, clusters, weights)
+    interval = cluster_mean(values, clusters, weights).interval
     low, high = np.clip(interval, 0, 1).tolist() if share else interval
     mean = float(np.average(values, weights=weights))
     return len(values), len(set(clusters)), mean, low, high
@@ -104,13 +123,18 @@ def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFram
 
 
 def _over(rows: pd.DataFrame) -> list[str]:
-    """Return the columns that say over how much a mean is."""
+    """Return the columns that count what a mean is over."""
     return ["n", "services", "count"] if "count" in rows else ["n", "services"]
 
 
 def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:
     """Return dialogs, clusters, the weight where there is one, and the mean with its interval."""
-    weights = group["count"].to_numpy(float) if "count" in group else None
+    weights = _weights(group)
     mean = mean_by_cluster(values, group.services.tolist(), weights, share=share)
     total = () if weights is None else (int(weights.sum()),)
     return *mean[:2], *total, *mean[2:]
+
+
+def _weights(group: pd.DataFrame) -> NDArray[np.float64] | None:
+    """Return the weight of each dialog, None where all have the same."""
+    return group["count"].to_numpy(np.float64) if "count" in group else None

@@ -113,7 +113,7 @@ class TurnView(EntryTrace):
                 return scores, float(threshold)
         return None
 
-    def judged(self, entry: int) -> tuple[float | None, float | None]:
+    def score_and_cutoff(self, entry: int) -> tuple[float | None, float | None]:
         """Return the score that decided on an entry, and the cutoff or threshold, if known."""
         if self.stood[entry]:
             return float(self.score[entry]), self.cutoff
@@ -341,7 +341,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         return why
 
     (entry,) = np.flatnonzero(view.token == token).tolist()
-    score, cutoff = view.judged(entry)
+    score, cutoff = view.score_and_cutoff(entry)
     contends = view.stood & ~view.protected
     marginal = view.marginal if view.stood[entry] else None
     return replace(
@@ -457,9 +457,10 @@ def _against(why: Explanation, who: str, other: float | None) -> str:
     assert other is not None
     if why.score == other:
         return f"{who} scored the same; ties go to the older entry"
-    digits, more = _digits(why), "more" if other > why.score else "less"
+    digits = _digits(why)
     _, scored = contrast(why.score, other, digits)
-    return f"{who} scored {scored}, {gap(why.score, other, digits)} {more}"
+    side = "more" if other > why.score else "less"
+    return f"{who} scored {scored}, {gap(why.score, other, digits)} {side}"
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.scripts import word_count
 from fdkvc.core.transcripts import Transcript
@@ -18,6 +18,7 @@ def available_in(dialogs: DialogBatch) -> Available:
     """Return which inputs of policies the dialogs have."""
     return Available(
         speakers=() if dialogs.speakers is None else SPEAKERS,
+        kinds=() if dialogs.kinds is None else KINDS,
         words=dialogs.words is not None,
         heads=dialogs.heads,
         layers=dialogs.layers,
@@ -80,7 +81,8 @@ def _words_of_prompt(transcript: Transcript) -> int:
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count the values carried over from another service, and those absent from the text."""
-    carried = sum(demand.carried for transcript in transcripts for demand in transcript.demands)
+    demands = chain.from_iterable(transcript.demands for transcript in transcripts)
+    carried = sum(demand.carried for demand in demands)
     missing = sum(transcript.missing for transcript in transcripts)
     notes = {
         f"Carried over from another service: {count(carried, 'value')}.": carried,

@@ -83,7 +83,7 @@ class Claim:
     bound: bool = False
     """Whether the printed figure is a bound, such as "under 60 seconds"."""
 
-    def judge(self, low: float, high: float, size: str | None = None) -> ClaimVerdict:
+    def verdict(self, low: float, high: float, size: str | None = None) -> ClaimVerdict:
         """Return the verdict on the claim, by what was measured.
 
         `low` and `high` are the measured quantity's 95 % interval, or the quantity twice; NaN if
@@ -97,9 +97,9 @@ class Claim:
         Examples
         --------
         >>> shift = claim("alignment-shift")
-        >>> shift.judge(1.26, 1.28), shift.judge(0.40, 0.45), shift.judge(-0.3, -0.1)
+        >>> shift.verdict(1.26, 1.28), shift.verdict(0.40, 0.45), shift.verdict(-0.3, -0.1)
         ('holds', 'direction only', 'does not hold')
-        >>> shift.judge(-0.1, 0.3), shift.judge(1.26, 1.28, size="open")
+        >>> shift.verdict(-0.1, 0.3), shift.verdict(1.26, 1.28, size="open")
         ('open', 'direction only')
         """
         if math.isnan(low) or math.isnan(high):

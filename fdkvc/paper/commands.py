@@ -8,16 +8,14 @@ from argparse import Namespace
 
 from fdkvc.core.parameters import BUDGET, SEED
 from fdkvc.engine.metrics import metric_named
-from fdkvc.engine.simulate import simulate
 from fdkvc.paper.benchmark import Benchmark, start_workers
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values
 from fdkvc.policies import baseline_of, read_policy
 from fdkvc.runs.console import finish, print_results, running, warn_no_effect
 from fdkvc.runs.jobs import check_different
 from fdkvc.runs.options import settings_from
-from fdkvc.runs.write import check_folder, write_files
-from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import Scenario, custom_scenario, scenario_named
+from fdkvc.runs.write import write_files
+from fdkvc.synthetic.scenarios import Scenario, World, custom_scenario, scenario_named
 
 
 def benchmark(options: Namespace) -> None:
@@ -32,8 +30,6 @@ def benchmark(options: Namespace) -> None:
     from fdkvc.paper.results import BenchmarkRun, StudyRun
     from fdkvc.paper.study import run_study
 
-    if options.out is not None:
-        check_folder(options.out)
     warn_no_effect(settings.policies)
     with running(options) as how:
         study = run_study(settings, whole=options.all, **how)
@@ -58,7 +54,6 @@ def sweep(options: Namespace) -> None:
             axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
     settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
     warn_no_effect([policy])
-    check_folder(options.out)
     with running(options) as how:
         run = SweepRun.measure(settings, **how)
     finish(options, run)
@@ -67,6 +62,7 @@ def sweep(options: Namespace) -> None:
 def trace(options: Namespace) -> None:
     """Run one policy on one dialog and write every step."""
     from fdkvc.player.entry_files import check_entries, trace_files, trace_text
+    from fdkvc.player.run import DialogChoice, build_run
 
     scenario = _scenario(options)
     policy = read_policy(options.policy)
@@ -77,13 +73,12 @@ def trace(options: Namespace) -> None:
     check_different("metric", options.metrics)
     for key in options.metrics:
         metric_named(key)
-    check_folder(options.out)
 
-    dialogs = generate(scenario, 1, options.seed)
-    trace = simulate(policy, dialogs, options.budget)
+    dialog = DialogChoice(scenario, options.seed, World())
+    run = build_run(dialog, policy, options.budget, tuple(options.metrics))
     title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {options.seed}"
-    text = f"{title}\n\n{trace_text(trace, dialogs, options.metrics)}"
-    write_files(options.out, trace_files(trace, dialogs, options.metrics))
+    text = f"{title}\n\n{trace_text(run.trace, run.dialogs, options.metrics)}"
+    write_files(options.out, trace_files({policy.name: run}))
     print_results(text, options.out)
 
 

@@ -23,8 +23,8 @@ from fdkvc.paper.replication.cells import (
     sign_of,
     verdicts_of,
 )
-from fdkvc.paper.replication.claims import claims_table, judged_claims
-from fdkvc.paper.replication.judge import BENCHMARK, Fact, facts
+from fdkvc.paper.replication.claims import claim_results, claims_table
+from fdkvc.paper.replication.facts import BENCHMARK, Fact, facts
 from fdkvc.paper.replication.projections import alignments_table, differences_table
 from fdkvc.paper.replication.rules import LEGEND, RULES
 from fdkvc.paper.study import Study, run_study
@@ -154,7 +154,7 @@ class StudyRun(BenchmarkRun):
         return {
             **super().timed,
             "cells.csv": cells_table(measured),
-            "claims.csv": claims_table(judged_claims(self.study)),
+            "claims.csv": claims_table(claim_results(self.study)),
             "cost.csv": tables.cost_table(self.study),
             "tables.md": markdown(measured),
             "tables.tex": latex(measured),

@@ -1,4 +1,4 @@
-// What became of an entry up to a turn, and the numbers that decided; sentences come from the server.
+// What became of an entry up to a turn, and the numbers that decided. Sentences on why are the server's.
 
 import { number, signed } from './numbers.js';
 import { STATUS } from './record.js';
@@ -26,44 +26,33 @@ export function fateOf(lane, turn, token) {
   };
 }
 
+/** @param {Lane} lane @param {Fate} fate */
+function rankOf(lane, { rank, stood, shielded }) {
+  if (lane.long) return '';
+  return rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold';
+}
+
 /** What became of an entry in a few words, and under them its rank.
- * @param {Lane} lane @param {number} turn @param {number} token @returns {{ words: string, below: string, gone: boolean }} */
+ * @param {Lane} lane @param {number} turn @param {number} token
+ * @returns {{ words: string, below: string, held?: boolean, gone?: boolean }} */
 export function fateWords(lane, turn, token) {
-  const { fate, left, rank, stood, shielded, isProtected } = fateOf(lane, turn, token);
-  if (fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, below: '', gone: false };
-  if (fate === 'absent') return { words: 'dropped', below: 'by the fork', gone: true };
-  const ranked = rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold';
-  const kept = isProtected ? 'kept: protected' : 'kept';
-  const gone = fate === 'evicted';
-  return { words: !gone ? kept : left === turn ? 'evicted in this turn' : `evicted in turn ${left}`, below: lane.long ? '' : ranked, gone };
+  const fate = fateOf(lane, turn, token);
+  if (fate.fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, below: '' };
+  if (fate.fate === 'absent') return { words: 'dropped', below: 'by the fork', gone: true };
+  const below = rankOf(lane, fate);
+  if (fate.fate === 'kept') return { words: fate.isProtected ? 'kept: protected' : 'kept', below, held: true };
+  return { words: `evicted in ${fate.left === turn ? 'this turn' : `turn ${fate.left}`}`, below, gone: true };
 }
 
 /** What became of the value that a token is a piece of; null where that is what became of the token.
  * @param {Lane} lane @param {number} turn @param {number} token */
 export function fateOfValue(lane, turn, token) {
   const { born, words } = lane.dialog;
-  const decides = decidingToken(lane, turn, token);
+  const decides = lane.decides(turn, token);
   if (decides === token) return null;
   const { below, ...fate } = fateWords(lane, turn, decides);
   const by = `decided by “${words[decides]}”, token ${decides} of turn ${born[decides]}`;
   return { ...fate, below: [by, below].filter(Boolean).join(' · ') };
-}
-
-/** The token that says what became of a value, as `deciding_token` in moments.py.
- * @param {Lane} lane @param {number} turn @param {number} token */
-function decidingToken(lane, turn, token) {
-  const { mentions } = lane.dialog.valueOf.get(token) ?? { mentions: [] };
-  const begun = lane.dialog.bounds[turn + 1];
-  let [last, decides] = [-1, token];
-  const holds = (/** @type {number[]} */ tokens) => tokens.includes(token);
-  const read = mentions.filter(([first]) => first < begun);
-  if (!read.length) return !mentions.length || holds(mentions[0]) ? token : mentions[0][0];
-  for (const tokens of [...read.filter((mention) => !holds(mention)), ...read.filter(holds)]) {
-    const ends = tokens.map((piece) => fateOf(lane, turn, piece)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
-    const end = Math.min(...ends);
-    if (end >= last) [last, decides] = [end, holds(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
-  }
-  return decides;
 }
 
 /** The entry whose score is the cutoff; for that entry itself, the first evicted. None without a cutoff.
@@ -89,16 +78,16 @@ export function comparison(lane, { at, i = NaN }, rival) {
  * @param {Lane} lane @param {number} turn @param {number} token */
 export function entryName(lane, turn, token) {
   const { dialog } = lane;
-  const i = lane.find(turn, token) ?? NaN;
-  const { rank, stood } = lane.turn(turn);
+  const fate = fateOf(lane, turn, token);
+  const i = fate.i ?? NaN;
   const word = dialog.words.length ? `“${dialog.words[token]}”, ` : '';
   return [
     `${word}token ${token}`,
     `topic ${dialog.topicOf(token) || 'none'}`,
     `from turn ${dialog.born[token]}`,
     STATUS[lane.status[i]],
-    ...(lane.isProtected[i] ? ['protected'] : []),
-    ...(lane.pages[turn] > 1 ? [`page ${lane.pageOf(turn, i)}`] : []),
-    ...(lane.long ? [] : [rank.has(i) ? `rank ${rank.get(i)} of ${stood.length}` : 'below the threshold']),
-  ].join(', ');
+    fate.isProtected && 'protected',
+    lane.pages[turn] > 1 && `page ${lane.pageOf(turn, i)}`,
+    rankOf(lane, fate),
+  ].filter(Boolean).join(', ');
 }

@@ -6,7 +6,6 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from fdkvc.core.attention import Ints
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_TOPICS
 from fdkvc.core.recordings import Recording
@@ -115,6 +114,7 @@ class Failure:
     """A service call whose argument was evicted before it."""
 
     run: StageRun
+    """Over the dialog of the call."""
     demand: Demand
     """What the call needs."""
     turn: int
@@ -142,38 +142,9 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
     return None
 
 
-def deciding_token(run: StageRun, turn: int, token: int, mentions: Sequence[Sequence[int]]) -> int:
-    """Return the token that says what became of a value, of which `token` is a piece.
-
-    A value is held if the cache has all tokens of one of its `mentions`. The answer is then
-    `token`, if it is in such a mention, or else such a mention's first token. If no mention is
-    whole, it is the first token that was evicted of the mention that broke last. Before the value
-    is mentioned, it is a token of its first mention, which is not in the cache yet.
-    """
-    read = run.dialogs.bounds[0, turn + 1]
-    begun = [tokens for tokens in mentions if tokens[0] < read]
-    if not begun:
-        return next((min(first) for first in mentions[:1] if token not in first), token)
-    kept, born, pieces = run.trace.kept[0, : turn + 1], run.dialogs.born[0], []
-    # Mentions with `token` come last, so that they win where several broke in the same turn.
-    for tokens in sorted(begun, key=lambda tokens: token in tokens):
-        ends = {piece: _left(kept, int(born[piece]), piece) for piece in tokens}
-        piece = min(ends, key=ends.__getitem__)
-        whole = ends[piece] > turn
-        pieces.append((ends[piece], token if whole and token in tokens else piece))
-    return max(reversed(pieces), key=lambda piece: piece[0])[1]
-
-
-def _left(kept: Ints, born: int, token: int) -> int:
-    """Return the turn that evicted a token for good, one beyond the last if it is cached."""
-    return 1 + max(np.flatnonzero((kept == token).any(axis=1)).tolist(), default=born - 1)
-
-
 def value_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     """Explain what became of the value that a token is a piece of; else of the token."""
-    recording = run.dialog.recording
-    _, mentions = recording.value_of.get(token, ("", ())) if recording else ("", ())
-    return why_sentences(run, turn, deciding_token(run, turn, token, mentions))
+    return why_sentences(run, turn, run.deciding_token(turn, token))
 
 
 def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:

@@ -33,7 +33,7 @@ const BY_KIND = 1000; // the first hue of a kind of span; those before are of to
 
 export class Dialog {
   /** @param {DialogHead} head @param {Paint[]} palette @param {Paint} topicless */
-  constructor({ topics, titles, current, bounds, changes, names, named, words, values, needed, pieces, spans }, palette, topicless) {
+  constructor({ topics, titles, current, bounds, changes, names, named, words, values, needed, spans }, palette, topicless) {
     this.topics = topics;
     this.titles = titles;
     this.current = current;
@@ -43,7 +43,7 @@ export class Dialog {
     this.topicless = topicless;
     this.words = words.map((word) => word.trim());
     this.values = new Map(values.flatMap(([text, tokens]) => tokens.map((token) => [token, { text, tokens }])));
-    this.valueOf = new Map(pieces.map(([token, place]) => [token, { text: needed[place][0], mentions: needed[place][1] }]));
+    this.valueOf = new Map(needed);
     this.turns = current.length;
     this.born = new Uint16Array(bounds[this.turns]);
     current.forEach((_, turn) => this.born.fill(turn, bounds[turn], bounds[turn + 1]));
@@ -100,7 +100,6 @@ function ordered({ first, token, score, status, rule, isProtected, cutoffs }, tu
   return {
     at: /** @type {{ get(token: number): number | undefined }} */ (new Map(byAge.map((i) => [token[i], i]))),
     byAge,
-    byScore: [...stood, ...stale],
     kept: byAge.filter((i) => status[i] < EVICTED),
     gone: byAge.filter((i) => status[i] >= EVICTED),
     stood, // what the budget ranked, best first
@@ -119,6 +118,7 @@ export class Lane {
   constructor(head, columns, dialog) {
     this.long = head.long;
     this.label = head.label;
+    this.deciding = new Map(head.deciding);
     this.hued = head.hued ? '' : null; // the attribute of what names it, which gives it the hue of FD-KVC
     this.budgets = head.budgets;
     this.budget = Math.max(...head.budgets);
@@ -193,6 +193,13 @@ export class Lane {
   /** The place of an entry in the columns; undefined where it takes no part in a turn.
    * @param {number} turn @param {number} token */
   find(turn, token) { return this.turn(turn).at.get(token); }
+
+  /** The token that says what became of the value that a token is part of (`StageRun.deciding`); else the token.
+   * @param {number} turn @param {number} token */
+  decides(turn, token) { return this.deciding.get(token)?.findLast(([since]) => since <= turn)?.[1] ?? token; }
+
+  /** Whether a turn keeps a token. @param {number} turn @param {number} token */
+  keeps(turn, token) { return this.status[this.find(turn, token) ?? NaN] < EVICTED; }
 
   /** When a token was evicted for good, up to a turn; null while it is in the cache.
    * @param {number} turn @param {number} token */

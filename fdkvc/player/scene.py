@@ -57,7 +57,6 @@ def scene_html(
     entry: int | None,
     sentences: Sentences,
     words: str = "",
-    order: str = "age",
     hues: str = "auto",
 ) -> str:
     """Return a stage as a page that opens at a turn, with an entry pinned unless it is None.
@@ -71,7 +70,6 @@ def scene_html(
         "run": "",
         "turn": turn,
         "entry": entry,
-        "order": order,
         "hues": hues,
         "sentences": [],
     }

@@ -10,7 +10,7 @@ import { EVICTED, SPANS } from './record.js';
 
 /** The entry, or the `value` that it is a piece of; beside it what became of it, and whether it is pinned.
  * @param {Dialog} dialog @param {number} token @param {string | undefined} value @param {boolean} chosen
- * @param {{ words: string, below: string, gone: boolean }} fate @param {() => void} unpin */
+ * @param {{ words: string, below: string, gone?: boolean }} fate @param {() => void} unpin */
 export function heading(dialog, token, value, chosen, { words, below, gone }, unpin) {
   const word = dialog.words.length ? `“${dialog.words[token]}” · ` : '';
   const close = chosen ? make('button', { className: 'close', 'aria-label': 'Unpin this entry', title: 'Unpin (Esc)' }, '×') : null;
@@ -112,7 +112,7 @@ export class Why {
     const here = fate.i !== undefined;
     const parts = [heading(lane.dialog, token, undefined, chosen, fateWords(lane, turn, token), this.unpin)];
     const value = fateOfValue(lane, turn, token);
-    if (value) parts.push(make('p', { className: 'hint' }, `value “${lane.dialog.valueOf.get(token)?.text}”: ${value.words}, ${value.below}`));
+    if (value) parts.push(make('p', { className: 'hint' }, `value “${lane.dialog.valueOf.get(token)}”: ${value.words}, ${value.below}`));
     const scored = here && fate.rule !== 'threshold';
     const course = scored ? lane.course(fate.at, token) : [];
     if (scored) parts.push(this.#numbers(fate, course));

@@ -55,7 +55,7 @@ export class WhyInAll {
   #entry(turn, token, chosen, sentences) {
     const { dialog, lanes } = this;
     const fates = lanes.map((lane) => this.fate(lane, turn, token));
-    const held = fates.filter(({ words }) => words.startsWith('kept')).length;
+    const held = fates.filter(({ held }) => held).length;
     const sections = lanes.map((lane, k) => make('section', { className: 'of-lane' },
       make('h2', { 'data-policy': lane.hued }, lane.label),
       make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)),
@@ -63,7 +63,7 @@ export class WhyInAll {
       fates[k].beside ? make('span', { className: 'how' }, fates[k].beside) : null,
       chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    const head = heading(dialog, token, dialog.valueOf.get(token)?.text, chosen, { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it', gone: false }, this.unpin);
+    const head = heading(dialog, token, dialog.valueOf.get(token), chosen, { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it' }, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());
     return [head, ...sections, ...hint];
   }

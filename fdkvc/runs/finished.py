@@ -1,4 +1,4 @@
-"""Finished jobs of a run, in a file beside what it will write, so that a killed run can go on."""
+"""The file beside what a run will write: it locks that, and keeps what a killed run finished."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from fdkvc.core.words import error_reason
+from fdkvc.runs.console import warn
 
 MARK = b"fdkvc "
 """How the first line begins, before the key."""
@@ -19,27 +20,28 @@ _KEYLESS = re.compile(rb"\s*\Z|\n\[\d*(,|\Z)|\[\d+, [\[{]")
 
 
 class Finished:
-    """The results of jobs by number, which consist of JSON values, while a run has their file.
+    """What a run that writes `out` has while it lasts: its lock, and results of jobs by number.
 
-    `out` is what the run will write; the file has its name and ``.unfinished``, and is in `out`
-    where nothing can be written beside it. It is locked until the run ends, in whatever way (not on
-    Windows), and removed once it ends well or has finished nothing. Raises a ValueError if another
-    run has it, if there is another file of this name, or if it cannot be written.
+    The results consist of JSON values. Their file has the name of `out` and ``.unfinished``, and is
+    in it where nothing can be written beside it. It is locked until the run ends, in whatever way,
+    and removed once that ends well or has finished nothing; one that took over no results leaves
+    those of an earlier run. Raises a ValueError if another run has it, if there is another file of
+    this name, or if it cannot be written. Warns where it cannot be locked, as on Windows.
     """
 
     def __init__(self, out: str | PathLike[str]) -> None:
-        whole = Path(out).resolve()
-        self.path, self._key = whole.parent / f"{whole.name}.unfinished", b""
+        self._out = Path(out).resolve()
+        self.path, self._key = self._out.with_name(f"{self._out.name}.unfinished"), b""
         self.results: dict[int, Any] = {}
         self._made = [folder for folder in self.path.parents if not os.path.lexists(folder)]
         with self._reported():
             try:
                 self._file = self._locked()
             except OSError:  # such as beside a mounted folder
-                if not whole.is_dir():
+                if not self._out.is_dir():
                     self._remove_folders()
                     raise
-                self.path = whole / self.path.name
+                self.path = self._out / self.path.name
                 self._file = self._locked()
 
     def _locked(self) -> IO[bytes]:
@@ -50,10 +52,7 @@ class Finished:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as until_checked:
             file = until_checked.enter_context(self.path.open("a+b", buffering=0))
-            if not _lock(file):
-                raise ValueError(
-                    f"another run has {self.path} now: wait for its end, or choose another --out"
-                )
+            self._lock(file)
             file.seek(0)
             head = file.read(64)
             if head[: len(MARK)] != MARK[: len(head)] and not _KEYLESS.match(head):
@@ -65,11 +64,24 @@ class Finished:
                 return file
         return self._locked()  # another run removed it since it was opened
 
+    def _lock(self, file: IO[bytes]) -> None:
+        """Lock an open file until it is closed."""
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another run writes to {self._out} now: wait for its end, or choose another place"
+            ) from None
+        except (ImportError, OSError):
+            warn(f"{self.path} cannot be locked: another run with this --out would go unnoticed")
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or not os.fstat(self._file.fileno()).st_size:
+        if (kind is None and self._key) or not os.fstat(self._file.fileno()).st_size:
             if os.name == "nt":  # where an open file stays
                 self._file.close()
             self.path.unlink(missing_ok=True)
@@ -111,18 +123,3 @@ class Finished:
             while content:  # a disk that is almost full takes a part
                 content = content[self._file.write(content) :]
         self.results[number] = result
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Lock an open file until it is closed; False if another process has locked it."""
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return True

@@ -17,13 +17,16 @@ from fdkvc.engine.summary import CASE, FIRST, INTERVAL, TIED
 DIFFERS = "≠"
 """Marks a figure that differs significantly from the baseline's."""
 
-PLACES = f"{FIRST} best of its column, {TIED} not distinguishable from the best"
+EQUIVALENT = "≈"
+"""Marks a figure that is equivalent to the baseline's; see `fdkvc.engine.summary.verdict_on`."""
+
+PLACES = f"{FIRST} best of its column, {TIED} not distinguishable from it"
 """What the marks of first places say."""
 
 
 def marks_sentence(baseline: str, places: object = True) -> str:
     """Return what the marks of a table say, with those of first places if it has any."""
-    differs = f"{DIFFERS} differs significantly from {baseline}"
+    differs = f"{DIFFERS} differs significantly from {baseline}, {EQUIVALENT} is equivalent"
     return f"{PLACES}; {differs}" if places else differs
 
 
@@ -146,14 +149,19 @@ def marked(
     `paired` are differences from the baseline, and `places` the `first_places`.
     """
     case = [name for name in CASE if name in paired]
-    differing = set(
-        paired.loc[paired.significant.eq(True), case].itertuples(index=False, name=None)
+    marks = {"better": DIFFERS, "worse": DIFFERS, "equivalent": EQUIVALENT, "open": " "}
+    compared = dict(
+        zip(
+            paired[case].itertuples(index=False, name=None),
+            paired.verdict.map(marks),
+            strict=True,
+        )
     )
     cases = table[case].itertuples(index=False, name=None)
     # An equal margin keeps the figures of a column aligned.
     margin = " " if places else ""
     return [
-        f"{word} {places.get(place, margin)}{DIFFERS if place in differing else ' '}"
+        f"{word} {places.get(place, margin)}{compared.get(place, ' ')}"
         for word, place in zip(figures(table), cases, strict=True)
     ]
 
@@ -190,6 +198,7 @@ _TEX = {
     "○": r"$\circ$",
     "✓": r"$\checkmark$",
     DIFFERS: r"$\neq$",
+    EQUIVALENT: r"$\approx$",
     "γ": r"$\gamma$",
     "α₀": r"$\alpha_0$",
     "τ": r"$\tau$",

@@ -28,6 +28,17 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> N
             (new / name).touch()
 
 
+def check_out(out: str, suffix: str = "") -> None:
+    """Check that ``--out`` can be written: a folder, or a file whose name ends in `suffix`."""
+    path = Path(out)
+    if not suffix:
+        check_folder(out)
+    elif path.suffix != suffix:
+        raise ValueError(f"--out must name a file that ends in {suffix}, not {out!r}")
+    else:
+        check_folder(path.parent, [path.name])
+
+
 def write_files(folder: str | os.PathLike[str], files: Files) -> None:
     """Write files into a folder, each whole; files of the same names are replaced.
 
@@ -56,7 +67,7 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
 
 @contextmanager
 def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
-    """Yield a folder, and one where its files are prepared, from where moving is a rename."""
+    """Yield a folder, and one on the same disk in which its files are prepared."""
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
     path = Path(os.path.realpath(folder))

@@ -235,7 +235,7 @@ def closing() -> Chapter:
         "In practice, protect the first tokens, whatever the policy. In the recording of the "
         f"previous scene, predictions are off by {healed:.2f} nats per token with sinks(surprisal) "
         f"and by {alone:.2f} with surprisal alone.",
-        "Still open: larger models and longer dialogs. So judge policies on your own dialogs.",
+        "Still open: larger models and longer dialogs. So compare policies on your own dialogs.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned"}
     trial = "get a verdict on a file of dialogs, such as your own"

@@ -25,7 +25,7 @@ def show_judged(page: str) -> None:
 
 
 EVERY = [policy_named(key) for key in POLICIES]
-WRAPPED = [wrapped(key, policy_named("tova")) for key in WRAPPERS]
+WRAPPED = [wrapped(key, policy_named("fifo")) for key in WRAPPERS]
 """Each wrapper around a policy that brings no protection of its own."""
 
 SECTIONS = {"Policies one by one": EVERY, "Wrappers": WRAPPED}

@@ -16,7 +16,7 @@ FILE, POLICY, BUDGET = "evening", "fd-kvc", 48
 
 DOORS = (
     ("Understand", "story", "auto_stories", "seven scenes"),
-    ("Judge my conversations", "dialogs", "forum", "policy and budget"),
+    ("Choose for my conversations", "dialogs", "forum", "policy and budget"),
     ("Check the paper", "benchmark", "leaderboard", "its tables, measured again"),
 )
 

@@ -27,7 +27,7 @@ PAGES = {
         ("pages/step.py", "Step through", ":material/step_over:"),
         ("pages/compare.py", "Compare", ":material/compare:"),
     ),
-    "Judge my conversations": (
+    "Choose for my conversations": (
         ("pages/dialogs.py", "Dialogs", ":material/forum:"),
         ("pages/answers.py", "Answers", ":material/smart_toy:"),
     ),

@@ -28,9 +28,11 @@ def _load_dialog(choice: ChosenDialog) -> DialogBatch:
 
 
 @cached
-def load_run(dialog: ChosenDialog, policy: Policy, budget: int, more: tuple[str, ...]) -> StageRun:
+def load_run(
+    dialog: ChosenDialog, policy: Policy, budget: int, optional: tuple[str, ...]
+) -> StageRun:
     """Run the policy over the dialog, which is loaded once for all policies."""
-    return build_run(dialog, policy, budget, more, _load_dialog(dialog))
+    return build_run(dialog, policy, budget, optional, _load_dialog(dialog))
 
 
 load_fork = cached(continue_run)
@@ -55,6 +57,7 @@ class Lane:
     words: str
     """What it is called in files."""
     run: StageRun
+    """What is shown."""
     origin: str = ""
     """Of a fork, the name of the lane that it continues."""
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fdkvc.core.statistics import cluster_interval, holm, paired, share_interval, summarize
+from fdkvc.core.statistics import cluster_mean, holm, paired, share_interval, summarize
 
 # Multiples of 1/64 shift, scale and subtract without rounding, so that a property fails only
 # where the statistics are wrong.
@@ -228,7 +228,7 @@ class TestClusterInterval:
     @pytest.mark.parametrize("n", [4, 5, 30])
     def test_agrees_with_scipy_where_each_dialog_is_a_cluster(self, n: int) -> None:
         values = normal(n)
-        interval = cluster_interval(values, list(range(n)))
+        interval = cluster_mean(values, list(range(n))).interval
         assert interval == pytest.approx(
             stats.t.interval(0.95, n - 1, values.mean(), stats.sem(values))
         )
@@ -236,9 +236,9 @@ class TestClusterInterval:
     def test_alike_dialogs_of_equal_clusters_count_once(self) -> None:
         level = normal(10)
         number = np.repeat(np.arange(10), 20)
-        interval = cluster_interval(level[number], number.tolist())
-        assert interval == pytest.approx(cluster_interval(level, list(range(10))))
-        alone = cluster_interval(level[number], list(range(200)))
+        interval = cluster_mean(level[number], number.tolist()).interval
+        assert interval == pytest.approx(cluster_mean(level, list(range(10))).interval)
+        alone = cluster_mean(level[number], list(range(200))).interval
         assert interval[1] - interval[0] > 3 * (alone[1] - alone[0])
 
     @pytest.mark.parametrize("clusters", [5, 8, 20])
@@ -247,7 +247,7 @@ class TestClusterInterval:
         covered = 0
         for seed in range(600):
             values, number, weights = drawn_clusters(seed, clusters)
-            low, high = cluster_interval(values, number.tolist(), weights)
+            low, high = cluster_mean(values, number.tolist(), weights).interval
             covered += low <= 2 / 3 <= high
         assert 0.93 <= covered / 600 <= 0.97
 
@@ -256,14 +256,14 @@ class TestClusterInterval:
         self, values: list[float], shift: int
     ) -> None:
         clusters = [index % 5 for index in range(len(values))]
-        low, high = cluster_interval(values, clusters)
-        moved = cluster_interval([value + shift for value in values], clusters)
+        low, high = cluster_mean(values, clusters).interval
+        moved = cluster_mean([value + shift for value in values], clusters).interval
         assert moved == pytest.approx((low + shift, high + shift))
         assert low - 1e-12 <= np.mean(values) <= high + 1e-12
         weights = [1 + index % 2 for index in range(len(values))]
         again = np.repeat(values, weights), np.repeat(clusters, weights).tolist()
-        assert cluster_interval(values, clusters, weights) == pytest.approx(
-            cluster_interval(*again), abs=1e-12
+        assert cluster_mean(values, clusters, weights).interval == pytest.approx(
+            cluster_mean(*again).interval, abs=1e-12
         )
 
     def test_is_the_regression_estimate_of_bell_and_mccaffrey(self) -> None:
@@ -282,19 +282,79 @@ class TestClusterInterval:
         error = math.sqrt(meat) * bread.item()
         shares = np.bincount(number) / len(number)
         margin = error * stats.t.ppf(0.975, 1 / np.sum(shares**2) - 1)
-        interval = cluster_interval(values, number.tolist())
+        interval = cluster_mean(values, number.tolist()).interval
         assert interval == pytest.approx((values.mean() - margin, values.mean() + margin))
 
     def test_one_cluster_that_is_nearly_all_has_one_degree_of_freedom(self) -> None:
-        low, high = cluster_interval([0, 1, 1, 1], "abcd", [97, 1, 1, 1])
+        low, high = cluster_mean([0, 1, 1, 1], "abcd", [97, 1, 1, 1]).interval
         # Without it the mean is 1, without another 0.02 / 0.99; the mean is 0.03.
         error = math.sqrt(0.03 * 0.97**2 + 3 * 0.99 * (0.02 / 0.99 - 0.03) ** 2)
         assert (high - 0.03, 0.03 - low) == pytest.approx([12.7062 * error] * 2, abs=1e-3)
 
     def test_too_few_clusters_and_no_scatter(self) -> None:
-        assert np.isnan(cluster_interval([0.1, 0.2, 0.3], "abc")).all()
-        assert np.isnan(cluster_interval([0.1, 0.2], "aa")).all()
-        assert cluster_interval([0.3] * 5, "abcda") == (0.3, 0.3)
+        assert np.isnan(cluster_mean([0.1, 0.2, 0.3], "abc").interval).all()
+        assert np.isnan(cluster_mean([0.1, 0.2], "aa").interval).all()
+        assert cluster_mean([0.3] * 5, "abcda").interval == (0.3, 0.3)
+
+
+class TestSettled:
+    def test_equivalence_agrees_with_two_one_sided_tests_of_scipy(self) -> None:
+        values, margin = normal(30, mean=0.1, seed=3), 0.5
+        above = stats.ttest_1samp(values, -margin, alternative="greater").pvalue
+        below = stats.ttest_1samp(values, margin, alternative="less").pvalue
+        known = cluster_mean(values, range(30))
+        assert known.equivalence_p(margin) == pytest.approx(max(above, below))
+        assert known.p == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+
+    @pytest.mark.parametrize(
+        ("mean", "margin", "settled"),
+        [
+            *[(1.0, 0.5, "higher"), (-1.0, 0.5, "lower"), (0.0, 0.5, "equivalent")],
+            *[(0.3, 0.5, "equivalent"), (0.3, 0.0, "higher"), (0.45, 0.45, "higher")],
+            *[(0.01, 0.0, "open"), (0.01, 0.02, "open")],
+        ],
+    )
+    def test_a_small_difference_is_equivalent_even_if_it_is_certain(
+        self, mean: float, margin: float, settled: str
+    ) -> None:
+        values = np.tile([-0.2, 0.2], 10) + mean
+        assert cluster_mean(values, range(20)).settled(margin) == settled
+
+    @pytest.mark.parametrize(
+        ("value", "settled"), [(0.0, "equivalent"), (0.1, "equivalent"), (0.3, "higher")]
+    )
+    def test_what_never_varies_is_settled(self, value: float, settled: str) -> None:
+        known = cluster_mean([value] * 5, "abcde")
+        assert (known.settled(0.2), known.clusters_to_settle(0.2)) == (settled, 0)
+        assert math.isnan(known.p)
+
+    def test_few_clusters_settle_nothing(self) -> None:
+        known = cluster_mean([5.0, 5.1, 5.2], "abc")
+        assert (known.settled(1), known.clusters_to_settle(1)) == ("open", None)
+
+    def test_a_test_errs_as_often_as_it_says(self) -> None:
+        # A true difference at the margin may be called equivalent in 5 % of the draws, one of 0 is
+        # called another in 5 %.
+        drawn = np.random.default_rng(2).normal(size=(1500, 12))
+        settled = [cluster_mean(values + 1.0, range(12)).settled(1.0) for values in drawn]
+        other = [cluster_mean(values, range(12)).settled() for values in drawn]
+        assert settled.count("equivalent") / 1500 == pytest.approx(0.05, abs=0.017)
+        assert 1 - other.count("open") / 1500 == pytest.approx(0.05, abs=0.017)
+
+    @pytest.mark.parametrize("margin", [0.0, 0.5])
+    def test_as_many_clusters_more_settle_it_in_four_of_five_draws(self, margin: float) -> None:
+        # Eight values with this mean and deviation, and what was foreseen for a world like them.
+        mean = 0.0 if margin else 0.5
+        few = (np.arange(8) - 3.5) / np.std(np.arange(8), ddof=1) + mean
+        more = cluster_mean(few, range(8)).clusters_to_settle(margin)
+        assert more
+        drawn = np.random.default_rng(5).normal(mean, 1, (600, 8 + more))
+        settled = [cluster_mean(values, range(8 + more)).settled(margin) for values in drawn]
+        assert 1 - settled.count("open") / 600 > 0.75
+
+    def test_what_no_number_of_clusters_settles_is_said(self) -> None:
+        values = np.tile([-1.0, 1.0], 10)
+        assert cluster_mean(values, range(20)).clusters_to_settle() is None
 
 
 class TestHolm:

@@ -230,7 +230,7 @@ def drawn_with_words() -> list[DialogBatch]:
     """Draw dialogs of which it is known who speaks, and of which word each token is."""
     random = np.random.default_rng(7)
     drawn = []
-    for batch in range(8):
+    for batch in range(4):
         lengths = random.integers(1, 20, size=9)
         lengths[random.random(9) < 0.2] = 0
         lengths[-1] = random.integers(1, 20)
@@ -249,11 +249,11 @@ def test_the_oracle_knows_every_policy_of_the_paper() -> None:
 def test_agreement_in_the_papers_world(key: str) -> None:
     tally = Tally()
     for scenario in SCENARIOS.values():
-        dialogs = generated(scenario, dialogs=2, seed=3)
+        dialogs = generated(scenario, dialogs=1, seed=3)
         compare_all(simulate(policy_named(key), dialogs, budget=56), dialogs, tally)
 
-    assert tally.turns == 2 * 83
-    assert tally.evicted > 4000 or not policy_named(key).bounded
+    assert tally.turns == 83
+    assert tally.evicted > 2000 or not policy_named(key).bounded
     assert tally.nearly_all(), tally
 
 
@@ -357,5 +357,5 @@ def test_agreement_of_what_stands_around_policies(name: str) -> None:
         for budget in (4, 20, 37):
             compare_all(simulate(policy, dialogs, budget), dialogs, tally)
 
-    assert tally.evicted > 1000
+    assert tally.evicted > 500
     assert tally.nearly_all(), tally

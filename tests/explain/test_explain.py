@@ -559,7 +559,7 @@ def test_a_life_goes_from_birth_to_eviction(key: str) -> None:
         end = left[0] if left else dialogs.turns - 1
         assert course.turn.tolist() == list(range(dialogs.born[0, token], end + 1))
         assert course.rule.isna().tolist() == [True] * (len(explanations) - 1) + [left is None]
-        judged = [why for why in explanations if why.rule != Rule.threshold]
-        for name in judged[0].terms:
+        ranked = [why for why in explanations if why.rule != Rule.threshold]
+        for name in ranked[0].terms:
             terms = course[f"term_{name}"].tolist()
-            assert terms[: len(judged)] == [why.terms[name] for why in judged]
+            assert terms[: len(ranked)] == [why.terms[name] for why in ranked]

@@ -1,4 +1,4 @@
-"""Every cell of the paper's tables is measured, beside the published figure, and judged."""
+"""Every cell of the paper's tables is measured, beside the published figure, and compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fdkvc.paper.replication.cells import (
     reproduced_sentence,
     verdicts_of,
 )
-from fdkvc.paper.replication.judge import DIFFERENCE, Fact, facts, judge, unrelated_spread
+from fdkvc.paper.replication.facts import DIFFERENCE, Fact, facts, facts_table, unrelated_spread
 from fdkvc.paper.replication.rules import (
     ONE_SIDED,
     POWER,
@@ -48,7 +48,7 @@ def table(number: int) -> MeasuredTable:
 
 def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
     study = paper_study()
-    table = judge(study)
+    table = facts_table(study)
     assert not table.duplicated(["source", "scenario", "policy", "metric"]).any()
     late = table[table.source == "benchmark"]
     pd.testing.assert_series_equal(
@@ -252,29 +252,29 @@ def test_indistinguishable_from_zero_comes_before_any_comparison(published: floa
     assert level == ("reproduced" if published == 0.7 else "differs")
 
 
-@pytest.mark.parametrize(("dialogs", "judged"), [(99, False), (100, True)])
-def test_fewer_than_100_dialogs_have_no_verdict(dialogs: int, judged: bool) -> None:
+@pytest.mark.parametrize(("dialogs", "compared"), [(99, False), (100, True)])
+def test_fewer_than_100_dialogs_have_no_verdict(dialogs: int, compared: bool) -> None:
     policies = (policy_named("fifo"), policy_named("h2o"))
     benchmark = Benchmark(
         (SCENARIOS["shift"], SCENARIOS["adaptation"]), policies=policies, dialogs=dialogs
     )
-    table = judge(run_benchmark(benchmark))
+    table = facts_table(run_benchmark(benchmark))
     assert (table.published.notna() == (table.metric != "late_retention")).all()
-    assert (table.verdict.notna() == (judged & table.published.notna())).all()
+    assert (table.verdict.notna() == (compared & table.published.notna())).all()
 
 
 def test_few_dialogs_have_no_verdict_and_times_never_have() -> None:
-    few = judge(few_dialogs())
+    few = facts_table(few_dialogs())
     assert few.published.notna().any()
     assert set(few.verdict) == {None}
     assert set(verdicts_of(measured_tables(few_dialogs())).values()) == {0}
-    times = judge(paper_study()).query("source == 'latency'")
+    times = facts_table(paper_study()).query("source == 'latency'")
     assert times.published.notna().any()
     assert set(times.verdict) == {None}
 
 
 def test_another_budget_has_nothing_published() -> None:
-    table = judge(other_budget()).query("source != 'default'")
+    table = facts_table(other_budget()).query("source != 'default'")
     assert len(table)
     assert table.published.isna().all()
     assert set(table.verdict) == {None}

@@ -1,4 +1,4 @@
-"""Every claim's quantity is computed as the claim says, and judged by its interval."""
+"""Every claim's quantity is computed as the claim says, and result by its interval."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results
 from fdkvc.paper.claims import CLAIMS, TIMES, Measure, claim
 from fdkvc.paper.published import read_printed
 from fdkvc.paper.replication.claims import (
-    CLAIM_COLUMNS,
     ClaimResult,
     Measurement,
+    claim_results,
     claims_table,
     figure_words,
-    judged_claims,
     measure,
     measured_words,
 )
@@ -170,10 +169,10 @@ def peak_study(means: Mapping[float, float]) -> Study:
 def test_peak_is_the_highest_of_the_sweep_with_all_that_tie_with_it(
     means: dict[float, float], tied: tuple[float, ...], words: str, verdict: str
 ) -> None:
-    (judged,) = judged_claims(peak_study(means), [claim("peak-gamma")])
-    assert judged.measured is not None
-    assert (judged.measured.candidates, judged.verdict) == (tied, verdict)
-    assert measured_words(judged) == words
+    (result,) = claim_results(peak_study(means), [claim("peak-gamma")])
+    assert result.measured is not None
+    assert (result.measured.candidates, result.verdict) == (tied, verdict)
+    assert measured_words(result) == words
 
 
 def test_over_turns(study: Study) -> None:
@@ -203,10 +202,10 @@ def test_of_a_run(study: Study) -> None:
 def test_what_was_not_run_is_not_measured(paper_claim: object) -> None:
     benchmark = Benchmark(scenarios=(SCENARIOS["gradual"],), dialogs=3)
     empty = Study(Results(benchmark, {}, 0.1))
-    (judged,) = judged_claims(empty, [paper_claim])  # type: ignore[list-item]
+    (result,) = claim_results(empty, [paper_claim])  # type: ignore[list-item]
     alone = {"parameters"}  # needs no run
-    if judged.claim.measure.metric not in alone:
-        assert (judged.measured, judged.verdict, measured_words(judged)) == (None, None, "")
+    if result.claim.measure.metric not in alone:
+        assert (result.measured, result.verdict, measured_words(result)) == (None, None, "")
 
 
 def retaining(h2o: float, dialogs: int = 600) -> Study:
@@ -225,14 +224,14 @@ def test_a_claim_of_a_figure_is_judged_as_a_cell_of_it_is(
     h2o: float, dialogs: int, verdict: str
 ) -> None:
     exact = replace(claim("shift-h2o"), published=read_printed("50.0%", "Section 5.5"))
-    (judged,) = judged_claims(retaining(h2o, dialogs), [exact])
-    assert judged.verdict == verdict
+    (result,) = claim_results(retaining(h2o, dialogs), [exact])
+    assert result.verdict == verdict
 
 
 def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
-    judged = judged_claims(paper_study())
-    assert [claim_result.claim for claim_result in judged] == list(CLAIMS)
-    for result in judged:
+    results = claim_results(paper_study())
+    assert [claim_result.claim for claim_result in results] == list(CLAIMS)
+    for result in results:
         assert result.measured is not None, result.claim.key
         assert (result.verdict is None) == (result.claim.measure.metric in TIMES), result.claim.key
         assert measured_words(result)
@@ -258,7 +257,7 @@ def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
         ("loss-binary", "does not hold"),
         ("learning-rate", "does not hold"),
         ("fixed-point", "does not hold"),
-        ("latency-ratio", None),  # as in the tables, times judge nothing
+        ("latency-ratio", None),  # as in the tables, times decide nothing
         ("peak-w_c", "does not hold"),
         ("w_c-one", "does not hold"),
         ("hyperparameters", "does not hold"),
@@ -266,32 +265,35 @@ def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
     ],
 )
 def test_verdicts(key: str, verdict: str | None) -> None:
-    (judged,) = judged_claims(paper_study(), [claim(key)])
-    assert judged.verdict == verdict
+    (result,) = claim_results(paper_study(), [claim(key)])
+    assert result.verdict == verdict
 
 
 def test_too_few_dialogs_give_no_verdict_on_anything() -> None:
-    judged = judged_claims(few_dialogs())
-    assert all(result.measured is not None for result in judged)
-    assert {result.verdict for result in judged} == {None}
+    results = claim_results(few_dialogs())
+    assert all(result.measured is not None for result in results)
+    assert {result.verdict for result in results} == {None}
 
 
 def test_no_claim_can_only_fail_or_only_hold() -> None:
     response = claim("learning-rate")
     assert response.recomputed is not None
-    assert response.judge(0.02, 0.02) == "does not hold"
-    assert response.judge(0.06, 0.06) == "holds"
+    assert response.verdict(0.02, 0.02) == "does not hold"
+    assert response.verdict(0.06, 0.06) == "holds"
     low, _, high = response.recomputed
     assert low <= 0.06 <= high
 
 
 def test_another_budget_judges_nothing() -> None:
-    assert {result.verdict for result in judged_claims(other_budget())} == {None}
+    assert {result.verdict for result in claim_results(other_budget())} == {None}
 
 
 def test_the_claims_as_a_table() -> None:
-    frame = claims_table(judged_claims(paper_study()))
-    assert tuple(frame.columns) == CLAIM_COLUMNS
+    frame = claims_table(claim_results(paper_study()))
+    assert " ".join(frame.columns) == (
+        "claim source published recomputed_low recomputed recomputed_high n measured ci_low "
+        "ci_high verdict why"
+    )
     assert len(frame) == len(CLAIMS)
     row = frame[frame.claim == claim("hyperparameters").claim].iloc[0]
     assert (row.published, row.recomputed, row.measured) == (7, 6, 6)

@@ -213,7 +213,7 @@ def consistent(one: Claim) -> bool:
     """Whether the paper's own cells, rounded as they are, bear a claim out."""
     assert one.recomputed is not None
     low, _, high = one.recomputed
-    return one.judge(low, high) == "holds"
+    return one.verdict(low, high) == "holds"
 
 
 def test_the_composite_gain_is_smaller_than_printed_but_within_rounding() -> None:
@@ -338,7 +338,7 @@ def test_claims_have_keys_of_their_own_and_name_known_things() -> None:
     ],
 )
 def test_judging_a_claim(key: str, low: float, high: float, verdict: str) -> None:
-    assert claim(key).judge(low, high) == verdict
+    assert claim(key).verdict(low, high) == verdict
 
 
 def test_claims_print_the_figures_of_the_tables() -> None:

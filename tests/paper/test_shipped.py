@@ -13,7 +13,7 @@ from benchmarks.research.ship import packed
 from fdkvc.core.attention import TOLERANCE
 from fdkvc.paper.benchmark import Results, Values, run_benchmark
 from fdkvc.paper.claims import TIMES
-from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.shipped import BENCHMARK, FOLDER, SWEEPS, papers_run, unpacked
 from fdkvc.paper.study import run_study
 
@@ -61,17 +61,17 @@ def test_a_sweep_begins_with_what_a_small_one_measures(sweep: object) -> None:
 
 
 def test_it_decides_every_claim_that_is_not_of_time() -> None:
-    for result in judged_claims(papers_run().study):
+    for result in claim_results(papers_run().study):
         assert (result.verdict is None) == (result.claim.measure.metric in TIMES), result.claim.key
         assert result.verdict != "open", result.claim.key
 
 
 def test_it_is_dated_small_and_the_same_after_being_read() -> None:
     run = papers_run()
-    assert date.fromisoformat(run.made).isoformat() == run.made
+    assert date.fromisoformat(run.date).isoformat() == run.date
     assert run.version
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
-    again = unpacked(packed(run.study, run.sweeps, run.made))
+    again = unpacked(packed(run.study, run.sweeps, run.date))
     for one, other in zip(
         (run.study.results, *run.study.sweeps.values(), *run.sweeps.values()),
         (again.study.results, *again.study.sweeps.values(), *again.sweeps.values()),
@@ -81,4 +81,4 @@ def test_it_is_dated_small_and_the_same_after_being_read() -> None:
         for (name, values), (name_again, values_again) in zip(rows(one), rows(other), strict=True):
             assert name == name_again
             assert np.array_equal(values, values_again)
-    assert (again.study.latencies, again.made) == (run.study.latencies, run.made)
+    assert (again.study.latencies, again.date) == (run.study.latencies, run.date)

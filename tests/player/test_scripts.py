@@ -26,7 +26,7 @@ from fdkvc.engine.long import simulate_long
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain, turn_view
 from fdkvc.player.drawn import script
-from fdkvc.player.moments import Spoken, deciding_token
+from fdkvc.player.moments import Spoken
 from fdkvc.player.payload import LaneHead, pack, pack_lanes
 from fdkvc.player.run import DialogChoice, StageRun, build_run, continue_run
 from fdkvc.policies import POLICIES, read_policy
@@ -123,7 +123,8 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
     assert (fate["at"], fate["stood"], fate["isProtected"]) == (turn, stood, why.protected)
     assert (fate.get("rank"), fate["rule"]) == (why.rank, why.rule.name if gone else "")
     topic = why.topic or "none"
-    rank = f"rank {why.rank} of {stood}" if why.rank else "below the threshold"
+    among = "all " if (why.view.protected & why.view.stood).any() else ""
+    rank = f"rank {why.rank} of {among}{stood}" if why.rank else "below the threshold"
     status = why.status.name.replace("_", ", ")
     size = turn_run.trace.policy.page_size
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]
@@ -252,7 +253,7 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
 
 def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_path: Path) -> None:
     """Of every piece, in every turn, whichever view shows it."""
-    recording = shipped_file("rental").recording(0)
+    recording = shipped_file("errands").recording(0)
     run = build_run(Spoken("dialog", recording), read_policy("fd-kvc"), 48)
     alone, lane = tmp_path / "alone.packed", tmp_path / "lane.packed"
     alone.write_bytes(pack(run, "alone"))
@@ -263,18 +264,17 @@ def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_
     for turn, (entries, same) in enumerate(zip(one["turns"], other["turns"], strict=True)):
         for token, (told, again) in enumerate(zip(entries, same, strict=True)):
             assert told["value"] == again["value"]
-            _, mentions = recording.value_of.get(token, ("", ()))
-            decides = deciding_token(run, turn, token, mentions)
+            decides = run.deciding_token(turn, token)
             if told["value"] is None:
                 assert decides == token
                 continue
             fate = entries[decides]["fate"]
             by = f"decided by “{words[decides].strip()}”, token {decides} of turn {born[decides]}"
             assert told["value"]["below"].startswith(by)
-            assert told["value"]["gone"] == (fate["fate"] == "evicted")
+            assert told["value"].get("gone", False) == (fate["fate"] == "evicted")
             assert decides < bounds[turn + 1]
             apart += fate["fate"] != told["fate"]["fate"] or fate["left"] != told["fate"]["left"]
-    assert apart > 100
+    assert apart > 60
 
 
 def test_topics_have_their_colours_and_the_ninth_the_first_with_a_pattern(seen: Any) -> None:

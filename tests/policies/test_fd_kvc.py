@@ -87,7 +87,7 @@ def test_the_threshold_evicts_before_new_tokens_come_in() -> None:
 
     assert evictions(entries, 0, 2) == {1: "threshold"}
     assert kept_tokens(trace, 0, 2) == [0, 2]
-    # It shows the channels it was judged by, and has no score in the contest it was not in.
+    # It shows the channels it was compared by, and has no score in the contest it was not in.
     assert entries.channels["recency"][0, 2, 1] == pytest.approx(0.5)
     assert np.isnan(entries.score[0, 2, 1])
     assert entries.rank[0, 2].tolist() == [1, 0, 2]

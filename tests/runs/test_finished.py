@@ -11,13 +11,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from conftest import NO_LLAMA, NO_TRANSFORMERS
-from fdkvc.commands.main import main
+from fdkvc.commands.main import FILES, main
+from fdkvc.commands.parser import build_parser
 from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.models import answers
 from fdkvc.runs.finished import Finished
@@ -40,8 +43,8 @@ class Fatal(Finished):
         if len(self.results) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-import fdkvc.models.command as command
-command.Finished, answers.CHUNK = Fatal, 1
+from fdkvc.runs import finished
+finished.Finished, answers.CHUNK = Fatal, 1
 main(sys.argv[1:])
 """
 """A command that is killed once two dialogs are finished."""
@@ -198,6 +201,9 @@ def test_a_line_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
     assert finished.path.read_bytes().startswith(whole[:end]), "kept until another job is finished"
     with Finished(tmp_path / "out"):
         pass
+    assert [*tmp_path.iterdir()] == [finished.path], "another command leaves what it did not read"
+    with Finished(tmp_path / "out") as ended:
+        ended.take_over("key")
     assert not [*tmp_path.iterdir()]
 
 
@@ -223,47 +229,82 @@ def test_a_run_that_finished_nothing_leaves_nothing(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_second_run_with_the_same_folder_is_told_so_before_it_begins(
-    case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+def writing_commands() -> list[tuple[str, str]]:
+    return [
+        (name, option)
+        for name, parser in build_parser().commands.items()
+        for option in ("--out", "--gallery")
+        if option in parser._option_string_actions
+    ]
+
+
+@pytest.mark.parametrize(("command", "option"), writing_commands())
+def test_a_second_run_is_told_at_its_start_that_another_writes_there(
+    tmp_path: Path, capsys: CAPTURED, command: str, option: str
 ) -> None:
-    names = counted(monkeypatch)
-    (tmp_path / "same").symlink_to(tmp_path / "out")
-    with finished_of(tmp_path / "out") as finished:
+    """Before it reads anything: what else it is given does not exist."""
+    parser = build_parser().commands[command]
+    given = [(action.option_strings[0], "9") for action in parser._actions if action.required]
+    name = f"out{FILES.get(command, '')}" if option == "--out" else "out"
+    (tmp_path / f"link{name}").symlink_to(tmp_path / name)
+    with finished_of(tmp_path / name) as finished:
         finished.add(0, [])
-        for name in ("out", "same"):
-            line = ["answers", "--model", "nowhere", "--out", str(tmp_path / name)]
+        for path in (tmp_path / name, tmp_path / f"link{name}"):
+            line = [command, *chain(*given), option, str(path)]
             assert main(line) == 2
-            assert capsys.readouterr().err == (
-                f"fdkvc: another run has {finished.path} now: wait for its end, or choose another "
-                "--out\n"
-            )
+            assert f"another run writes to {tmp_path / name} now" in capsys.readouterr().err
         finished.add(1, [])
-    with finished_of(tmp_path / "out") as again:
+    with finished_of(tmp_path / name) as again:
         assert again.results == {0: [], 1: []}
-    assert not names
+
+
+def test_every_command_that_writes_is_among_them() -> None:
+    known = set(build_parser().commands)
+    assert {command for command, _ in writing_commands()} == known - {"app", "repeat"}
 
 
 HELD = """
 import sys
-from fdkvc.runs.finished import Finished
-with Finished(sys.argv[1]):
-    print("held", flush=True)
+from fdkvc.commands.main import main
+from fdkvc.paper import commands
+
+def wait(*_):
+    print("begun", flush=True)
     sys.stdin.read()
+
+commands.generate = wait
+main(sys.argv[1:])
 """
+"""A command that never gets to its end."""
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-def test_a_run_that_was_killed_holds_nothing(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", HELD, str(tmp_path / "out")]
+def test_two_processes_do_not_write_to_one_folder_unless_the_first_was_killed(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    command = ["trace", "--schedule", "AB", "--out", str(tmp_path / "out")]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(line, cwd=ROOT, **pipes) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"held\n"
-        with pytest.raises(ValueError, match="another run has"):
-            Finished(tmp_path / "out")
-        process.kill()
-    with finished_of(tmp_path / "out") as finished:
-        finished.add(0, [])
+    with subprocess.Popen([sys.executable, "-c", HELD, *command], cwd=ROOT, **pipes) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"begun\n"
+        assert main(command) == 2
+        assert "another run writes to" in capsys.readouterr().err
+        first.kill()
+    assert main(command) == 0
+    assert [*tmp_path.iterdir()] == [tmp_path / "out"]
+
+
+NO_LOCKS = Mock(LOCK_EX=2, LOCK_NB=4, flock=Mock(side_effect=OSError(errno.ENOLCK, "")))
+
+
+@pytest.mark.parametrize("module", [NO_LOCKS, None], ids=["this file system", "Windows"])
+def test_where_nothing_can_be_locked_a_sentence_says_so_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED, module: Mock | None
+) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", module)
+    assert main(["trace", "--schedule", "AB", "--out", str(tmp_path / "out")]) == 0
+    assert "out.unfinished cannot be locked: " in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [tmp_path / "out"]
 
 
 @pytest.mark.parametrize("reason", [errno.EROFS, errno.EACCES, errno.ENAMETOOLONG])

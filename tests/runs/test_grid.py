@@ -7,7 +7,7 @@ import pytest
 from fdkvc.core.statistics import paired
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.paper.benchmark import COMPOSITE
-from fdkvc.paper.replication.judge import facts
+from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.shipped import papers_run
 from fdkvc.runs.grid import figures, marked, pivot
 
@@ -69,6 +69,30 @@ def test_all_renderings_have_the_same_marks() -> None:
     for text in (grid.text(), grid.html("caption"), grid.markdown()):
         assert (text.count("★"), text.count("≠")) == (1, 1)
     assert (grid.latex("c", "l").count(r"$\bigstar$"), "★" in grid.latex("c", "l")) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "verdict", "mark"),
+    [
+        ("call_recall", 0.2, "better", "≠"),
+        ("call_recall", -0.2, "worse", "≠"),
+        ("kl", -0.2, "better", "≠"),
+        ("kl", 0.2, "worse", "≠"),
+        ("call_recall", 0.03, "equivalent", "≈"),
+        ("kl", 0.03, "worse", "≠"),
+        ("kl", 0.0, "equivalent", "≈"),
+        ("token_age", 0.0, "open", " "),
+    ],
+)
+def test_a_difference_is_better_worse_equivalent_or_open(
+    metric: str, difference: float, verdict: str, mark: str
+) -> None:
+    rows = rows_of({"fifo": 0.5, "h2o": 0.5 + difference}, metric)
+    paired = paired_differences(rows, "fifo")
+
+    assert paired.verdict.tolist() == [verdict]
+    assert (paired.more_clusters[0] > 0) == (verdict == "open")
+    assert [word[-1] for word in marked(mean_table(rows), paired, {})] == [" ", mark]
 
 
 def test_the_marks_of_the_shipped_run_are_those_of_paired_tests() -> None:

@@ -25,7 +25,7 @@ from fdkvc.explain.decisions import turn_view
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.paper.replication.cells import measured_tables, verdicts_of
-from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.tables import series_table
 from fdkvc.paper.report.claims import claims_html, line_html
 from fdkvc.paper.report.document import study_report
@@ -160,7 +160,7 @@ def test_the_command_writes_a_report_of_the_papers_run(
     assert main(["report", "--out", str(out)]) == 0
     text = out.read_text("utf-8")
     version = f"with version {papers_run().version}; written by FD-KVC Lab {fdkvc.__version__}."
-    assert f"Measured on {papers_run().made} {version}" in text
+    assert f"Measured on {papers_run().date} {version}" in text
     assert "600 dialogs of each of 6 scenarios" in text
     counts = verdicts_of(measured_tables(papers_run().study))
     assert f"reproduced {counts['reproduced']}" in text
@@ -213,13 +213,13 @@ def test_a_mistake_in_the_command_is_one_sentence(
 
 
 def test_a_claims_numbers_are_drawn_where_they_lie() -> None:
-    for judged in judged_claims(paper_study()):
-        places = [float(place) for place in re.findall(r"left:([\d.]+)%", line_html(judged))]
-        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", line_html(judged))]
+    for results in claim_results(paper_study()):
+        places = [float(place) for place in re.findall(r"left:([\d.]+)%", line_html(results))]
+        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", line_html(results))]
         assert all(0 <= place <= 100 for place in places)
         assert all(0 <= a + b <= 100.1 for a, b in zip(places, widths, strict=True))
     (shift,) = [
-        result for result in judged_claims(paper_study()) if result.claim.key == "alignment-shift"
+        result for result in claim_results(paper_study()) if result.claim.key == "alignment-shift"
     ]
     at = {
         kind: float(place)
@@ -229,11 +229,11 @@ def test_a_claims_numbers_are_drawn_where_they_lie() -> None:
 
 
 def test_every_claim_says_why_and_is_open_or_not() -> None:
-    judged = judged_claims(paper_study())
-    text = html.unescape(claims_html(judged, opened=False))
-    assert all(result.claim.why in text for result in judged)
+    results = claim_results(paper_study())
+    text = html.unescape(claims_html(results, opened=False))
+    assert all(result.claim.why in text for result in results)
     assert "<details open>" not in text
-    assert claims_html(judged, opened=True).count("<details open>") == len(judged)
+    assert claims_html(results, opened=True).count("<details open>") == len(results)
 
 
 def test_a_table_names_published_figures_only_where_there_are_some() -> None:

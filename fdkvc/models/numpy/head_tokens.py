@@ -62,6 +62,8 @@ class HeadTokens:
     born = cached_property(lambda self: self._feature("born"))
     surprisal = cached_property(lambda self: self._feature("surprisal"))
     words = cached_property(lambda self: self._feature("words"))
+    kinds = cached_property(lambda self: self._feature("kinds"))
+    tools = cached_property(lambda self: self._feature("tools"))
     spoken_by = cached_property(lambda self: self._feature("speakers"))
     traits = cached_property(lambda self: self._feature("traits"))
 

@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,19 @@ def as_value_error(failed: str) -> Iterator[None]:
 
 
 @contextmanager
+def loading(failed: str) -> Iterator[None]:
+    """Say why a model cannot be loaded: memory, the system's reason, or what this project finds."""
+    try:
+        yield
+    except MemoryError:
+        raise ValueError(f"{failed}: it needs more memory than is available") from None
+    except OSError as error:
+        raise ValueError(f"{failed}: {error_reason(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{failed}: {error}") from None
+
+
+@contextmanager
 def stderr_silenced() -> Iterator[None]:
     """Discard stderr of this process: even a caught panic prints to it."""
     try:
@@ -215,7 +229,8 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
                 f"{step} makes a text up to {growth:,.0f} times as long, but at most "
                 f"{MAX_TOKENIZER_GROWTH} times is allowed"
             )
-        inserted = max((len(str(part.get(name))) for part in parts for name in _ADDED), default=0)
+        lengths = (len(str(part.get(name))) for part, name in product(parts, _ADDED))
+        inserted = max(lengths, default=0)
         check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
         longest = max((len(str(part)) for part in parts), default=0)
         check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)

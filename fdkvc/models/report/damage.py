@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 
 from fdkvc.core.words import count, decimal, percent
+from fdkvc.models.answer_causes import Word
 from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord
 from fdkvc.models.recorded_damage import RecordedDamage
 from fdkvc.policies import read_policy
@@ -112,7 +113,9 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
     mean, parts = recorded.received.mean(axis=0), recorded.text.parts
     early = mean[: len(mean) * 9 // 10]  # each has many later tokens
     tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
-    word_of = {token: word for word in recorded.text.words for token in range(*word.span)}
+    word_of: dict[int, Word] = {}
+    for word in recorded.text.words:
+        word_of |= dict.fromkeys(range(*word.span), word)
     largest = [recorded.received[:, token] for token in tokens]
     return {
         "token": [f"{token:,}" for token in tokens],

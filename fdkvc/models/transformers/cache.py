@@ -55,6 +55,7 @@ from fdkvc.models.numpy.head_eviction import (
     HeadEviction,
     Heads,
     check_eviction,
+    check_keeps,
     deciding,
     equal_budgets,
     with_new,
@@ -189,6 +190,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         record: bool | Sequence[int] = False,
     ) -> None:
         check_eviction(policy, budget, decides)
+        check_keeps(policy)
         check_within_a_cache(policy, with_text=tokenizer is not None)
         for sentence in sinks_notes([policy], [budget]):
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
@@ -227,6 +229,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self._tokens = tokenizer if ready else library_tokens(tokenizer)
         available = Available(
             speakers=() if self._tokens is None else self._tokens.speakers,
+            kinds=() if self._tokens is None else self._tokens.kinds,
             words=self._tokens is not None,
             **deciding(decides, self.attention.kv_heads, len(self.decided)),
         )

@@ -7,7 +7,7 @@ import streamlit as st
 
 from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.replication.cells import measured_tables, verdicts_of
-from fdkvc.paper.replication.claims import ClaimResult, judged_claims
+from fdkvc.paper.replication.claims import ClaimResult, claim_results
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.report.claims import MARKS, STYLE, answer_sentence, claims_html, counted, name_of
 from fdkvc.paper.study import Study
@@ -21,7 +21,7 @@ EVERY = "all"
 @cached
 def claims_of(study: Study) -> list[ClaimResult]:
     """Return the verdicts on the claims of a study, made once."""
-    return judged_claims(study)
+    return claim_results(study)
 
 
 def show_answer(study: Study) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import get_args
 
 import pandas as pd
@@ -14,7 +15,7 @@ from fdkvc.core.words import count, decimal
 from fdkvc.engine.metrics import late_metric, metric_named
 from fdkvc.paper.benchmark import ADAPTATION, COMPOSITE
 from fdkvc.paper.published import ABLATED_POLICY, ABLATIONS, HYPERPARAMETERS
-from fdkvc.paper.replication.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
+from fdkvc.paper.replication.facts import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
 from fdkvc.paper.replication.rules import REPRODUCED, SIGNS
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, POLICIES, read_policy
@@ -222,15 +223,18 @@ def sign_of(fact: Fact) -> str:
 
 def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
-    verdicts = [fact.verdict for table in tables for fact in table.cells.values()]
+    verdicts = [fact.verdict for fact in _facts_of(tables)]
     return {verdict: verdicts.count(verdict) for verdict in SIGNS}
 
 
 def reproduced_by_spread(tables: list[MeasuredTable]) -> dict[Spread, int]:
     """Count the reproduced figures by spread: varying, constant or percentile."""
-    facts = (fact for table in tables for fact in table.cells.values())
-    spreads = [fact.spread for fact in facts if fact.verdict == REPRODUCED]
+    spreads = [fact.spread for fact in _facts_of(tables) if fact.verdict == REPRODUCED]
     return {spread: spreads.count(spread) for spread in get_args(Spread)}
+
+
+def _facts_of(tables: Iterable[MeasuredTable]) -> Iterator[Fact]:
+    return chain.from_iterable(table.cells.values() for table in tables)
 
 
 def reproduced_sentence(tables: list[MeasuredTable]) -> str:

@@ -25,7 +25,7 @@ from fdkvc.core.words import decimal, minus, p_value
 from fdkvc.paper.benchmark import COMPOSITE, Values, matches_paper
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
 from fdkvc.paper.replication.cells import unit_named
-from fdkvc.paper.replication.judge import may_be_chance
+from fdkvc.paper.replication.facts import may_be_chance
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS, compare_case, mean_case
 from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, POLICIES
@@ -35,21 +35,6 @@ _NORMAL = NormalDist()
 
 SETTLED = 0.1
 """Largest distance of a settled quantity from its last value, as a share of that value."""
-
-CLAIM_COLUMNS = (
-    "claim",
-    "source",
-    "published",
-    "recomputed_low",
-    "recomputed",
-    "recomputed_high",
-    "n",
-    "measured",
-    "ci_low",
-    "ci_high",
-    "verdict",
-    "why",
-)
 
 
 @dataclass(frozen=True)
@@ -79,7 +64,7 @@ class ClaimResult:
     measured: Measurement | None
     """None if the study does not measure it."""
     verdict: ClaimVerdict | None
-    """Of `Claim.judge`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
+    """Of `Claim.verdict`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
     for times, which depend on the machine."""
 
     @property
@@ -100,22 +85,22 @@ class ClaimResult:
         return max(low - value, value - high, 0.0) / error if error > 0 else math.nan
 
 
-def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
+def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
     """Return the verdict of a study on each claim."""
-    return [_judge(study, claim) for claim in claims]
+    return [_result(study, claim) for claim in claims]
 
 
-def _judge(study: Study, claim: Claim) -> ClaimResult:
+def _result(study: Study, claim: Claim) -> ClaimResult:
     measured = measure(claim.measure, study)
     finished = map(study.results.dialogs, study.results.measured)
     few = min(finished, default=0) < FEWEST_DIALOGS
     if measured is None or few or claim.measure.metric in TIMES:
         return ClaimResult(claim, measured, None)
     if measured.candidates:
-        verdicts = {claim.judge(value, value) for value in measured.candidates}
+        verdicts = {claim.verdict(value, value) for value in measured.candidates}
         return ClaimResult(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
     size = _size(claim, measured, study)
-    return ClaimResult(claim, measured, claim.judge(measured.low, measured.high, size))
+    return ClaimResult(claim, measured, claim.verdict(measured.low, measured.high, size))
 
 
 def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
@@ -129,26 +114,29 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     return compare_case(mean_case(*size, figure, chance=chance))
 
 
-def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
-    """Return the claims as a tidy table with columns `CLAIM_COLUMNS`, numbers unscaled."""
+def claims_table(results: Sequence[ClaimResult]) -> pd.DataFrame:
+    """Return the claims as a tidy table, numbers unscaled."""
     nan, rows = math.nan, []
-    for result in judged:
+    for result in results:
         claim, measured = result.claim, result.measured or Measurement(nan, nan, nan)
+        low, recomputed, high = claim.recomputed or (nan, nan, nan)
         rows.append(
-            (
-                claim.claim,
-                claim.source,
-                nan if claim.published is None else claim.published.value,
-                *(claim.recomputed or (nan, nan, nan)),
-                measured.n or None,
-                measured.value,
-                measured.low,
-                measured.high,
-                result.verdict,
-                claim.why,
-            )
+            {
+                "claim": claim.claim,
+                "source": claim.source,
+                "published": nan if claim.published is None else claim.published.value,
+                "recomputed_low": low,
+                "recomputed": recomputed,
+                "recomputed_high": high,
+                "n": measured.n or None,
+                "measured": measured.value,
+                "ci_low": measured.low,
+                "ci_high": measured.high,
+                "verdict": result.verdict,
+                "why": claim.why,
+            }
         )
-    return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"n": "Int64"})
+    return pd.DataFrame(rows).astype({"n": "Int64"})
 
 
 # ------------------------------------------------------------------------------- in words
@@ -188,9 +176,9 @@ def figure_words(wanted: Measure, value: float) -> str:
     return f"{sign}{unit.write(value)} {unit.name}".strip()
 
 
-def measured_words(judged: ClaimResult) -> str:
+def measured_words(result: ClaimResult) -> str:
     """Format the measurement of a claim with its interval."""
-    measured, wanted = judged.measured, judged.claim.measure
+    measured, wanted = result.measured, result.claim.measure
     if measured is None:
         return ""
     if measured.candidates:

@@ -102,7 +102,7 @@ RULES: tuple[VerdictRule, ...] = (
         "1.96·s/√n_published, half of its own 95 % interval, where s is the standard deviation "
         "over the measured dialogs. |measured − published| + 1.645·s/√n is within the margin (a "
         "test of equivalence at 5 %). A constant, equal in all dialogs, has s = 0. A percentile is "
-        "judged by the share of measured dialogs on either side of it.",
+        "compared by the share of measured dialogs on either side of it.",
     ),
     VerdictRule(
         "differs",

@@ -29,39 +29,39 @@ STYLE = css("claims")
 
 def name_of(verdict: str | None) -> str:
     """Return a verdict on a claim in words."""
-    return verdict or "not judged"
+    return verdict or "no verdict"
 
 
-def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
+def counted(results: Sequence[ClaimResult]) -> dict[str | None, int]:
     """Count the verdicts."""
-    return {verdict: sum(result.verdict == verdict for result in judged) for verdict in MARKS}
+    return {verdict: sum(result.verdict == verdict for result in results) for verdict in MARKS}
 
 
-def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
+def claims_html(results: Sequence[ClaimResult], *, opened: bool) -> str:
     """Return claims as an HTML list, each with its evidence, open or collapsed.
 
     The first is farthest from what the paper says, and those without a distance are last.
     """
-    rows = "".join(_claim(result, opened) for result in ranked(judged))
+    rows = "".join(_claim(result, opened) for result in ranked(results))
     return f'<ul class="claims">{rows}</ul>'
 
 
-def ranked(judged: Sequence[ClaimResult]) -> list[ClaimResult]:
+def ranked(results: Sequence[ClaimResult]) -> list[ClaimResult]:
     """Return claims by their distance from what the paper says, the farthest first."""
-    return sorted(judged, key=lambda result: -result.distance if result.distance >= 0 else 1)
+    return sorted(results, key=lambda result: -result.distance if result.distance >= 0 else 1)
 
 
-def answer_sentence(judged: Sequence[ClaimResult], figures: Mapping[str, int]) -> str:
+def answer_sentence(results: Sequence[ClaimResult], figures: Mapping[str, int]) -> str:
     """Say how much of the paper is reproduced, and what fails most clearly.
 
     `figures` counts the verdicts on published figures.
     """
-    counts = counted(judged)
+    counts = counted(results)
     sentence = (
         f"{figures[REPRODUCED]} of {sum(figures.values())} published figures are reproduced, and "
-        f"{counts['holds']} of {len(judged)} claims hold."
+        f"{counts['holds']} of {len(results)} claims hold."
     )
-    failed = [row for row in ranked(judged) if row.verdict == "does not hold"]
+    failed = [row for row in ranked(results) if row.verdict == "does not hold"]
     if not failed or not failed[0].distance > 0:
         return sentence
     said = failed[0].claim.claim
@@ -77,12 +77,12 @@ def _away(result: ClaimResult) -> str:
     return f"{count(round(result.distance), 'standard error')} away"
 
 
-def _claim(judged: ClaimResult, opened: bool) -> str:
-    claim, verdict = judged.claim, judged.verdict
+def _claim(result: ClaimResult, opened: bool) -> str:
+    claim, verdict = result.claim, result.verdict
     printed = "" if claim.published is None else minus(claim.published.printed)
-    measured = measured_words(judged)
-    if measured and judged.measured is not None and judged.measured.n:
-        measured += f", {judged.measured.n:,} dialogs"
+    measured = measured_words(result)
+    if measured and result.measured is not None and result.measured.n:
+        measured += f", {result.measured.n:,} dialogs"
     facts = {
         "published": printed,
         "from its own tables": recomputed_words(claim),
@@ -91,14 +91,14 @@ def _claim(judged: ClaimResult, opened: bool) -> str:
     }
     shown = {name: escape(words) for name, words in facts.items() if words}
     rows = "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in shown.items())
-    summary, why = ", ".join(filter(None, [name_of(verdict), _away(judged)])), claim.why
+    summary, why = ", ".join(filter(None, [name_of(verdict), _away(result)])), claim.why
     if claim.measure.metric in TIMES:
-        why += " Times are not judged."
+        why += " There is no verdict on times."
     return (
         f'<li id="claim-{escape(claim.key)}"><details{" open" if opened else ""}>'
         f"<summary><b>{MARKS[verdict][0]}</b><span>{escape(claim.claim)}</span>"
         f"<small>{escape(summary)}</small></summary>"
-        f'<div class="evidence"><p>{escape(why)}</p>{line_html(judged)}<dl>{rows}</dl></div>'
+        f'<div class="evidence"><p>{escape(why)}</p>{line_html(result)}<dl>{rows}</dl></div>'
         "</details></li>"
     )
 
@@ -106,13 +106,13 @@ def _claim(judged: ClaimResult, opened: bool) -> str:
 # ------------------------------------------------------------------------------- the evidence
 
 
-def line_html(judged: ClaimResult) -> str:
+def line_html(result: ClaimResult) -> str:
     """Draw a claim's numbers on a line; "" if there is only one.
 
     A dot with its interval is the measured number, a diamond the published one, and a band the
     range in which the claim would be true.
     """
-    claim, measured = judged.claim, judged.measured
+    claim, measured = result.claim, result.measured
     if measured is None:
         return ""
     ends = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
@@ -132,7 +132,7 @@ def line_html(judged: ClaimResult) -> str:
         begin, width = place(first), place(last) - place(first)
         return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
 
-    marks, label = [], f"measured {measured_words(judged)}"
+    marks, label = [], f"measured {measured_words(result)}"
     if ends:
         marks.append(mark("true", *ends))
     if not measured.candidates:

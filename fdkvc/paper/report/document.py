@@ -8,7 +8,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.words import command_line, count
 from fdkvc.paper.benchmark import Benchmark, matches_paper
 from fdkvc.paper.replication.cells import measured_tables, reproduced_sentence, verdicts_of
-from fdkvc.paper.replication.claims import judged_claims
+from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.rules import LEGEND, SIGNS
 from fdkvc.paper.report import claims, tables
 from fdkvc.paper.report.figures import TEXTS, titled_charts
@@ -40,25 +40,25 @@ def papers_report(recordings: Sequence[Recording]) -> str:
     run = papers_run()
     seed = run.study.results.benchmark.seed
     ran = ran_on(seed, {"fdkvc-lab": run.version}, run.processor)
-    return study_report(run.study, recordings, ran, f"{run.made} with version {run.version}")
+    return study_report(run.study, recordings, ran, f"{run.date} with version {run.version}")
 
 
 def study_report(
     study: Study,
     recordings: Sequence[Recording],
     ran: Mapping[str, str] | None = None,
-    made: str = "",
+    measured: str = "",
 ) -> str:
     """Return the report of a study, with a failed call in these recordings of real dialogs.
 
-    `ran` has seed, versions and processor, by default the current ones; `made` as for
+    `ran` has seed, versions and processor, by default the current ones; `measured` as for
     `report_html`.
     """
     benchmark = study.results.benchmark
     finished = min(map(study.results.dialogs, study.results.measured), default=0)
     scope = [
         "The tables, figures and claims of Ganguly, Fractional Decay KV-Cache (FD-KVC), measured "
-        "again, compared with the published numbers, and judged.",
+        "again and compared with the published numbers.",
         f"{count(finished, 'dialog')} of each of {count(len(benchmark.scenarios), 'scenario')}, "
         f"{count(len(benchmark.policies), 'policy', 'policies')} on the same dialogs, a cache of "
         f"{count(benchmark.budget, 'entry', 'entries')}, seed {benchmark.seed}.",
@@ -86,19 +86,18 @@ def study_report(
         ),
     }
     style = f"{claims.STYLE}{tables.STYLE}"
-    return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made, style)
+    return report_html("FD-KVC: the paper's claims, measured again", scope, parts, measured, style)
 
 
 def _claims(study: Study) -> str:
-    judged = judged_claims(study)
+    results = claim_results(study)
     counts = []
-    for verdict, number in claims.counted(judged).items():
+    for verdict, number in claims.counted(results).items():
         if number:
             sign, meaning = claims.MARKS[verdict]
             counts.append(f"**{sign} {claims.name_of(verdict)}: {number}**, {meaning}")
-    return (
-        f"<p>Of {len(judged)} claims:</p>{listing(counts)}{claims.claims_html(judged, opened=True)}"
-    )
+    shown = claims.claims_html(results, opened=True)
+    return f"<p>Of {len(results)} claims:</p>{listing(counts)}{shown}"
 
 
 def _tables(study: Study) -> str:
@@ -115,7 +114,7 @@ def _tables(study: Study) -> str:
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
         )
-        + f"<details><summary>How a figure is judged</summary>{listing(LEGEND)}</details>"
+        + f"<details><summary>How a figure is compared</summary>{listing(LEGEND)}</details>"
     )
 
 

@@ -5,7 +5,7 @@ from html import escape
 from fdkvc.charts.theme import TINTS, hue_of
 from fdkvc.core.words import minus, signed
 from fdkvc.paper.replication.cells import MeasuredTable, marked_words, sign_of, unit_named
-from fdkvc.paper.replication.judge import Fact
+from fdkvc.paper.replication.facts import Fact
 from fdkvc.paper.replication.rules import RULES
 from fdkvc.runs.grid import html_table
 from fdkvc.runs.page import css

@@ -122,7 +122,7 @@ def test_conversations_of_any_length_are_as_the_template_renders_them(kind: str)
     chat, random = chat_texts(KINDS[kind], SPECIAL), Random(1)
     assert isinstance(chat, ChatTexts), chat
     texts = 'say "é"', "\n\n two\nlines \n", " 3. "
-    for size in range(1, 60):
+    for size in range(1, 37):
         roles = random.choices(("user", "assistant", "tool"), (4, 4, 2), k=1 + size % 12)
         roles = ["system"] * (size % 3 == 0) + ["user", *roles]
         words = [random.choice(texts) + str(at) for at in range(len(roles))]
@@ -189,20 +189,24 @@ ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
         ("{% for m in messages %}{{ loop.index }}{{ m.content }}|{% endfor %}", "more than"),
         ("{% for m in messages %}<{{ m.role }}>{{ m.content | upper }}{% endfor %}", "more than"),
         ("x" * 200_001, "longer than 200,000"),
-        (ENDLESS, "takes more than"),
-        ("{% if tools %}" + ENDLESS + "{% endif %}" + CHATML, "takes more than"),
         ("{{ 'a' * 10**10 }}", "takes more than"),
-        ("{{ 'a' * 10**6 }}", "takes more than"),
+        ("{{ 'a' * 10**5 }}", "takes more than"),
         ("{% set a = namespace(b=[1]) %}" + "{% set a.b = a.b + a.b %}" * 40, "takes more than"),
     ],
 )
-def test_what_cannot_be_read_has_a_reason(
-    template: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 1)
+def test_what_cannot_be_read_has_a_reason(template: str, reason: str) -> None:
     read = chat_texts(template)
     assert isinstance(read, str)
     assert reason in read
+
+
+@pytest.mark.parametrize(("seconds", "wait"), [(1, 1000), (1000, 0.2)], ids=["CPU", "in all"])
+def test_a_template_without_an_end_is_stopped(
+    seconds: int, wait: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", seconds)
+    monkeypatch.setattr(module, "MAX_TEMPLATE_WAIT", wait)
+    assert "takes more than" in str(chat_texts(f"{{# {seconds} #}}" + ENDLESS))
 
 
 def test_a_template_is_rendered_once_for_a_model(
@@ -227,7 +231,7 @@ def test_a_template_is_rendered_once_for_a_model(
         model = with_template(template)
         readable(model, dialogs)
     assert len(started) == 3
-    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 1)
+    monkeypatch.setattr(module, "MAX_TEMPLATE_WAIT", 0.2)
     started.clear()
     model = with_template("{% if tools %}" + ENDLESS + "{% endif %}{# counted #}" + CHATML)
     readable(model, dialogs)
@@ -480,7 +484,7 @@ def test_values_of_json_are_graded(folder: Path, monkeypatch: pytest.MonkeyPatch
         return logits
 
     monkeypatch.setattr(type(model.decoder), "read", knows)
-    settings = Answers((policy_named("fifo"),), (12,), cut_text=False, write_calls=True)
+    settings = Answers((policy_named("fifo"),), (12,), write_calls=True)
     table = run_answers(settings, model, [dialog], workers=1)
     for metric in ("values_right", "calls_exact", "arguments_right"):
         rows = table[table.metric == metric]

@@ -110,7 +110,7 @@ def test_one_head_decides_for_all_what_all_would(
         return records
 
     alone = steps()
-    with patch.object(head_eviction, "TEXT", frozenset({None})):  # each head decides
+    with patch.object(head_eviction, "BY_TEXT", frozenset({None})):  # each head decides
         every = steps()
     for one, other in zip(alone, every, strict=True):
         for part in one:

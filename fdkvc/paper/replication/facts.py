@@ -108,7 +108,7 @@ class Fact(NamedTuple):
         return self.mean - self.published_value
 
 
-def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
+def facts_table(measured: Study | Results, swept: str = "") -> pd.DataFrame:
     """Return a table with a row for each `Fact` of a run.
 
     A study also has latencies, ablations and defaults; `swept` is the hyperparameter of a sweep.
@@ -121,7 +121,7 @@ def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
 
 
 def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
-    """Return the rows of `judge`, cached."""
+    """Return the rows of `facts_table`, cached."""
     by_sweep = _FACTS.setdefault(measured, {})
     if swept not in by_sweep:
         by_sweep[swept] = tuple(_facts(measured, swept))
