@@ -11,12 +11,15 @@ from fdkvc.policies.base import Step
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.frame import open_tab, page_theme, show_grid
+from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.ui.sidebar import around_of
 
 
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
-    st.container(key="page-answer").markdown(plain(judged_sentence()))
+    words = " ".join(f"{name}: {WORDS[name]}" for name in ("Nats", "KL"))
+    st.container(key="page-answer").markdown(plain(judged_sentence()), help=plain(words))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
         with st.expander(plain(title)):
@@ -25,8 +28,14 @@ def show_judged(page: str) -> None:
 
 
 EVERY = [policy_named(key) for key in POLICIES]
-WRAPPED = [wrapped(key, policy_named("tova")) for key in WRAPPERS]
-"""Each wrapper around a policy that brings no protection of its own."""
+INSIDE = [policy_named("tova"), policy_named("fifo")]
+"""Policies that bring no protection of their own."""
+
+WRAPPED = [
+    next(wrapped(key, policy) for policy in INSIDE if key in around_of(policy).choices)
+    for key in WRAPPERS
+]
+"""Each wrapper around one that it fits."""
 
 SECTIONS = {"Policies one by one": EVERY, "Wrappers": WRAPPED}
 
