@@ -160,17 +160,15 @@ class StageRun:
         last, of several the token's own. Before the value is mentioned, it is that of its first
         mention, which is not in the cache yet.
         """
-        recording = self.dialog.recording
-        if recording is None:
+        if (recording := self.dialog.recording) is None:
             return {}
         # 1. After which turns each token of a mention was held.
         turns, born = np.arange(self.dialogs.turns)[:, None], self.dialogs.born[0]
-        place, _ = recording.needed
+        place, changes = recording.needed[0], dict[int, Sequence[tuple[int, int]]]()
         held = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
         for turn, held_then in enumerate(held):
             trace = self.trace_of(turn)
             held_then[place[trace.kept[0, turn - trace.first_turn]]] = True  # −1: the last column
-        changes: dict[int, Sequence[tuple[int, int]]] = {}
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
             tokens = np.array([*chain.from_iterable(mentions)])
             starts = np.cumsum([0, *map(len, mentions[:-1])])
