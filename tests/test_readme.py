@@ -22,9 +22,10 @@ import pytest
 
 from fdkvc.commands.main import main
 from fdkvc.core.parameters import defaults_of
-from fdkvc.paper.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
+from fdkvc.paper.replication.cells import measured_tables, verdicts_of
 from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.facts import facts
+from fdkvc.paper.replication.finding import finding_text
 from fdkvc.paper.replication.rules import POWER
 from fdkvc.paper.shipped import papers_run
 from fdkvc.policies import POLICIES
@@ -334,19 +335,14 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
     assert {row["claims"]: int(row["number"]) for row in table("claims")} == claims
     apart = [fact for fact in facts(study) if fact.verdict == "differs"]
     assert all(fact.metric == "late_alignment" for fact in apart)
-    spreads = reproduced_by_spread(measured_tables(study))
-    numbers = (
-        f"Of {sum(counts.values())} published figures, {counts['reproduced']} are reproduced: "
-        f"{spreads['varying']} varying figures, {spreads['constant']} constants and "
-        f"{spreads['percentile']} percentiles. Another {counts['open']} are open, and "
-        f"{len(apart) + counts['indistinguishable from zero']}"
-    )
-    assert numbers in README
+    head, good, bad, held = finding_text(study)
+    answers = {row["question"]: row["answer"] for row in table("question")}
+    assert head == answers["Is the paper right?"]
+    assert answers["Are its tables reproduced?"] == f"{good} {bad.partition('. ')[0]}."
+    assert answers["Do its claims hold?"] == held
     power_words = re.search(r"(\d+) % of figures are reproduced, 5 %\s+differ", README)
     assert power_words
     assert int(power_words[1]) == POWER
-    said = f"Of {sum(claims.values())} claims, {claims['holds']} hold, {claims['direction only']}"
-    assert f"{said} hold in direction only, {claims['does not hold']} do not hold" in README
 
 
 @pytest.mark.long

@@ -18,12 +18,11 @@ from fdkvc.paper.replication.cells import (
     cells_table,
     marked_words,
     measured_tables,
-    reproduced_sentence,
     sign_of,
-    verdicts_of,
 )
 from fdkvc.paper.replication.claims import claim_results, claims_table
 from fdkvc.paper.replication.facts import BENCHMARK, Fact, facts
+from fdkvc.paper.replication.finding import finding_text
 from fdkvc.paper.replication.projections import alignments_table, differences_table
 from fdkvc.paper.replication.rules import LEGEND, RULES
 from fdkvc.paper.study import Study, run_study
@@ -158,9 +157,8 @@ class StudyRun(BenchmarkRun):
 
     @property
     def text(self) -> str:
-        measured = measured_tables(self.study)
-        verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
-        return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
+        found = "\n".join(finding_text(self.study))
+        return f"{markdown(measured_tables(self.study))}\n{found}".strip()
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,16 +68,14 @@ def comparisons(
             yield *place, paired(*pair)
 
 
-def paired_table(
-    results: Results, baseline: str = BASELINE, policies: Sequence[str] = ()
-) -> pd.DataFrame:
-    """Return the paired differences of policies, by default all, from a baseline with t-tests.
+def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
+    """Return the paired differences of every policy from a baseline, with their t-tests.
 
     Columns `PAIRED`. t and p are NaN for one dialog, and for equal differences in all dialogs.
     """
     rows = [
         (*place, baseline, c.n, c.mean, c.low, c.high, c.t, c.p)
-        for *place, c in comparisons(results, baseline, policies)
+        for *place, c in comparisons(results, baseline)
     ]
     return pd.DataFrame(rows, columns=list(PAIRED))
 
@@ -150,7 +148,7 @@ def sweep_table(results: Results, *parameters: str) -> pd.DataFrame:
         values = {name: row[parameter].default for name, row in swept.items()}
         table[parameter] = table.setting.map(values)
     if len(parameters) > 1:
-        table.published = math.nan
+        table["published"] = math.nan
     return _columns(table, ("setting", *parameters, *SWEPT))
 
 
