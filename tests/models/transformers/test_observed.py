@@ -253,7 +253,7 @@ def on_result(tensor: Any) -> Any:
 
 def test_hidden_states_are_stored_once_a_token_and_layer(llama: Any) -> None:
     how: Any = {"tokenizer": Numbers(), "by_itself": False}
-    cache = PolicyCache(read_policy("fd-kvc"), 6, llama, **how)
+    cache = PolicyCache(read_policy(RAGGED), 6, llama, **how)
     for length in LENGTHS:
         llama(text(length), **{CACHE: cache})
         cache.end_turn()
