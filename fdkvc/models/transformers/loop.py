@@ -40,7 +40,7 @@ from fdkvc.models.numpy.model_folder import (
 from fdkvc.models.numpy.text_cache import ModelCache
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
 from fdkvc.models.transformers.attention_hooks import attach
-from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.cache import PolicyCache, enough_memory
 from fdkvc.models.transformers.layer import full_layers
 from fdkvc.models.transformers.side_by_side import SideBySide, can_join
 from fdkvc.policies import Policy, policy_named
@@ -81,27 +81,45 @@ class LiveDecoder:
     ) -> list[Floats]:
         """Read the next tokens of texts, of each its own number n; return their logits (n, V)."""
         logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
-        with torch.inference_mode():
-            for rows in _read_at_once(caches, [len(new) for new in ids]):
-                texts, sizes = [caches[row] for row in rows], [len(ids[row]) for row in rows]
-                first, *others = [text.cache for text in texts]
-                given: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
-                columns = np.arange(max(sizes))
-                if others:
-                    given[cache_name(self.model)] = SideBySide([first, *others], sizes)
-                    # A row's padding repeats its last token.
-                    positions = np.array([[text.count] for text in texts]) + columns
-                    given["position_ids"] = torch.tensor(positions, device=self.model.device)
-                tokens = [ids[row][np.minimum(columns, len(ids[row]) - 1)] for row in rows]
-                batch = torch.tensor(np.array(tokens), device=self.model.device)
-                output = self.model(input_ids=batch, **given).logits
-                wanted = [slice(0 if last is None else size - last, size) for size in sizes]
-                parts = [row[part] for row, part in zip(output, wanted, strict=True)]
-                copied = torch.cat(parts).float().cpu().numpy()
-                ends = np.cumsum([*map(len, parts)])[:-1]
-                for row, of_text in zip(rows, np.split(copied, ends), strict=True):
+        before, sizes = [text.cache.fork() for text in caches], [len(new) for new in ids]
+        try:
+            for rows in _read_at_once(caches, sizes):
+                texts = f"{len(rows)} texts of at most {max(caches[row].count for row in rows):,}"
+                with enough_memory(f"read {max(sizes):,} tokens of {texts} tokens"):
+                    of_texts = self._read(
+                        [ids[row] for row in rows], [caches[row] for row in rows], last
+                    )
+                for row, of_text in zip(rows, of_texts, strict=True):
                     logits[row] = of_text
+        except BaseException:  # each text is as it was
+            for text, cache in zip(caches, before, strict=True):
+                text.cache = cache
+            raise
         return logits
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def _read(
+        self, ids: Sequence[Ints], texts: Sequence[LiveTextCache], last: int | None
+    ) -> list[Floats]:
+        """Read the next tokens of texts in one forward pass; see `read_each`."""
+        first, *others = [text.cache for text in texts]
+        sizes = [len(new) for new in ids]
+        columns = np.arange(max(sizes))
+        given: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
+        if others:
+            given[cache_name(self.model)] = SideBySide([first, *others], sizes)
+            positions = np.array([[text.count] for text in texts]) + columns
+            given["position_ids"] = torch.tensor(positions, device=self.model.device)
+        # The padding of a row repeats its last token.
+        tokens = [new[np.minimum(columns, len(new) - 1)] for new in ids]
+        batch = torch.tensor(np.array(tokens), device=self.model.device)
+        output = self.model(input_ids=batch, **given).logits
+        parts = [
+            of_text[0 if last is None else size - last : size]
+            for of_text, size in zip(output, sizes, strict=True)
+        ]
+        copied = torch.cat(parts).float().cpu().numpy()
+        return np.split(copied, np.cumsum([len(part) for part in parts])[:-1])
 
 
 @dataclass(frozen=True, eq=False)

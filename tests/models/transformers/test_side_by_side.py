@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.text_cache import read, read_each
@@ -103,6 +104,33 @@ def test_texts_of_several_lengths_are_read_at_once(shape: str, attention: str) -
             other.end_turn()
             np.testing.assert_array_equal(one.cache.held, other.cache.held)
             assert one.ids == other.ids
+
+
+def test_where_memory_is_not_enough_every_text_is_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = loaded()
+    texts, others = caches_of(model), caches_of(model)
+    ids = text(14).numpy()[0]
+    for caches in (texts, others):
+        read(caches, ids[:9])
+    for error in (torch.OutOfMemoryError("2 GiB"), RuntimeError("not enough memory: 2 GiB")):
+        with monkeypatch.context() as patched:  # when two layers have read
+
+            def fail(*_: Any, error: Exception = error) -> None:
+                raise error
+
+            patched.setattr(loop, "TOKENS_AT_ONCE", 40)
+            patched.setattr(model.decoder.model.model.layers[2].mlp, "forward", fail)
+            with pytest.raises(ValueError, match="not enough memory") as caught:
+                read(texts, ids[9:])
+        assert_one_sentence(caught.value)
+    assert_same_logits(read(texts, ids[9:]), read(others, ids[9:]))
+    for one, other in zip(texts, others, strict=True):
+        assert one.ids == other.ids
+        one.end_turn()
+        other.end_turn()
+        np.testing.assert_array_equal(one.cache.held, other.cache.held)
 
 
 def test_as_many_texts_as_memory_allows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
