@@ -464,11 +464,11 @@ def reading_words(reading: Reading) -> str:
 
 def card_grid(card: Card, *, policies: bool = True) -> Grid:
     """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
-    rows, names = [], ["way", *(["policy"] if policies else [])]
+    rows = []
     for way in card.ways:
         mark = " ←" if way == card.best and card.pays else ""
         note = " *" if way.guessed else ""
-        row = [f"{way_words(way.policy)}{note}{mark}", *([way.policy] if policies else [])]
+        row = [f"{way_words(way.policy)}{note}{mark}"]
         if way.size is None:
             sizes = [f"never: {percent(way.recall)}", "", ""]
         else:
@@ -479,12 +479,14 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         if reading is not None:
             right = f"{reading.right} of {reading.values}, " if reading.values else ""
             read = f"{right}{decimal(reading.kl, 2)}"
-        rows.append([*row, *sizes, again, read, way.forgets])
-    heads = [*names, "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
+        code = [way.policy] if policies else []
+        rows.append([*row, *sizes, again, read, way.forgets, *code])
+    heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
+    heads += ["policy"] if policies else []
     empty = {"", "–"}
     kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
     shown = [[row[place] for place in kept] for row in rows]
-    return Grid([heads[place] for place in kept] if rows else heads, shown, len(names))
+    return Grid([heads[place] for place in kept] if rows else heads, shown)
 
 
 SETTINGS = {

@@ -195,14 +195,14 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert ("does not pay" in lead) == (best is None)
     assert "SmolLM2 read 2 conversations" in basis
     assert "no call says which values must stay" in basis
-    assert [row[-1] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
+    assert [row[-2] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
 
 
 def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     card = card_of()
     grid, record = card_grid(card), card_record(card)
-    assert [row[1] for row in grid.rows] == [way["policy"] for way in record["ways"]]
-    assert [row[2] for row in grid.rows][:3] == ["100", "200", "400"]
+    assert [row[-1] for row in grid.rows] == [way["policy"] for way in record["ways"]]
+    assert [row[1] for row in grid.rows][:3] == ["100", "200", "400"]
     assert record["best"]["size"] == 100
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert card.best is not None
