@@ -319,7 +319,7 @@ def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, p
     assert {path.name for path in out.iterdir()} == set(files)
     assert (out / "entries.csv").read_text() == files["entries.csv"]
     turns = pd.read_csv(out / "turns.csv").drop(columns="latency_ms")
-    expected = pd.read_csv(io.StringIO(files["turns.csv"])).drop(columns="latency_ms")
+    expected = pd.read_csv(io.StringIO(str(files["turns.csv"]))).drop(columns="latency_ms")
     pd.testing.assert_frame_equal(turns, expected)
     assert turns.turn.tolist() == list(range(12))
     assert turns[["ownership_loss", "learning_rate"]].notna().all(axis=None) == (
