@@ -184,7 +184,9 @@ def _draw(scope: str, session: Session, job: Job) -> None:
     if several:
         places = range(len(session.compactions))
         labels = {str(place): f"Compaction {place + 1}" for place in places}
-        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels))
+        # Kept while the run ends and the page is drawn anew, so that a click then is not lost.
+        keeps = {"persist_state": "session"}
+        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **keeps))
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     with bar:
