@@ -150,6 +150,10 @@ def show_session(page: str, file: DialogFile) -> None:
                 st.rerun()
             _draw(scope, session, job)
 
+        unread = () if file.transcripts else sessions[0].unread  # else it is said of the dialogs
+        parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread)
+        for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
+            st.caption(plain(note))
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
