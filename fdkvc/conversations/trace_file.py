@@ -10,7 +10,6 @@ characters of its turn's text that a token covers, the end excluded.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -51,10 +50,8 @@ _VECTORS = {"embeddings": 2, "queries": 3, "keys": 3, "values": 3, "surprisal": 
 class _Dialog:
     transcript: Transcript
     """Without calls, of which it has what they demand, and without tools."""
-    turn_tokens: tuple[int, ...]
-    """Number of tokens of each turn."""
-    token_texts: tuple[str, ...]
-    """In the tokenizer's form."""
+    tokens: tuple[tuple[str, ...], ...]
+    """The texts of each turn's tokens, in the tokenizer's form."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def _check_json(text: bytes) -> None:
 
 def _dialog_of(recording: Recording) -> _Dialog:
     transcript = replace(recording.transcript, calls=(), tools=())
-    return _Dialog(transcript, tuple(map(len, recording.tokens)), recording.words)
+    return _Dialog(transcript, tuple(tuple(row.text for row in turn) for turn in recording.tokens))
 
 
 def _arrays_of(recording: Recording) -> dict[str, NDArray[Any]]:
@@ -222,24 +219,21 @@ def _check_demands(transcript: Transcript) -> None:
 
 
 def _tokens(dialog: _Dialog, spans: NDArray[Any] | None) -> tuple[tuple[Token, ...], ...]:
-    name, count = dialog.transcript.name, sum(dialog.turn_tokens)
+    name, count = dialog.transcript.name, sum(map(len, dialog.tokens))
     if spans is None or spans.dtype.kind != "i" or spans.shape != (count, 2):
         raise ValueError(f"{name}: spans must be I64 of shape ({count}, 2), for each of its tokens")
-    if len(dialog.token_texts) != count or len(dialog.turn_tokens) != len(dialog.transcript.turns):
-        raise ValueError(f"{name}: turn_tokens does not add up to its tokens, or to its turns")
-    tokens = [
-        Token(text, *span) for text, span in zip(dialog.token_texts, spans.tolist(), strict=True)
-    ]
-    bounds = pairwise(accumulate(dialog.turn_tokens, initial=0))
-    turns = tuple(tuple(tokens[first:last]) for first, last in bounds)
-    for turn, (text, own) in enumerate(zip(dialog.transcript.texts, turns, strict=True)):
-        for _, start, end in own:
-            if not 0 <= start <= end <= len(text):
+    rows, turns = iter(spans.tolist()), []
+    lengths = [*map(len, dialog.transcript.texts)]
+    for turn, texts in enumerate(dialog.tokens):
+        turns.append(tuple(Token(text, *next(rows)) for text in texts))
+        length = lengths[turn] if turn < len(lengths) else 0
+        for _, start, end in turns[turn]:
+            if not 0 <= start <= end <= length:
                 raise ValueError(
-                    f"{name}, turn {turn}: spans has {start} to {end}, but the text has "
-                    f"{len(text)} characters"
+                    f"{name}, turn {turn}: spans has {start} to {end}, but the text has {length} "
+                    "characters"
                 )
-    return turns
+    return tuple(turns)
 
 
 def _vectors(arrays: dict[str, NDArray[Any]], number: int, heads: int) -> dict[str, Any]:

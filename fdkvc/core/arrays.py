@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.dialogs import DialogBatch, topic_bit
 from fdkvc.core.parameters import check_count, check_most
+from fdkvc.core.words import as_value_error
 
 LARGEST = 1e15
 """Largest allowed coordinate of a vector, so that no inner product overflows float32."""
@@ -122,10 +123,8 @@ def read_safetensors(
     import safetensors
 
     deserialize: Any = safetensors.deserialize
-    try:
+    with as_value_error(f"{name} cannot be read"):
         stored = deserialize(content)
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{name} cannot be read: {str(error)[:200]}") from None
     arrays = {}
     for key, array in stored:
         if array["dtype"] not in types:

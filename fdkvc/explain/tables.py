@@ -198,7 +198,7 @@ def figures_table(
     rows = []
     for name, table in turns.items():
         adapted = adaptation(_row(table["retention"]), dialogs)
-        figures: dict[str, Any] = {
+        row: dict[str, Any] = {
             "policy": name,
             "adaptation": float(adapted.turns[0]),
             "never": bool(adapted.never[0]),
@@ -206,8 +206,8 @@ def figures_table(
             "latency_ms": float(table["latency_ms"].median()),
         }
         for metric in metrics:
-            figures[metric.name] = float(metric.mean(_row(table[metric.key]), dialogs)[0])
-        rows.append(figures)
+            row[metric.name] = float(metric.mean(_row(table[metric.key]), dialogs)[0])
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

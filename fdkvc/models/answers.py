@@ -8,7 +8,7 @@ and the same call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress, pairwise
@@ -118,13 +118,17 @@ class Answers:
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
         caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
-        for budget in self.budgets:
-            for policy in self.policies:
-                if policy.reads_again:
-                    caches[policy.name, budget] = RereadCache(model, policy, budget)
-                elif policy.name != FULL:
-                    caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
+        for policy, budget in self.cases:
+            if policy.reads_again:
+                caches[policy.name, budget] = RereadCache(model, policy, budget)
+            elif policy.name != FULL:
+                caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
         return caches
+
+    @property
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """What runs beside the full cache: a policy and a budget each."""
+        return [(policy, budget) for budget in self.budgets for policy in self.policies]
 
 
 def run_answers(

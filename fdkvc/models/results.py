@@ -153,7 +153,7 @@ def answers_key(
     settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], about: Mapping[str, Any]
 ) -> str:
     """Return a digest of all that scores depend on, to the last bit."""
-    what = {"model": model.digest, "file": about["digest"], "more": about.get("more")}
+    what = {"model": model.digest, "file": about["digest"], "more": about.get("also_depends")}
     names = [transcript.name for transcript in transcripts]
     return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
 

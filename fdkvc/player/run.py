@@ -160,42 +160,38 @@ class StageRun:
         last, of several the token's own. Before the value is mentioned, it is that of its first
         mention, which is not in the cache yet.
         """
-        recording = self.dialog.recording
-        if recording is None:
+        if (recording := self.dialog.recording) is None:
             return {}
         # 1. After which turns each token of a mention was held.
         turns, born = np.arange(self.dialogs.turns)[:, None], self.dialogs.born[0]
-        place, _ = recording.needed
+        place, changes = recording.needed[0], dict[int, Sequence[tuple[int, int]]]()
         held = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
         for turn, held_then in enumerate(held):
             trace = self.trace_of(turn)
             held_then[place[trace.kept[0, turn - trace.first_turn]]] = True  # −1: the last column
-        changes: dict[int, Sequence[tuple[int, int]]] = {}
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
             tokens = np.array([*chain.from_iterable(mentions)])
-            starts = np.cumsum([0, *map(len, mentions)])
+            starts = np.cumsum([0, *map(len, mentions[:-1])])
             # 2. The turn that evicted each token for good, beyond the turn while it is held (T, N).
-            ends = np.where(held[:, place[tokens]], turns + 1, born[tokens])
-            ends = np.maximum.accumulate(ends, axis=0)
+            ends = np.maximum.accumulate(np.where(held[:, place[tokens]], turns + 1, born[tokens]))
             # 3. The first token that left each mention, and when; −1 before it begins (T, M).
-            spans = [*map(slice, starts, starts[1:])]
-            first = np.stack([tokens[span][ends[:, span].argmin(axis=1)] for span in spans], axis=1)
-            broke = np.minimum.reduceat(ends, starts[:-1], axis=1)
-            broke[born[tokens[starts[:-1]]] > turns] = -1
+            parts = [part.argmin(axis=1) for part in np.split(ends, starts[1:], axis=1)]
+            first = tokens[starts + np.stack(parts, axis=1)]
+            broke = np.minimum.reduceat(ends, starts, axis=1)
+            broke[born[tokens[starts]] > turns] = -1
             # 4. The mention that says it: the one that broke last, of several the token's own.
             last = broke.max(axis=1)
-            latest = len(spans) - 1 - np.argmax(broke[:, ::-1] == last[:, None], axis=1)
+            latest = len(mentions) - 1 - np.argmax(broke[:, ::-1] == last[:, None], axis=1)
             for number, mention in enumerate(mentions):
                 broke_last = broke[:, number] == last
-                says = first[np.arange(len(turns)), np.where(broke_last, number, latest)]
+                says = first[turns[:, 0], np.where(broke_last, number, latest)]
                 says[last < 0] = mentions[0][0]
                 itself = broke_last & np.where(last < 0, number == 0, last > turns[:, 0])
                 for token in mention:
                     if recording.value_of[token][1] == mentions:
-                        says_of_it = np.where(itself, token, says)
-                        since = np.flatnonzero(np.diff(says_of_it, prepend=token))
-                        pairs = zip(since.tolist(), says_of_it[since].tolist(), strict=True)
-                        changes[token] = tuple(pairs)
+                        answer = np.where(itself, token, says)
+                        since = np.flatnonzero(np.diff(answer, prepend=token)).tolist()
+                        changes[token] = [(turn, int(answer[turn])) for turn in since]
         return changes
 
     @cached_property

@@ -64,15 +64,8 @@ def scene_html(
     `packed` is from `fdkvc.player.payload`, `sentences` are from `sentences_of`; `words` stand
     above the stage.
     """
-    view = {
-        "session": "file",
-        "received": 0,
-        "run": "",
-        "turn": turn,
-        "entry": entry,
-        "hues": hues,
-        "sentences": [],
-    }
+    view = {"session": "file", "received": 0, "run": "", "turn": turn, "entry": entry}
+    view |= {"hues": hues, "sentences": []}
     compressed = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
     module = (
         f"{_BEGIN}\n"

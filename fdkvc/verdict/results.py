@@ -410,10 +410,10 @@ def card_text(card: Card) -> str:
     """Return the card for a terminal of `WIDTH` columns."""
     lead, basis = card_sentences(card)
     lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
-    if card.ways:
+    if card.dialogs or card.read is not None:
         lines += ["", *fitted(card_grid(card, policies=False)).text().splitlines(), ""]
     if card.best is not None and card.pays:
-        lines.append(f"set: {setting_line(card, card.best)}"[:WIDTH])
+        lines.append(f"set: {setting_line(card.best)}"[:WIDTH])
     lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
     return "\n".join(lines)
 

@@ -261,7 +261,7 @@ def test_a_system_prompt_beside_the_messages_is_the_first_turn() -> None:
             assert len(dialog.turns) == 2
     twice = read({"role": "system", "content": "Be kind"}, ASKED, system_prompt="Be kind")
     assert twice.texts == ("Be kind", ASKED["content"])
-    with pytest.raises(ValueError, match=r"^dialog 0, system prompt: 'content' is missing or not"):
+    with pytest.raises(ValueError, match=r"^dialog 0, system prompt: 'content'"):
         read(ASKED, system_prompt=3)
 
 

@@ -983,7 +983,7 @@ def test_a_file_of_the_system_is_not_waited_for(
     os.mkfifo(tmp_path / "kmsg")
     writer = os.open(tmp_path / "kmsg", os.O_RDWR)
     try:
-        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it is not a regular file$"):
+        with pytest.raises(ValueError, match="kmsg' cannot be read: it is not a regular"):
             read_bytes(tmp_path / "kmsg", 10)
         monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)  # as /proc/kmsg says of itself
         with pytest.raises(ValueError, match=r"kmsg' cannot be read: it has no content now$"):

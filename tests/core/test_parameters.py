@@ -152,9 +152,7 @@ def test_a_checked_dataclass_holds_plain_numbers() -> None:
 def test_a_count_is_a_whole_number(value: Any) -> None:
     check_count("dialogs", 1)
     check_count("seed", np.int64(0), low=0)
-    with pytest.raises(
-        ValueError, match=r"^dialogs is .*, but must be a whole number of at least 1"
-    ):
+    with pytest.raises(ValueError, match=r"^dialogs is .*, but must .* at least 1"):
         check_count("dialogs", value)
 
 
@@ -236,9 +234,7 @@ def test_a_long_value_of_a_link_is_refused_before_it_is_read() -> None:
         raise AssertionError(text)
 
     several = Field("Policies", "", name="policies", default=("fifo",), read=never)
-    with pytest.raises(
-        ValueError, match=r"^Policies has 10,001 characters, but at most 10,000 are allowed"
-    ):
+    with pytest.raises(ValueError, match=r"^Policies has 10,001 characters, but at most"):
         several.parse("a" * 10_001)
 
 

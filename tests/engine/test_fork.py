@@ -481,9 +481,7 @@ def test_more_pinned_entries_than_places_are_refused() -> None:
     once = fork(simulate(policy_named("fifo"), dialog, 8), dialog, Fork(2, pinned=95))
 
     for refused in (fork, state_at_fork):
-        with pytest.raises(
-            ValueError, match=r"^budget is 1, but must be a whole number of at least 2$"
-        ):
+        with pytest.raises(ValueError, match=r"^budget is 1, but must be"):
             refused(once, dialog, Fork(4, pinned=159, budget=1))
 
 

@@ -180,7 +180,7 @@ def test_a_stream_with_traits_decides_the_same() -> None:
     vectors = {name: getattr(dialogs, name)[0, :1] for name in names[:-1]}
     with pytest.raises(ValueError, match="traits have 2 dimensions, but must have 11"):
         OnlineCache(policy, 20).feed(**vectors, traits=[[1, 2]])
-    with pytest.raises(ValueError, match="traits must be given in every turn of a stream"):
+    with pytest.raises(ValueError, match="traits must be given in every turn of a"):
         cache.feed(**vectors)
 
 

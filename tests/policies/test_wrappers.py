@@ -200,7 +200,7 @@ def test_a_wrapper_within_itself_is_refused_in_a_record(levels: int) -> None:
     for _ in range(levels):
         record = {"key": "window", "policy": record}
 
-    with pytest.raises(ValueError, match=r"^window occurs more than once, but each wrapper is"):
+    with pytest.raises(ValueError, match=r"^window occurs more than once"):
         recorded_policy(**record)
 
 
@@ -549,7 +549,7 @@ def test_a_name_that_the_policy_inside_has_is_refused() -> None:
         window: float = share(0.5, "Window", "As the policy inside has one.")
 
     assert Again(policy_named("fifo")).name == "again(fifo)"
-    with pytest.raises(ValueError, match=r"^h2o has 'window' already, so again cannot wrap it$"):
+    with pytest.raises(ValueError, match=r"^h2o has 'window' already"):
         Again(policy_named("h2o"))
 
 

@@ -36,7 +36,7 @@ from fdkvc.core.limits import (
     MAX_UNIGRAM_CHARACTERS,
 )
 from fdkvc.core.parameters import Parameter, check_most, check_parameter
-from fdkvc.core.words import error_reason
+from fdkvc.core.words import as_value_error, error_reason
 
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
@@ -171,18 +171,6 @@ def _numbers(path: Path) -> int:
 
 
 # ------------------------------------------------------------------------------- the tokenizer
-
-
-@contextmanager
-def as_value_error(failed: str) -> Iterator[None]:
-    """Turn any error of a library, including a panic in Rust, into a ValueError with its reason."""
-    try:
-        yield
-    except BaseException as error:
-        # The panic's class cannot be imported; other BaseExceptions are not the library's.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(f"{failed}: {error_reason(error)}") from None
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from fdkvc.core.recordings import Token
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import token_traits, word_surprisal
 from fdkvc.core.transcripts import SpanKind, Transcript, word_ids
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy.chat_template import (
     BEGUN,
     JOIN,
@@ -35,7 +36,6 @@ from fdkvc.models.numpy.chat_template import (
 from fdkvc.models.numpy.gguf_file import GgufFile
 from fdkvc.models.numpy.model_folder import (
     TOKENIZER,
-    as_value_error,
     check_tokenizer,
     read_json,
     stderr_silenced,
@@ -249,17 +249,14 @@ class Tokens:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of messages that marks distinguish; see `fdkvc.core.attention.KINDS`."""
-        spoken = self.marks.get("user"), self.marks.get("system")
-        marked = {
-            _KIND_OF[name]
-            for name, mark in [*self.openings, *self.marks.items()]
-            if mark and mark not in spoken
-        }
-        return (
-            tuple(kind for kind in KINDS if kind in {"user", "assistant", *marked})
-            if self.marks
-            else ()
-        )
+        if not self.marks:
+            return ()
+        spoken = {(), self.marks.get("user"), self.marks.get("system")}
+        marked = {"user", "assistant"}
+        for name, mark in [*self.openings, *self.marks.items()]:
+            if mark not in spoken:
+                marked.add(_KIND_OF[name])
+        return tuple(kind for kind in KINDS if kind in marked)
 
     def _speakers(self, ids: Sequence[int], kind: Kind | None) -> NDArray[np.intp]:
         """Return the speaker of each token, that of the last mark before it.

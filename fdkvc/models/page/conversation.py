@@ -237,6 +237,7 @@ class Answered:
     """A conversation with its last answer: the chat before and after it; fork them to go on."""
 
     conversation: Conversation
+    """What was asked."""
     context: Chat
     """The chat before the answer."""
     chat: Chat

@@ -5,11 +5,11 @@ A word that opens is a ``details`` element, so that it needs no script, on pages
 
 from collections.abc import Sequence
 from html import escape
+from itertools import chain, product
 
 import numpy as np
 
 from fdkvc.core.words import count, decimal, percent
-from fdkvc.models.answer_causes import Word
 from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord
 from fdkvc.models.recorded_damage import RecordedDamage
 from fdkvc.policies import read_policy
@@ -113,9 +113,8 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
     mean, parts = recorded.received.mean(axis=0), recorded.text.parts
     early = mean[: len(mean) * 9 // 10]  # each has many later tokens
     tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
-    word_of: dict[int, Word] = {}
-    for word in recorded.text.words:
-        word_of |= dict.fromkeys(range(*word.span), word)
+    words = recorded.text.words
+    word_of = dict(chain.from_iterable(product(range(*word.span), [word]) for word in words))
     largest = [recorded.received[:, token] for token in tokens]
     return {
         "token": [f"{token:,}" for token in tokens],

@@ -113,7 +113,7 @@ def _check(page: str, done: Replayed, card: Card) -> Job | None:
         find_model(CHECKED_WITH)
     except ValueError:
         return None
-    if card.by_words is None:
+    if not card.ways:
         return None
     content = done.file.key, tuple((way.policy, way.size) for way in card.ways)
     return session_job(f"{page}/check", _checks(), partial(check_file, card, done.file), content)
@@ -207,8 +207,8 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
         elif check is not None and check.result is None:
             st.caption(plain(check.problem))
         if card.best is not None and card.best.size is not None:
-            st.code(setting_line(card, card.best), language=None, wrap_lines=True)
-    if not card.ways:
+            st.code(setting_line(card.best), language=None, wrap_lines=True)
+    if not card.dialogs and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
     st.caption(plain(_legend(done, card)))

@@ -392,17 +392,17 @@ def test_layers_with_a_window_are_left_to_the_model_and_told() -> None:
     assert cache.decided == (1, 2)
     told = "left to the model: layers 0 (window of 8 tokens)"
     assert repr(cache) == f"PolicyCache(h2o, budget 5; {told})"
-    with pytest.raises(ValueError, match=r"attends to the whole text \(window of 8 tokens\), so"):
+    with pytest.raises(ValueError, match=r"attends to the whole text \(window of 8"):
         PolicyCache(policy_named("h2o"), 5, made("mistral", sliding_window=WINDOW))
 
 
 def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama)
     llama(text(4), **{CACHE: cache})
-    with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2: make a new one"):
+    with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2"):
         llama(text(8).reshape(2, 4), **{CACHE: cache})
     cache = PolicyCache(policy_named("h2o"), 5, llama)
-    with pytest.raises(ValueError, match="a text of the batch ends in padding: pad on the left"):
+    with pytest.raises(ValueError, match="a text of the batch ends in padding"):
         llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), **{CACHE: cache})
     refused: Any = {
         "reset": (),
@@ -456,7 +456,7 @@ def test_attention_that_is_changed_afterwards_is_refused(key: str, began: bool) 
 
 def test_an_unknown_implementation_of_attention_is_refused() -> None:
     transformers.AttentionInterface.register("other", lambda *_, **__: None)
-    with pytest.raises(ValueError, match="attention is 'other', but must be one of eager, sdpa"):
+    with pytest.raises(ValueError, match="attention is 'other', but must be"):
         PolicyCache(policy_named("h2o"), 5, made(attention="other"))
 
 
