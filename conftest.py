@@ -38,12 +38,22 @@ LONGEST = ("tests/browser/test_every_page.py", BROWSER, "tests/test_readme.py")
 NEED_TRANSFORMERS = (
     "fdkvc/models/transformers/*.py",
     "fdkvc/models/conformance/transformers_adapter.py",
+    "tests/models/transformers/test_*.py",
+    "tests/models/conformance/test_conformance_live.py",
+    "tests/models/conformance/test_conformance_transformers.py",
+    "tests/models/numpy/test_training.py",
 )
-NEED_LLAMA = ("fdkvc/models/llama_cpp/*.py", "fdkvc/models/conformance/llama_adapter.py")
-"""Modules whose doctests cannot be imported without these packages."""
+NEED_LLAMA = (
+    "fdkvc/models/llama_cpp/*.py",
+    "fdkvc/models/conformance/llama_adapter.py",
+    "tests/models/llama_cpp/test_llama.py",
+    "tests/models/conformance/test_conformance_llama.py",
+)
+"""Files of examples and tests that cannot be imported without these packages."""
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
 NO_LLAMA = "llama-cpp-python is not installed: get it with `pip install -r requirements-llama.txt`"
+LLAMA_NOT_THERE = os.environ.get("FDKVC_REQUIRE_LLAMA") != "1" and not find_spec("llama_cpp")
 NOT_THERE = os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1" and not (
     find_spec("torch") and find_spec("transformers")
 )
@@ -65,7 +75,7 @@ LONG = "long: run all of them with `python -m pytest --long`"
 
 
 class NotRun(pytest.File):
-    """A file whose doctests are skipped as one test, so that the summary names the file."""
+    """A file that is skipped as one test, so that the summary names the file."""
 
     def collect(self) -> Iterator[pytest.Item]:
         yield Examples.from_parent(self, name="examples")
@@ -82,7 +92,7 @@ def pytest_collect_file(
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     collectors = yield
     llama = any(map(file_path.match, NEED_LLAMA))
-    missing = not find_spec("llama_cpp") if llama else NOT_THERE
+    missing = LLAMA_NOT_THERE if llama else NOT_THERE
     if collectors and missing and (llama or any(map(file_path.match, NEED_TRANSFORMERS))):
         # Not a child of its package, which pytest would import before the test.
         return [NotRun.from_parent(parent.session, path=file_path)]

@@ -104,7 +104,7 @@ def whole_run(folder: str, file: str, dialogs: int) -> None:
     """Run answers, and print the time and the peak memory of all processes."""
     model, transcripts = load_language_model(folder), read_file(file)[:dialogs]
     policies = tuple(policy_named(key) for key in POLICIES)
-    settings = Answers(policies, BUDGETS, cut_text=False)
+    settings = Answers(policies, BUDGETS)
     workers, began = cores(), perf_counter()
     run_answers(settings, model, transcripts, workers=workers)
     seconds = perf_counter() - began

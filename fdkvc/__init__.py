@@ -49,7 +49,9 @@ _NAMES = {
     "synthetic.draw": ("generate",),
     "synthetic.scenarios": ("SCENARIOS", "custom_scenario"),
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES: dict[str, str] = {}
+for _module, _names in _NAMES.items():
+    _MODULES |= dict.fromkeys(_names, _module)
 
 __all__ = [*_MODULES]
 

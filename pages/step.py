@@ -7,6 +7,7 @@ from fdkvc.ui.follow import nearly_kept, open_on
 from fdkvc.ui.frame import page
 from fdkvc.ui.lanes import load_lanes
 from fdkvc.ui.step import scene
+from fdkvc.ui.step.before import choose_ghost
 
 PAGE = "step"
 
@@ -26,7 +27,8 @@ with page(
     run = lane.run
     open_on(shown, run.dialogs, lambda: nearly_kept(run))
 
+    ghost = choose_ghost(PAGE, run)
     with shown.beside_title:
         st.page_link("pages/story.py", label="New here? Story", icon=":material/auto_stories:")
-        scene.show_downloads(PAGE, run)
-    scene.show(PAGE, lane, fields.link_writer(PAGE, sidebar.view_fields(PAGE)))
+        scene.show_downloads(PAGE, run, ghost)
+    scene.show(PAGE, lane, fields.link_writer(PAGE, sidebar.view_fields(PAGE)), ghost)

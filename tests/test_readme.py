@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------- commands
 
 
+def test_what_forgot_prints_of_the_example_stands_on_the_first_screen(tmp_path: Path) -> None:
+    (shown,) = [
+        block for block in blocks("console") if block.startswith("$ python -m fdkvc forgot")
+    ]
+    _, _, printed = shown.rstrip().partition("\n")
+
+    assert here(["forgot"], tmp_path).startswith(printed)
+    assert README.index(shown) < README.index(APP_COMMAND)
+
+
 def test_three_commands_stand_first_and_name_files_that_exist() -> None:
     assert commands()[:3] == [APP_COMMAND, TEST_COMMAND, MODEL_COMMAND]
     for command in commands()[:3]:
@@ -148,7 +159,7 @@ def test_the_first_document_is_short_and_links_to_all_others() -> None:
     first = DOCUMENTS[0].read_text(encoding="utf-8")
     linked = {ROOT / link for link in re.findall(r"\]\(([^)]+\.md)\)", first)}
 
-    assert len(first.splitlines()) <= 130
+    assert len(first.splitlines()) <= 150
     assert linked == set(DOCUMENTS[1:])
     assert all(len(row["answer"].split()) <= 40 for row in table("question"))
 
@@ -393,17 +404,55 @@ def test_what_the_readme_says_of_the_traced_dialog_holds(results: Path) -> None:
 # ------------------------------------------------------------------------------- packages
 
 
-def test_the_table_of_packages_is_the_one_that_imports_are_checked_against() -> None:
+def layers() -> dict[str, int]:
+    """Return the layer of each package in the contract of imports, from the top."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     (contract, *_) = project["tool"]["importlinter"]["contracts"]
-    layers = [name for layer in contract["layers"] for name in layer.split(" | ")]
+    place: dict[str, int] = {}
+    for number, layer in enumerate(contract["layers"]):
+        place |= dict.fromkeys(layer.split(" | "), number)
+    return place
+
+
+def pictured() -> tuple[set[str], set[tuple[str, str]]]:
+    """Return the packages of the picture, and from which to which its arrows lead."""
+    page = (ROOT / "fdkvc" / "README.md").read_text("utf-8")
+    (picture,) = re.findall(r"```mermaid\n(.*?)```", page, re.DOTALL)
+    boxes: dict[str, set[tuple[str, str]]] = {}  # the arrows in each
+    for box, lines in re.findall(r"subgraph (\w+) (.*?)\n  end", picture, re.DOTALL):
+        boxes[box] = {pair for line in lines.splitlines()[1:] for pair in chained(line)}
+    assert chained(picture.splitlines()[-1]) == [*pairwise(boxes)]  # from each to the next
+    packages, arrows = set[str](), set[tuple[str, str]]()
+    for inside in reversed(boxes.values()):
+        those = {*chain.from_iterable(inside)}
+        arrows |= inside | {(one, last) for one, a in inside for b, last in inside if a == b}
+        arrows |= {*product(those, packages)}
+        packages |= those
+    return packages, arrows
+
+
+def chained(line: str) -> list[tuple[str, str]]:
+    return [*pairwise(line.strip().split(" --> "))]
+
+
+def test_the_table_of_packages_is_the_one_that_imports_are_checked_against() -> None:
     named = [row["package"].strip("`/") for row in table("package")]
 
-    assert sorted(named) == sorted({*layers} - {"__main__"})
-    places = [
-        next(n for n, layer in enumerate(contract["layers"]) if name in layer) for name in named
-    ]
+    assert sorted(named) == sorted(layers().keys() - {"__main__"})
+    places = [layers()[name] for name in named]
     assert places == sorted(places)
+
+
+def test_the_picture_of_packages_shows_every_import_and_none_that_is_forbidden() -> None:
+    packages, arrows = pictured()
+    assert packages == layers().keys() - {"__main__"}
+    assert all(layers()[above] < layers()[below] for above, below in arrows)
+    assert ("paper", "models") not in arrows  # which has a contract of its own
+    for package in packages:
+        for path in (ROOT / "fdkvc" / package).rglob("*.py"):
+            source = path.read_text("utf-8")
+            imported = {*re.findall(r"^ *(?:from|import) fdkvc\.(\w+)", source, re.MULTILINE)}
+            assert imported - {package} <= {below for above, below in arrows if above == package}
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:

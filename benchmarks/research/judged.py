@@ -149,7 +149,6 @@ def measure(part: Part, transcript: Transcript, file: Path) -> pd.DataFrame:
         settings = Answers(
             tuple(map(read_policy, part.policies)),
             tuple(entries.values()),
-            cut_text=False,
             decides=part.decides,
         )
         rows = run_answers(settings, model, [transcript], workers=1)

@@ -10,7 +10,7 @@ Then both engines read some of them, and are compared. Writes tables to OUT, and
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,24 +22,23 @@ from benchmarks.research.judged import METRICS, MODEL, drawn
 from fdkvc.conversations.formats import read_transcripts
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.summary import mean_table, paired_differences
-from fdkvc.models.answers import MEASURED, Answers, Cut, run_answers
+from fdkvc.models.answers import MEASURED, Answers, run_answers
 from fdkvc.models.llama_cpp.model import LlamaModel, load_llama
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.text_cache import read
-from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import read_policy
 from fdkvc.runs.finished import Finished
 from fdkvc.runs.grid import figures, pivot
 
 BY_TEXT = ("sinks(weighted-recency)", "sinks(surprisal)", "sinks(learned)")
-CLOSED_UP = ("shift", "shift keep=4", *BY_TEXT)
+TRUNCATION = "reread(messages(fifo))"
+CLOSED_UP = ("shift", "shift keep=4", *BY_TEXT, TRUNCATION)
 KEPT = ("sink", *BY_TEXT)
 """Policies by what they do to positions."""
 
 COMPARED = "shift keep=4, closed up"
-TRUNCATION = "truncation"
 SAME = "same_kept"
 SHOWN = ("kl", "nats", "same_best", "values_right_of_full")
 
@@ -68,30 +67,6 @@ PARTS = {
 ENGINES = Part(SGD, 128, 3, 5)
 
 
-def newest_messages(
-    tokens: Tokens, ids: Sequence[int], ends: Sequence[int], budget: int
-) -> Sequence[int]:
-    """Return the system prompt of a text and its newest whole messages, as far as they fit.
-
-    A newest message that does not fit is cut, and a system prompt that leaves no room goes.
-    """
-    prompts = {mark: ends[0] for kind, mark in tokens.openings if kind == "prompt"}
-    prompts[tokens.prompt] = len(tokens.prompt)
-    prompt_ends = [end for mark, end in prompts.items() if tuple(ids[: len(mark)]) == mark]
-    start = prompt_ends[-1] if prompt_ends and prompt_ends[-1] < budget else 0
-    fits = (end for end in ends if start <= end < len(ids) and start + len(ids) - end <= budget)
-    return [*ids[:start], *ids[next(fits, len(ids) - budget + start) :]]
-
-
-class Truncation(Answers):
-    """Answers with one control: the oldest messages are dropped, and the rest is read again."""
-
-    @property
-    def controls(self) -> Mapping[str, Cut]:
-        """That control."""
-        return {TRUNCATION: newest_messages} if self.cut_text else {}
-
-
 def conversations(part: Part, data: Path) -> list[Transcript]:
     """Return the conversations of a part."""
     least, most = 1.1 * part.context, part.longest * part.context
@@ -108,14 +83,14 @@ def measured(model: LlamaModel, part: Part, data: Path, out: Path) -> pd.DataFra
             closed = positions == "closed up"
             engine = replace(model, positions="slots" if closed else "kept")
             chosen = tuple(map(read_policy, policies))
-            settings = Truncation(chosen, (part.context,), cut_text=closed, decides="model")
+            settings = Answers(chosen, (part.context,), decides="model")
             transcripts = conversations(part, data)
             with Finished(file) as finished:
                 finished.take_over(f"{part} {positions}")
                 rows = run_answers(settings, engine, transcripts, workers=1, finished=finished)
                 rows.to_csv(file, index=False)
         rows = pd.read_csv(file)
-        named = {name: f"{name}, {positions}" for name in policies}
+        named = {name: f"{name}, {positions}" for name in policies} | {TRUNCATION: "truncation"}
         tables.append(rows[rows.metric.isin(METRICS)].replace({"policy": named}))
     tables[1] = tables[1][tables[1].policy != "full"]
     return pd.concat(tables)

@@ -126,8 +126,8 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
 def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
     """Let a function build its charts without Altair's checks, which take half of the time.
 
-    Tests check a spec of every kind instead. Whether Altair checks holds for all threads, so one
-    spec is built at a time.
+    Tests check a spec of every kind instead. Altair's checks are switched off for all threads at
+    once, so one spec is built at a time.
     """
 
     @wraps(build)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -24,6 +25,9 @@ from fdkvc.charts.parts import (
 )
 from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 
+MANY_BUDGETS = 9
+"""From which on not each has a tick."""
+
 BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.5
 """Pixels of a chart and of a name, and the width of names as a share of the axis."""
 
@@ -40,6 +44,7 @@ def budgets_chart(
     percent: bool = True,
     top: float = 0,
     chosen: tuple[str, int] | None = None,
+    unit: str = "budget",
 ) -> Spec:
     """Return one metric over rising budgets with its data, from 0 to `top`.
 
@@ -55,12 +60,13 @@ def budgets_chart(
     # On the log axis: a margin at both ends, and at the right as much again as NAMES_SHARE says.
     room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
     last = budgets[-1] * room * (budgets[-1] / budgets[0] * room) ** NAMES_SHARE
+    ticks: dict[str, Any] = {"values": budgets} if len(budgets) < MANY_BUDGETS else {"tickCount": 6}
     base = alt.Chart(alt.NamedData("budgets")).encode(
         x=alt.X(
             "budget:Q",
             # Budgets grow by factors, which this axis spaces evenly.
             scale=alt.Scale(type="log", domain=[budgets[0] / room, last], nice=False),
-            axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
+            axis=alt.Axis(title=unit, **ticks, grid=False, format=",d"),
         )
     )
     ends, form = (0, top), ".0%" if percent else "~f"

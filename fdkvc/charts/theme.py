@@ -69,6 +69,8 @@ POLICIES = {
     "Oracle": ("#8c4a00", "#d8a15c"),
     "Context shift": ("#1f6f78", "#86cfc4"),
     "Retrieval": ("#1e3a8a", "#8fb0ff"),
+    "Clear tool results": ("#7a2e6f", "#d99ad0"),
+    "By region": ("#2e6b34", "#8fcf96"),
     "": ("#6f7480", "#9aa0ad"),
 }
 """The colour of each policy on light and dark pages; the last is that of any other name."""

@@ -13,7 +13,7 @@ from fdkvc.runs.endings import ENDINGS
 
 ERROR = 2
 
-FILES = {"capture": ".npz", "report": ".html"}
+FILES = {"capture": ".safetensors", "report": ".html"}
 """How the name of what ``--out`` names ends where it is a file, by command."""
 
 MAX_MESSAGE_LENGTH = 1000
@@ -73,6 +73,8 @@ def _run(options: Namespace) -> None:
             from fdkvc.paper.commands import sweep as run
         case "dialogs":
             from fdkvc.verdict.command import dialogs as run
+        case "forgot":
+            from fdkvc.conversations.forgot_command import forgot_command as run
         case "capture":
             from fdkvc.models.capture_command import capture as run
         case "answers":

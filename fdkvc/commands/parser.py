@@ -134,28 +134,37 @@ def build_parser() -> _Parser:
     dialogs.option("--baseline", "KEY", BASELINE)
     dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
     plan = (
-        "recommend a policy and a budget, and write the cache size of every budget for a model: "
-        "llama-3.1-8b, "
-        "llama-3.1-70b, mistral-7b, qwen2.5-7b, a config.json, or layers x KV heads x head width "
-        "x bits; the default policies are then the paper's and the best measured with protected "
-        "first tokens, the default budgets those that fit the dialogs, and policies also run with "
-        "the system prompt pinned where there is one"
+        "recommend a way to fit the dialogs and its size in tokens, for the cache of a model: "
+        "llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, a config.json, or layers x KV heads "
+        "x head width x bits; the default policies are then what engines do and the best measured, "
+        "each at the smallest size that holds enough"
     )
     dialogs.option("--plan", "MODEL", plan, nargs="?", const="llama-3.1-8b")
     dialogs.option(
         "--target", "PERCENT", "recall that a plan is to reach: 90, 95 or 99", default="95"
     )
-    checks = "check a plan against a model's loss on a few of the dialogs"
-    dialogs.option("--model", "FOLDER", f"{checks}: {SMALL_MODEL}")
+    reads = "let this model count tokens and read a few dialogs under the ways of a plan"
+    dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
+    dialogs.flag("--tables", "print all tables")
+    dialogs.flag("--json", "print the results for a script")
     dialogs.number(SEED, "random seed of the lexical embedding")
     dialogs.workers()
     dialogs.option("--out", "DIR", TABLES)
+
+    forgot = command("forgot", "say what a coding agent's session forgot when it was compacted")
+    log = "log of Claude Code or Codex (.jsonl); default: an example"
+    forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
+    forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
+    at = "of a session without compactions: tokens that are to stay at its middle"
+    forgot.option("--at", "N", at, type=read_value)
+    forgot.flag("--json", "print JSON, with all losses")
+    forgot.flag("--without-words", "write values as their kind and length")
 
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
     capture.option("--model", "NAME", ANY_MODEL, required=True)
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
-    capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
+    capture.option("--out", "FILE", "write this trace, such as trace.safetensors", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
     answers.option("--model", "FOLDER", f"{SMALL_MODEL}; default: the bundled model")
@@ -180,7 +189,8 @@ def build_parser() -> _Parser:
     trace.several("--metrics", "KEY", metrics, default=[])
     trace.number(SEED, "random seed")
     trace.number(BUDGET, "most entries in the cache after a turn")
-    trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)
+    files = "write entries.csv, turns.csv and README.md to this folder"
+    trace.option("--out", "DIR", files, required=True)
 
     report = command("report", "write claims, tables, figures and examples as one HTML file")
     run = "repeat the run of this run.json and report on it; default: the paper's run"

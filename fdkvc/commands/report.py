@@ -14,7 +14,7 @@ from fdkvc.models.report.answers import answers_report
 from fdkvc.models.results import AnswersRun
 from fdkvc.paper.report.document import papers_report, study_report
 from fdkvc.paper.study import run_study
-from fdkvc.runs.console import print_results, progress, running, warn
+from fdkvc.runs.console import print_results, progress, running, warn_each
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.repeat import compare, comparison_sentence
 from fdkvc.runs.write import write_files
@@ -65,7 +65,7 @@ def _html(options: Namespace, how: Execution) -> str:
 
 
 def _examples() -> Sequence[Recording]:
-    recordings, _ = Sources(warn=warn, reading=progress).read_recordings()
+    recordings, _ = Sources(warn=warn_each, reading=progress).read_recordings()
     return recordings
 
 

@@ -10,12 +10,9 @@ import io
 import json
 import lzma
 import re
-import struct
 import zipfile
-import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
@@ -25,7 +22,7 @@ from fdkvc.core.limits import (
 )
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import clean_name
-from fdkvc.core.words import first_three
+from fdkvc.core.words import as_value_error, first_three
 
 PACKED_ENDINGS = ("gz", "bz2", "xz", "zip")
 """Endings of compressed files that are read."""
@@ -60,19 +57,6 @@ _ENCODINGS = {
 }
 """Other encodings, in which a character has two bytes."""
 
-_BROKEN: tuple[type[Exception], ...] = (
-    zlib.error,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    struct.error,
-    EOFError,
-    OSError,
-    ValueError,
-    RuntimeError,
-    OverflowError,
-    MemoryError,
-)
-
 
 def unpacked(content: bytes, name: str) -> tuple[bytes, str]:
     """Return a file's content and name, unpacked if it is compressed.
@@ -90,7 +74,7 @@ def unpacked(content: bytes, name: str) -> tuple[bytes, str]:
     elif kind in ("gzip", "bzip2", "xz"):
         parts = len(re.findall(_KINDS[kind], content))
         check_most("the file has", parts, "compressed parts", MAX_PACKED_PARTS)
-        with _broken(kind):
+        with _unpacking(kind):
             content = _decompressed(content, kind)
         inner = re.sub(r"\.(gz|bz2|xz)$", "", name, flags=re.IGNORECASE)
     elif kind:
@@ -117,14 +101,8 @@ def _named(kind: str) -> str:
     return kind if kind.startswith(("a ", "an ")) else f"compressed with {kind}"
 
 
-@contextmanager
-def _broken(kind: str) -> Iterator[None]:
-    """Turn whatever unpacking raises into a sentence."""
-    try:
-        yield
-    except _BROKEN as error:
-        reason = str(error) or type(error).__name__
-        raise ValueError(f"the file is {_named(kind)}, but broken: {reason}") from None
+def _unpacking(kind: str) -> AbstractContextManager[None]:
+    return as_value_error(f"the file is {_named(kind)}, but broken")
 
 
 def _decompressed(content: bytes, kind: str) -> bytes:
@@ -146,7 +124,7 @@ def _decompressed(content: bytes, kind: str) -> bytes:
 def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
     """Return content and name of the one file of an archive, as `_decompressed`."""
     check_most("the archive has", content.count(b"PK\1\2"), "files", MAX_PACKED_PARTS)
-    with _broken(kind):
+    with _unpacking(kind):
         archive = zipfile.ZipFile(io.BytesIO(content))
     hidden = re.compile(r"(^|/)(__MACOSX/|\.(?!/))")
     files = (member for member in archive.infolist() if not member.is_dir())
@@ -163,7 +141,7 @@ def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
             f"the archive is compressed by method {member.compress_type}, but only 0, 8 and 12 are "
             "read: give the file that is in it"
         )
-    with _broken(kind), archive.open(member) as file:
+    with _unpacking(kind), archive.open(member) as file:
         return file.read(MAX_DIALOG_FILE_BYTES + 1), member.filename
 
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
@@ -30,8 +30,23 @@ LEXICAL = "lexical embedding"
 """How `Recording.source` begins."""
 
 
-def lexical_recording(transcript: Transcript, seed: int = 0) -> Recording:
-    """Give each word and punctuation mark of a dialog a random vector.
+class Encoding(Protocol):
+    """Cuts a dialog into the tokens of a model; it can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+
+    def __hash__(self) -> int: ...
+
+    def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:
+        """Return the tokens of each turn."""
+
+
+def lexical_recording(
+    transcript: Transcript, seed: int = 0, encoding: Encoding | None = None
+) -> Recording:
+    """Give each token of a dialog a random vector: by default, each word and punctuation mark.
 
     Vectors and projections come from the seed, which is at least 0, and are the same for all
     dialogs; dimensions are those of the synthetic ones.
@@ -48,9 +63,14 @@ def lexical_recording(transcript: Transcript, seed: int = 0) -> Recording:
     """
     SEED.check(seed, "seed")
     world = World()
-    tokens = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns)
+    if encoding is None:
+        tokens = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns)
+    else:
+        tokens = encoding.turns(transcript)
     words: dict[str, int] = {}  # each once: a long dialog repeats most of them
-    of_word = [words.setdefault(row.text, len(words)) for row in chain.from_iterable(tokens)]
+    of_word = [
+        words.setdefault(row.text.strip(), len(words)) for row in chain.from_iterable(tokens)
+    ]
     embeddings = word_vectors([*words], seed, world.dimension)[of_word]
     projections = _projections(seed, world.dimension, world.head_dimension)
     queries, keys, values = (embeddings @ projections)[:, None]
@@ -62,9 +82,21 @@ def lexical_recording(transcript: Transcript, seed: int = 0) -> Recording:
         keys,
         values,
         heads=(0,),
-        source=f"{LEXICAL}, seed {seed}{transcript.source_note}",
-        surprisal=np.array([*map(word_surprisal, words)], np.float32)[of_word],
+        source=f"{source_of(seed, encoding)}{transcript.source_note}",
+        surprisal=np.array([*map(_surprisal, words)], np.float32)[of_word],
     )
+
+
+def source_of(seed: int, encoding: Encoding | None = None) -> str:
+    """Return what a recording says of its vectors."""
+    unit = "" if encoding is None else f", tokens of {encoding.name}"
+    return f"{LEXICAL}, seed {seed}{unit}"
+
+
+def _surprisal(text: str) -> float:
+    """Return the surprisal of a token's first word, 0 without one."""
+    words = word_spans(text)
+    return word_surprisal(text[slice(*words[0])]) if words else 0.0
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -78,22 +110,44 @@ class LexicalRecordings(Sequence[Recording]):
     Vectors take a hundred times as much memory as the words, so only the last is kept.
     """
 
-    def __init__(self, transcripts: Sequence[Transcript], seed: int = 0) -> None:
+    def __init__(
+        self, transcripts: Sequence[Transcript], seed: int = 0, encoding: Encoding | None = None
+    ) -> None:
         SEED.check(seed, "seed")
-        self.transcripts, self._seed = transcripts, seed
+        self.transcripts, self.seed, self.encoding = transcripts, seed, encoding
+        self._sizes: list[Sequence[int]] = []
 
     def __len__(self) -> int:
         return len(self.transcripts)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return LexicalRecordings(self.transcripts[index], self._seed)
-        return _last_recording(self.transcripts[index], self._seed)
+            part = LexicalRecordings(self.transcripts[index], self.seed, self.encoding)
+            part._sizes = self._sizes[index]
+            return part
+        return _last_recording(self.transcripts[index], self.seed, self.encoding)
+
+    def selected(self, places: Sequence[int]) -> LexicalRecordings:
+        """Return the recordings at these places."""
+        transcripts = [self.transcripts[place] for place in places]
+        return LexicalRecordings(transcripts, self.seed, self.encoding)
+
+    @property
+    def sizes(self) -> Sequence[Sequence[int]]:
+        """The number of tokens of each turn of each dialog; no vector is computed for it."""
+        if not self._sizes:
+            self._sizes = [self._sizes_of(transcript) for transcript in self.transcripts]
+        return self._sizes
+
+    def _sizes_of(self, transcript: Transcript) -> Sequence[int]:
+        if self.encoding is None:
+            return transcript.word_counts
+        return [len(turn) for turn in self.encoding.turns(transcript)]
 
 
 @lru_cache(maxsize=1)
-def _last_recording(transcript: Transcript, seed: int) -> Recording:
-    return lexical_recording(transcript, seed)
+def _last_recording(transcript: Transcript, seed: int, encoding: Encoding | None) -> Recording:
+    return lexical_recording(transcript, seed, encoding)
 
 
 def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Floats:

@@ -98,8 +98,9 @@ class MentionFinder:
     (Mention(turn=0, start=1, end=3), Mention(turn=0, start=4, end=5))
     """
 
-    def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
-        self._name, self._requests, self._characters = name, 0, 0
+    def __init__(self, texts: Sequence[str], name: str = "dialog", most: int = MAX_DEMANDS) -> None:
+        self._name, self._requests, self._characters, self._most = name, 0, 0, most
+        self._most_characters = MAX_DEMAND_CHARACTERS * most // MAX_DEMANDS
         joined = "".join(_BETWEEN_TURNS + text for text in texts)
         read, self._escapes = _read_letters(joined)
         self._text = _lower(plain(read))
@@ -123,21 +124,21 @@ class MentionFinder:
     ) -> tuple[Mention, ...]:
         """Return the mentions of wordings in turns before one and the annotated ones, oldest first.
 
-        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `MAX_DEMANDS` calls,
-        or too many characters of wordings and mentions, are a TooLargeError.
+        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `most` calls, or too
+        many characters of wordings and mentions, are a TooLargeError.
         """
         self._requests += 1
         mentioned = "characters, of values and their mentions"
         demands = f"{self._name}: it demands"
-        check_most(demands, self._requests, "values", MAX_DEMANDS, TooLargeError)
+        check_most(demands, self._requests, "values", self._most, TooLargeError)
         end = self._turns[before] if before < len(self._turns) else len(self._coded)
         mentions = {*annotated}
         for wording in wordings:
             self._characters += len(wording)
-            check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
+            check_most(demands, self._characters, mentioned, self._most_characters, TooLargeError)
             mentions.update(self._latest(_comparable(wording), end))
         self._characters += sum(mention.end - mention.start for mention in mentions)
-        check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
+        check_most(demands, self._characters, mentioned, self._most_characters, TooLargeError)
         return tuple(sorted(mentions))
 
     def _latest(self, wording: str, end: int) -> Iterator[Mention]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.attention import BLOCK
+from fdkvc.core.limits import MAX_TOKENS
 from fdkvc.core.parameters import BUDGET, Field, option
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Transcript
@@ -36,6 +37,9 @@ BUDGETS = (32, 48, 64, 96, 128)
 
 TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
 """Help of the option."""
+
+SIZE = replace(BUDGET, high=MAX_TOKENS)
+"""A budget of a replay: a dialog may be as long."""
 
 Row = tuple[str, str, str, str, int, str, float]
 Chunk = tuple[list[Row], list[tuple[Any, ...]]]
@@ -74,7 +78,9 @@ class Replay:
         f"{RUN_POLICIES} and random",
         default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
     )
-    budgets: tuple[int, ...] = option(TRIED, "N", default=BUDGETS)
+    budgets: tuple[int, ...] = option(
+        f"budgets to run, each {SIZE.allowed(int)}", "N", default=BUDGETS
+    )
     heads: tuple[str, ...] = option(
         "each: every head evicts on its own; together: all heads evict by their mean score; kv: "
         "heads that share keys do; default: kv where heads share keys, else each",
@@ -87,7 +93,7 @@ class Replay:
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
-            BUDGET.check(budget, "budget")
+            SIZE.check(budget, "budget")
         for mode in self.heads:
             HEADS.check(mode, "heads")
         for key in self.metrics:
@@ -100,10 +106,17 @@ class Replay:
         check_different("metric", self.metrics)
 
     @property
+    def cases(self) -> Iterable[tuple[Policy, str, int]]:
+        """What runs: a policy, a mode of the heads and a budget each."""
+        return product(self.policies, self.heads, self.budgets)
+
+    @property
     def measured(self) -> tuple[Metric, ...]:
-        """The metrics of evidence, then the requested ones."""
+        """The metrics of evidence, what is read again if anything is, then the requested ones."""
         evidence = metrics_of("evidence", optional=False).values()
-        return tuple(dict.fromkeys((*evidence, *(METRICS[key] for key in self.metrics))))
+        again = ("tokens_reread",) if any(policy.reads_again for policy in self.policies) else ()
+        chosen = (METRICS[key] for key in (*again, *self.metrics))
+        return tuple(dict.fromkeys((*evidence, *chosen)))
 
 
 def replay(
@@ -170,7 +183,7 @@ def transcripts_of(recordings: Sequence[Recording]) -> Sequence[Transcript]:
 def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
     """Yield the number of tokens of each turn of each dialog; none is computed for it."""
     if isinstance(recordings, LexicalRecordings):
-        yield from (transcript.word_counts for transcript in recordings.transcripts)
+        yield from recordings.sizes
     else:
         yield from ([len(turn) for turn in recording.tokens] for recording in recordings)
 
@@ -230,7 +243,7 @@ def run_job(
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     results, arguments = [], []
     needs = [*map(_calls_need, recordings)]
-    for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
+    for policy, mode, budget in settings.cases:
         if cancelled.is_set():
             return None
         deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy

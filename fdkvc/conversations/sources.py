@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Transcript
 from fdkvc.core.words import count
 from fdkvc.explain.notes import not_read_notes
-from fdkvc.runs.console import progress, warn
+from fdkvc.runs.console import progress, warn_each
 
 MAX_SKIPPED = 10
 """Skipped dialogs that are listed with their reason."""
@@ -50,8 +50,8 @@ class Sources:
     """Of the lexical embedding."""
     model: str | None = None
     """A folder of a model."""
-    warn: Callable[[str], None] = lambda sentence: None
-    """Gets each sentence on what is in the files."""
+    warn: Callable[[Iterable[str]], None] = lambda sentences: None
+    """Gets sentences on what is in the files; some may be empty."""
     reading: Callable[[str], AbstractContextManager[Any]] = nullcontext
     """Shows, while a file is read, what is read."""
 
@@ -78,7 +78,7 @@ class Sources:
                 listed = count(unlisted, "dialog")
                 notes.append(f"Read without tools, as their file lists none: {listed}.")
             content += b"tools"
-        self._say(notes)
+        self.warn(notes)
         return transcripts, hashlib.sha256(content).hexdigest()
 
     def read_recordings(self) -> tuple[Sequence[Recording], str]:
@@ -95,7 +95,7 @@ class Sources:
                 )
         content = read_bytes(self.trace, MAX_TRACE_BYTES)
         recordings = read_trace_file(content)
-        self._say(not_read_notes([recording.transcript for recording in recordings]))
+        self.warn(not_read_notes([recording.transcript for recording in recordings]))
         return recordings, hashlib.sha256(content).hexdigest()
 
     def named_in_run(self, kind: str, name: str | None) -> Sources:
@@ -111,10 +111,6 @@ class Sources:
             )
         return replace(self, trace=name) if kind == "trace" else replace(self, dialogs=name)
 
-    def _say(self, notes: Sequence[str]) -> None:
-        for sentence in filter(None, notes):
-            self.warn(sentence)
-
 
 def skipped_text(skipped: Sequence[str]) -> str:
     """Return the list of skipped dialogs with reasons, "" if there are none."""
@@ -126,4 +122,4 @@ def skipped_text(skipped: Sequence[str]) -> str:
 
 def read_sources(options: Namespace) -> Sources:
     """Return what a command reads, with warnings on stderr."""
-    return Sources.of(options, warn=warn, reading=progress)
+    return Sources.of(options, warn=warn_each, reading=progress)

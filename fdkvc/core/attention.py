@@ -23,10 +23,10 @@ those of double precision unless a score is within 3e-6 of the cutoff; see `fdkv
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from fdkvc.core.scripts import word_spans
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
+T = TypeVar("T")
 
 EPSILON = 1e-8
 """The ε of Eq. 4."""
@@ -48,6 +49,9 @@ SPEAKER_LABELS = {"user": "user", "system": "assistant", "prompt": "system promp
 """What pages and files call each speaker."""
 
 SPEAKERS = tuple(SPEAKER_LABELS)
+
+KINDS = ("system", "user", "assistant", "call", "result")
+"""Who or what wrote a token; `fdkvc.core.transcripts.SPAN_KINDS` has their labels."""
 
 TRAITS = (
     "word",
@@ -323,6 +327,14 @@ class Tokens(Protocol):
         """Speaker of each token, as an index into `SPEAKERS` (B, N), if known."""
 
     @property
+    def kinds(self) -> Ints | None:
+        """Kind of each token, as an index into `KINDS` (B, N), −1 where unknown, if known."""
+
+    @property
+    def tools(self) -> Ints | None:
+        """`word_id` of the tool's name for calls and results (B, N), 0 for none, if known."""
+
+    @property
     def words(self) -> Ints | None:
         """`word_id` of each token's word (B, N), 0 for none, if known."""
 
@@ -345,6 +357,18 @@ class Observation:
     """The turn's own tokens (B, n), padded with −1."""
     tokens: Tokens
     """All tokens of the rows."""
+
+    def remembered(self, what: str, token: Ints, compute: Callable[[], T]) -> T:
+        """Return what is computed of these tokens, once as long as the same array is asked for."""
+        kept = self._remembered.get(what)
+        if kept is None or kept[0] is not token:
+            self._remembered[what] = kept = token, compute()
+        value: T = kept[1]
+        return value
+
+    @cached_property
+    def _remembered(self) -> dict[str, tuple[Ints, Any]]:
+        return {}
 
     def with_new(self, token: Ints) -> Observation:
         """Return the same turn with these tokens (B, n) as its own."""
@@ -400,8 +424,18 @@ class Observation:
 
         In a script without spaces, each character of a word counts as a word.
         """
-        parts = [word[start:end] for word in words for start, end in word_spans(word)]
-        return self._among(self.tokens.words, token, map(word_id, parts))
+        ids: list[int] = []
+        for word in words:
+            ids += [word_id(word[start:end]) for start, end in word_spans(word)]
+        return self._among(self.tokens.words, token, ids)
+
+    def is_kind(self, token: Ints, *kinds: str) -> Bools:
+        """Whether each token is of one of these kinds of `KINDS` (B, C); false where unknown."""
+        return self._among(self.tokens.kinds, token, map(KINDS.index, kinds))
+
+    def is_tool(self, token: Ints, names: Sequence[str]) -> Bools:
+        """Whether each token is of a call or result of one of these tools (B, C)."""
+        return self._among(self.tokens.tools, token, map(word_id, names))
 
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
         """Whether a column's number (B, N) of each token is among the wanted ones (B, C)."""

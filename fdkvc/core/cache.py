@@ -317,12 +317,13 @@ def _select_by_row(
 
 @dataclass(frozen=True, eq=False)
 class Pages:
-    """Which entries share a page."""
+    """Which entries share a page, so that they leave together."""
 
     page: Ints
     """Shape (B, C). The page of each entry, older ones first."""
     size: int
-    """Slots of a page; a page that is not full takes as many slots of the budget."""
+    """Slots of a page; one that is not full takes as many of the budget. 0: a page takes as many as
+    it has entries."""
 
     def first(self, cache: Cache) -> Bools:
         """Mark the first entry of each page (B, C): its page is later than all pages before."""
@@ -335,34 +336,107 @@ class Pages:
         self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
-        number = np.cumsum(self.first(cache), axis=1) - 1  # of each entry's page, from 0
-        rows = np.arange(len(column))[:, None]
+        number, rows = self._number(cache), np.arange(len(column))[:, None]
         values = np.where(cache.present, column, start)
         of_page = np.full_like(values, start)
         combine.at(of_page, (rows, number), values)
         return np.asarray(of_page[rows, number])
 
+    def sum(self, cache: Cache, column: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the sum of a column (B, C) over the page of each entry, in double precision."""
+        place = self._number(cache) + np.arange(len(column))[:, None] * column.shape[1]
+        values = np.where(cache.present, column, 0)
+        return np.asarray(np.bincount(place.ravel(), values.ravel(), minlength=place.size)[place])
+
+    def mean(self, cache: Cache, columns: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Return the mean of each column (B, C) over the page of each entry."""
+        most = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
+
+        def mean(column: Floats) -> Floats:
+            double = column.dtype == np.float64
+            total = self.sum(cache, column) if double else self.over(cache, np.add, column, 0)
+            return np.asarray(total / most)
+
+        return {name: mean(column) for name, column in columns.items()}
+
     def of_whole(self, marked: Bools, cache: Cache) -> Bools:
         """Mark all entries of every page with a marked one (B, C)."""
-        return self.over(cache, np.logical_or, marked, start=False) & cache.present
+        if not marked.any():
+            return marked
+        return (self.sum(cache, marked) > 0) & cache.present
+
+    def _number(self, cache: Cache) -> Ints:
+        """Return the number of each entry's page (B, C), from 0; those of one cache are kept."""
+        kept: tuple[Cache, Ints] | None = vars(self).get("_kept")
+        if kept is None or kept[0] is not cache:
+            kept = cache, np.maximum(np.cumsum(self.first(cache), axis=1) - 1, 0)
+            vars(self)["_kept"] = kept
+        return kept[1]
+
+
+def runs(cache: Cache, label: Ints) -> Ints:
+    """Return the number of each entry's run of neighbours with the same label (B, C), older first.
+
+    Examples
+    --------
+    >>> runs(Cache(np.array([[4, -1, 5, 6, 8]])), np.array([[7, 0, 7, 9, 7]])).tolist()
+    [[1, 1, 1, 2, 3]]
+    """
+    if not cache.full:  # an empty slot has the label of the entry before it
+        slot = np.maximum.accumulate(np.where(cache.present, np.arange(label.shape[1]), 0), axis=1)
+        label = np.take_along_axis(label, slot, axis=1)
+    begins = np.ones(label.shape, np.bool_)
+    begins[:, 1:] = label[:, 1:] != label[:, :-1]
+    return np.asarray(np.cumsum(begins, axis=1))
 
 
 def _select_pages(
     score: Floats, cache: Cache, protected: Bools, budget: int | Ints, ties: Ties, pages: Pages
 ) -> tuple[Bools, Floats]:
     """Select whole pages; one with a protected entry stays. A budget below a page keeps a part."""
-    frames = np.maximum(np.broadcast_to(np.asarray(budget), (len(score), 1)) // pages.size, 1)
+    most = np.broadcast_to(np.asarray(budget), (len(score), 1))
     # 1. A page is decided by its first entry, since its entries have equal scores.
     first = pages.first(cache)
     leaders = Cache(np.where(first, cache.token, EMPTY))
     whole = pages.of_whole(protected, cache)
-    chosen, cutoff = _select_by_row(score, leaders, whole & first, frames, ties)
+    if pages.size:
+        frames = np.maximum(most // pages.size, 1)
+        chosen, cutoff = _select_by_row(score, leaders, whole & first, frames, ties)
+    else:
+        size = np.where(first, pages.sum(cache, cache.present), 0)
+        chosen, cutoff = _select_by_size(score, leaders, whole & first, most, ties, size)
     kept = pages.of_whole(chosen, cache)
     # 2. Even one page may exceed the budget: then entries of it leave singly.
     if (kept.sum(axis=1, keepdims=True) > budget).any():
         part, _ = select(score, cache.without(~kept), protected & kept, budget, ties)
         kept &= part
     return kept, cutoff
+
+
+def _select_by_size(
+    score: Floats, leaders: Cache, protected: Bools, budget: Ints, ties: Ties, size: Ints
+) -> tuple[Bools, Floats]:
+    """Choose pages as `_select_by_row` does, while their entries (B, C) fit into the budget (B, 1).
+
+    Protected pages, or else the best, are chosen even if they do not.
+    """
+    priority = np.where(protected, np.inf, np.where(leaders.present, score, -np.inf))
+    # 1. As many of the best as fit; the last of them has the cutoff.
+    order = np.argsort(-priority, axis=1, kind="stable")
+    fits = np.cumsum(np.take_along_axis(size, order, axis=1), axis=1) <= budget
+    fits &= np.take_along_axis(leaders.present, order, axis=1)
+    number = fits.sum(axis=1, keepdims=True)
+    last = np.take_along_axis(order, np.maximum(number, 1) - 1, axis=1)
+    cutoff: Floats = np.take_along_axis(priority, last, axis=1)
+    cutoff = np.where(number == leaders.count[:, None], -np.inf, cutoff)
+    # 2. Of those that tie with it, the older.
+    tolerance = ties.tolerance(cutoff)
+    above = leaders.present & (priority > cutoff + tolerance)
+    tied = leaders.present & (priority >= cutoff - tolerance) & ~above
+    room = budget - np.where(above, size, 0).sum(axis=1, keepdims=True)
+    chosen = above | protected | (tied & (np.cumsum(np.where(tied, size, 0), axis=1) <= room))
+    chosen |= ~chosen.any(axis=1, keepdims=True) & tied & (np.cumsum(tied, axis=1) == 1)
+    return chosen, cutoff
 
 
 def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:

@@ -37,6 +37,8 @@ BY_TOKEN = (
     "positions",
     "queries",
     "surprisal",
+    "kinds",
+    "tools",
     "words",
     "traits",
 )
@@ -81,6 +83,12 @@ class DialogBatch:
     """Shape (3, B, d, h). W_Q, W_K and W_V of each row."""
     speakers: Ints | None = None
     """Shape (B, T). Speaker of each turn, as an index into `fdkvc.core.attention.SPEAKERS`."""
+    kinds: Ints | None = None
+    """Shape (B, N). Kind of each token, as an index into `fdkvc.core.attention.KINDS`; −1 where
+    unknown."""
+    tools: Ints | None = None
+    """Shape (B, N). `fdkvc.core.attention.word_id` of the name of the tool of each call and result,
+    0 for none."""
     words: Ints | None = None
     """Shape (B, N). `fdkvc.core.attention.word_id` of each token's word, 0 for none."""
     traits: Floats | None = None
@@ -146,7 +154,7 @@ class DialogBatch:
         return self._real_in(slice(0, self.turns))
 
     def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
-        """Return each row's turns with tokens among these, and its number of tokens until then.
+        """Return which of these turns have tokens in each row, and its tokens up to their end.
 
         Turns count from the first of these. None without padding; see `row_products`.
         """
@@ -188,9 +196,9 @@ class DialogBatch:
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
         """Return the logits or similarities of some turns, and this turn's index among them.
 
-        If the products of all turns are few numbers, they are computed at once. Otherwise those of
-        a few turns with the tokens until then are, and replace those of other turns, which runs in
-        other threads may still read.
+        Those of all turns are computed at once if they are few numbers; otherwise those of a few
+        turns with the tokens up to them, which are then stored in place of earlier ones. Runs in
+        other threads may still be reading the earlier ones.
         """
         span = max(1, BLOCK // (self.keys.shape[1] + 1))
         if span >= self.turns:
@@ -206,7 +214,7 @@ class DialogBatch:
 
     @cached_property
     def _recent(self) -> dict[Product, tuple[int, Floats]]:
-        """The first turn of the products that are stored now, and these, by name."""
+        """By name, the stored products and the first turn that they are of."""
         return {}
 
     @cached_property

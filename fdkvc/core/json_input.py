@@ -37,7 +37,7 @@ _UNNESTED = bytes({*range(256)} - {*b"[{]}\n"})
 """All other bytes, which are left out."""
 
 _PART = 2**20
-"""Number of bytes in which quotes are sought at once."""
+"""Bytes that are searched for quotes at once."""
 
 
 def parse_json(text: str, first_line: int = 1) -> Any:
@@ -109,7 +109,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
 
 
 def parse_within(text: str) -> Any:
-    """Parse a text of JSON, an empty one as an object, or a short Python literal; else None.
+    """Parse JSON or a short Python literal, else None; an empty text is an empty object.
 
     Examples
     --------

@@ -6,6 +6,9 @@ MAX_PACKED_PARTS = 10_000  # of a compressed file, or files of an archive
 MAX_XZ_MEMORY_BYTES = 2**27  # to unpack; `xz -9` needs half
 MAX_SAMPLED_BYTES = 65_536  # to name an encoding that is not read
 MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
+MAX_SAMPLED_LINES = 64  # by which a log of a coding agent is recognized
+MAX_SAMPLED_CHARACTERS = 1_000_000  # of each of these
+MAX_NAMED_LINES = 3  # of those that cannot be read; the rest is counted
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_JSON_TEXT_BYTES = 12_000_000  # of one text; a dialog of a million characters fits, escaped too
@@ -26,9 +29,9 @@ MAX_TEMPLATE_SECONDS = 2  # of CPU time for rendering it, in a process of its ow
 MAX_TEMPLATE_WAIT = 20  # seconds in all, for systems without that limit and machines that are busy
 MAX_TEMPLATE_BYTES = 64 * 2**20  # of memory for that
 MAX_TEMPLATE_TEXT = 4_000_000  # characters that it writes in all; known ones write 200,000
-MAX_TRACE_BYTES = 512_000_000  # of a trace file and of its unpacked arrays
+MAX_TRACE_BYTES = 512_000_000  # of a trace file
+MAX_TRACE_HEADER_BYTES = 2_000_000  # that list its arrays; those of 2000 dialogs take 1.2 million
 MAX_TRACE_HEADS = 128  # of a layer
-MAX_TRACE_DIMENSIONS = 16_384  # of a vector
 MAX_RUN_JSON_BYTES = 1_000_000  # run.json files of this project are smaller
 
 # Dialogs
@@ -43,6 +46,9 @@ MAX_DEMANDS = 4096  # of a dialog
 MAX_DEMAND_CHARACTERS = 4_000_000  # of the values that a dialog demands, and their mentions
 MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
 MAX_MENTIONS = 32  # of a wording, the newest
+MAX_SESSION_TOKENS = 3_000_000  # of a session: to look for values takes 300 bytes for each
+MAX_SESSION_VALUES = 20_000  # that the calls of a session need
+MAX_VALUE_CHARACTERS = 4000  # of one of these; longer ones are contents, and not looked for
 MAX_UNREAD_KINDS = 24  # of fields and parts that are not read, each named; the rest is summed
 
 # Runs
@@ -56,7 +62,7 @@ MAX_CACHED_WORDS = 2**15  # whose id or surprisal is cached
 MAX_SPELLED_CHARACTERS = 256  # of a word; accents are sorted in time by the square
 MAX_RESTORED_SPANS = 8  # restored one at a time to see which repairs an answer
 MAX_EXPLAINED_WORDS = 100  # that a policy hurts most
-MAX_RESTORED_WORDS = 12  # of these, whose turns are read again with evicted words restored
+MAX_RESTORED_WORDS = 12  # of them, for which a turn is read again with evicted words restored
 MAX_WRITTEN_TOKENS = 128  # that a model generates
 MAX_REPEATS = 6  # of the same tokens, after which a chat's passage ends
 MAX_REPEATED = 48  # tokens that repeat, after which it ends if they do so three times
@@ -68,7 +74,7 @@ MAX_EXPLAINED_ENTRIES = 2000  # of one view, explained in full: about 2 ms and 2
 
 # Pages: what one view shows and one session computes
 MAX_UPLOAD_MEGABYTES = 50  # of a file of dialogs as text
-MAX_TRACE_UPLOAD_MEGABYTES = 20  # of a trace and of its unpacked arrays
+MAX_TRACE_UPLOAD_MEGABYTES = 20  # of a trace
 MAX_CONFIG_MEGABYTES = 1  # of a model's config.json
 MAX_KEPT_UPLOAD_MEGABYTES = 96  # of all stored uploads
 MAX_READ_MEGABYTES = 256  # of a model's vectors of the dialogs that it read

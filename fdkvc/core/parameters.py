@@ -119,7 +119,7 @@ class Field(Parameter):
     """Its name in links and as an option."""
     default: Any = None
     """A value of the field's type; a tuple means several choices, None an optional whole number."""
-    of: str = ""
+    owner: str = ""
     """The policy whose hyperparameter it is, if any."""
     read: Callable[[str], str] | None = None
     """Parses the name of a policy, which links write without spaces; "" for none."""
@@ -283,11 +283,8 @@ def share(default: float, label: str, help: str, **facts: Any) -> Any:
 
 def parameters_of(owner: Any) -> Mapping[str, Parameter]:
     """Return the parameters of a dataclass or instance by field name, in order."""
-    return {
-        field.name: field.metadata["parameter"]
-        for field in dataclasses.fields(owner)
-        if "parameter" in field.metadata
-    }
+    declared = {field.name: field.metadata.get("parameter") for field in dataclasses.fields(owner)}
+    return {name: parameter for name, parameter in declared.items() if parameter is not None}
 
 
 def defaults_of(owner: Any) -> Mapping[str, Any]:
@@ -296,11 +293,11 @@ def defaults_of(owner: Any) -> Mapping[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(owner) if field.name in named}
 
 
-def fields_of(owner: Any, of: str = "") -> list[Field]:
+def fields_of(settings: Any, owner: str = "") -> list[Field]:
     """Return the parameters of a dataclass with its defaults, or of an instance with its values."""
     return [
-        Field(**vars(declared), name=name, default=getattr(owner, name), of=of)
-        for name, declared in parameters_of(owner).items()
+        Field(**vars(declared), name=name, default=getattr(settings, name), owner=owner)
+        for name, declared in parameters_of(settings).items()
     ]
 
 

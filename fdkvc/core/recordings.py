@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.core.arrays import check_surprisal, check_vectors, one_dialog
-from fdkvc.core.attention import SPEAKERS, Floats, Ints
+from fdkvc.core.attention import KINDS, SPEAKERS, Floats, Ints, word_id
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.token_traits import token_traits
 from fdkvc.core.transcripts import Demand, Mention, SpanKind, Transcript, check_size, word_ids
@@ -83,7 +83,7 @@ class Recording:
     @property
     def words(self) -> tuple[str, ...]:
         """The text of each token."""
-        return tuple(token.text for turn in self.tokens for token in turn)
+        return tuple(token.text for token in chain.from_iterable(self.tokens))
 
     @cached_property
     def dialogs(self) -> DialogBatch:
@@ -97,25 +97,30 @@ class Recording:
             turn_topics=[turn.topic for turn in self.transcript.turns],
             surprisal=self.surprisal,
         )
-        speakers, words, traits = [], [], []
+        speakers, words, traits, kinds, tools = [], [], [], list[int](), list[int]()
         turns = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
-        for turn, speaker, tokens in turns:
+        for number, (turn, speaker, tokens) in enumerate(turns):
             spans = [(token.start, token.end) for token in tokens]
             speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
             words += word_ids(turn.text, spans)
             traits.append(token_traits(turn.text, spans, speaker == "user"))
+            for start, _ in spans:
+                kinds.append(KINDS.index(self.transcript.span_kind(number, start)))
+                tool = self.transcript.tool_at(number, start)
+                tools.append(word_id(tool) if tool else 0)
         shared: dict[str, Any] = {
             **vars(one),
             "speakers": np.array(speakers)[None],
             "words": np.array(words, np.intp)[None],
+            "kinds": np.array(kinds, np.intp)[None],
+            "tools": np.array(tools, np.intp)[None],
             "traits": np.concatenate(traits)[None],
         }
         count = len(self.heads)
-        rows: dict[str, Any] = {
-            name: np.broadcast_to(array, (count, *array.shape[1:]))
-            for name, array in shared.items()
-            if isinstance(array, np.ndarray)
-        }
+        rows: dict[str, Any] = {}
+        for name, array in shared.items():
+            if isinstance(array, np.ndarray):
+                rows[name] = np.broadcast_to(array, (count, *array.shape[1:]))
         for name in ("queries", "keys", "values"):
             rows[name] = np.asarray(getattr(self, name), np.float32)
         return replace(one, heads=count, **rows)

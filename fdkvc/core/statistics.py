@@ -355,7 +355,7 @@ def cluster_mean(
 
 
 def over_clusters(clusters: int) -> str:
-    """Return over how many clusters an interval is, or that they are too few for one.
+    """Say how many clusters an interval is over, or that there are too few for one.
 
     Examples
     --------

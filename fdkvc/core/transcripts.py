@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fdkvc.core.attention import SPEAKER_LABELS, word_id
+from fdkvc.core.json_input import parse_within
 from fdkvc.core.limits import (
     MAX_DEMANDS,
     MAX_DIALOG_CHARACTERS,
@@ -100,7 +101,7 @@ class Demand:
 
     @property
     def needed_by(self) -> tuple[int, str, int]:
-        """Turn, source and call number; values that are needed together have the same."""
+        """Turn, source and call number, which values that are needed together share."""
         return self.turn, self.source, self.call_number
 
     @property
@@ -247,6 +248,42 @@ class Transcript:
             return tuple(unknown)
         return tuple(unknown[1:]) if len(unknown) == len(names) > 2 else ()
 
+    def tool_at(self, turn: int, character: int) -> str:
+        """Return the tool of the call or result that a character of a turn is of, "" if unknown."""
+        called, names = self.turns[turn].call_characters, self.tool_names[turn]
+        if self.turns[turn].kind != "result" and character >= called:
+            return ""
+        line = self.turns[turn].text.count("\n", 0, min(character, called))  # each call is one
+        return names[line] if line < len(names) else ""
+
+    @cached_property
+    def tool_names(self) -> tuple[tuple[str, ...], ...]:
+        """The tools of each turn: those that it calls, or the one whose result it is, if known.
+
+        Results are in the order of the calls before them.
+
+        Examples
+        --------
+        >>> calls = tuple(Call(0, method, ()) for method in ("find", "book"))
+        >>> turns = (Turn("assistant", ""), *[Turn("tool", "done", kind="result")] * 2)
+        >>> Transcript("example", turns, calls=calls).tool_names
+        (('find', 'book'), ('find',), ('book',))
+        """
+        called: dict[int, list[str]] = {}
+        for call in self.calls:
+            called.setdefault(call.turn, []).append(call.method)
+        names, waiting = [], list[str]()
+        for number, turn in enumerate(self.turns):
+            if turn.kind == "result":
+                names.append(tuple(waiting[:1]))
+                waiting = waiting[1:]
+                continue
+            lines = turn.text[: turn.call_characters].splitlines()
+            methods = [*map(_method, lines)] or called.get(number, [])
+            names.append(tuple(methods))
+            waiting = methods or waiting
+        return tuple(names)
+
     def span_kind(self, turn: int, character: int) -> SpanKind:
         """Return the kind of the span that a character of a turn belongs to.
 
@@ -304,6 +341,13 @@ class Transcript:
         """Return the same dialog with another topic for each turn."""
         turns = (replace(turn, topic=topic) for turn, topic in zip(self.turns, topics, strict=True))
         return replace(self, turns=tuple(turns))
+
+
+def _method(line: str) -> str:
+    """Return the method that a line of JSON calls, "" if it is none."""
+    call = parse_within(line)
+    name = call.get("name") if isinstance(call, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def role_of(speaker: str) -> str:
@@ -367,8 +411,8 @@ def words_at(words: Sequence[tuple[int, int]], spans: Iterable[tuple[int, int]])
     given = np.array([*spans], np.intp).reshape(-1, 2)
     index = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
     overlaps = np.maximum(bounds[index, 0], given[:, 0]) < given[:, 1]
-    found: list[int] = np.where(overlaps, index, -1).tolist()
-    return found
+    indices: list[int] = np.where(overlaps, index, -1).tolist()
+    return indices
 
 
 def clean(text: str) -> str:
@@ -388,7 +432,7 @@ def clean_name(text: str) -> str:
 
 
 def different_names(names: Iterable[str]) -> list[str]:
-    """Return the names; one that is given again is numbered.
+    """Return the names, each different: a repeated name gets a number.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Format numbers, lists, commands and errors for text."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 
 import numpy as np
@@ -255,3 +256,15 @@ def error_reason(error: BaseException) -> str:
         message = error.strerror[:1].lower() + error.strerror[1:]
     reason = " ".join(message.split()) or type(error).__name__
     return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
+
+
+@contextmanager
+def as_value_error(failed: str) -> Iterator[None]:
+    """Turn any error of a library, including a panic in Rust, into a ValueError with its reason."""
+    try:
+        yield
+    except BaseException as error:
+        # The panic's class cannot be imported; other BaseExceptions are not the library's.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{failed}: {error_reason(error)}") from None

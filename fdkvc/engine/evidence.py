@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.limits import MAX_TURNS
 from fdkvc.core.recordings import Recording
+from fdkvc.core.scripts import word_count
 from fdkvc.core.transcripts import Demand
 from fdkvc.engine.trace import Trace
+from fdkvc.policies.base import Policy
+from fdkvc.policies.reread import standing_placeholders
 
 RECENT = 2
 """Evidence is recent if its last mention is at most this many turns before the demand."""
@@ -117,3 +120,41 @@ class Evidence:
         count = (kept >= 0).sum(axis=(0, 2))
         births = sum(int(born[kept[:, turn]].sum()) for turn in range(turns))
         return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))
+
+    def tokens_reread(self) -> float:
+        """Return how many tokens are read again over the dialog, with placeholders.
+
+        After each turn that evicts, these are what stays after the first evicted token; none if
+        the policy keeps the keys and values of what stays.
+        """
+        policy, dialogs = self.trace.policy, self.recording.dialogs
+        if not policy.reads_again:
+            return 0.0
+        assert dialogs.kinds is not None  # a recording's transcript tells them
+        # By text alone, all heads keep the same.
+        kept, starts, kinds = self.trace.kept[0], self.recording.starts, dialogs.kinds[0]
+        reread, before = 0, np.empty(0, np.intp)
+        for start, end, row in zip(starts, starts[1:], kept, strict=False):
+            there = np.concatenate([before, np.arange(start, end)])
+            before = np.sort(row[row >= 0])
+            reread += reread_once(policy, there, before, dialogs.born[0, :end], kinds[:end])
+        return float(reread)
+
+
+def reread_once(policy: Policy, there: Ints, stays: Ints, born: Ints, kinds: Ints) -> int:
+    """Return how many tokens are read again, with placeholders, once those that leave have left.
+
+    `there` and `stays` are the tokens before and after, in order; of each token so far (N,), `born`
+    is its turn and `kinds` its kind. None if the policy keeps the keys and values of what stays.
+    """
+    if not policy.reads_again or len(stays) == len(there):
+        return 0
+    same = there[: len(stays)] == stays
+    place = int(there[len(stays) if same.all() else same.argmin()])
+    reread = len(stays) - int(np.searchsorted(stays, place))
+    placeholder = policy.settings["placeholder"].default if policy.clears_results else ""
+    if words := word_count(placeholder):
+        held = np.zeros(len(born), np.bool_)
+        held[stays] = True
+        reread += words * sum(token >= place for token in standing_placeholders(held, born, kinds))
+    return reread

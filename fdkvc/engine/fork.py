@@ -170,8 +170,8 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
 def _entries(cache: Cache, policy: Policy, turn: Observation, *, reset: bool) -> Cache:
     """Return the same entries with this policy's channels and row states.
 
-    Unless `reset`, these are the ones they have; otherwise those of entries that are new in this
-    turn, in a new run.
+    With `reset`, the entries start as if they were new in this turn of a new run; otherwise they
+    keep their numbers.
     """
     nothing = empty_cache(len(cache.token), 0, policy.channels, policy.initial_state())
     if not reset:

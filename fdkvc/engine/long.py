@@ -26,12 +26,12 @@ class BlockResults(Sequence[TurnResult]):
     """The results of T turns, recomputed block by block."""
 
     turns: int
-    """T."""
+    """Number of turns T."""
     of_block: Callable[[int], Sequence[TurnResult]]
     """Computes the results of a block, by its number."""
 
     def __len__(self) -> int:
-        """Return T."""
+        """Return the number of turns."""
         return self.turns
 
     def __getitem__(self, turn: Any) -> Any:

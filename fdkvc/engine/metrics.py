@@ -382,6 +382,17 @@ METRICS: Mapping[str, Metric] = {
             digits=2,
             lower_is_better=True,
         ),
+        _of_evidence(
+            "tokens_reread",
+            "Tokens read again",
+            "Tokens read again over a dialog, since text before them has changed; none where what "
+            "stays keeps its keys and values.",
+            Evidence.tokens_reread,
+            optional=True,
+            unit="",
+            digits=0,
+            lower_is_better=True,
+        ),
         _right(
             "values_right",
             "Values right",

@@ -82,6 +82,8 @@ class OnlineCache:
         traits: ArrayLike | None = None,
         words: ArrayLike | None = None,
         speakers: ArrayLike | None = None,
+        kinds: ArrayLike | None = None,
+        tools: ArrayLike | None = None,
     ) -> OnlineTurn:
         """Process the tokens of one turn; after an error the cache is as before.
 
@@ -101,18 +103,23 @@ class OnlineCache:
         words, speakers : array (n,) of int, optional
             `fdkvc.core.attention.word_id` of each token's word, 0 for none, and who says it, as an
             index into `fdkvc.core.attention.SPEAKERS`, for a whitelist.
+        kinds, tools : array (n,) of int, optional
+            Who or what wrote each token, as an index into `fdkvc.core.attention.KINDS`, −1 where
+            unknown, and `fdkvc.core.attention.word_id` of the name of the tool of a call or result,
+            0 for none.
         """
         # 1. Check the columns of the new tokens.
-        given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
+        vectors = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
         new: dict[str, NDArray[Any]] = {
-            name: check_vectors(name, array, 2) for name, array in given.items()
+            name: check_vectors(name, array, 2) for name, array in vectors.items()
         }
         if traits is not None:
             new["traits"] = check_vectors("traits", traits, 2)
         self._check_shapes(new)
         if surprisal is not None:
             new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
-        for name, column in (("words", words), ("spoken_by", speakers)):
+        given = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
+        for name, column in given.items():
             if column is not None:
                 new[name] = check_whole(name, column, len(new["keys"]))
         count = len(new["keys"])

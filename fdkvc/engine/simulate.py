@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdkvc.core.attention import Bools, Floats, Ints, Observation
-from fdkvc.core.cache import EMPTY, Cache, Pages, contains, empty_cache, enqueue, select
+from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue, select
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.trace import Attended, Choice, State, Trace, TurnResult, computed_state, joined
@@ -25,7 +25,8 @@ def initial_state(
 ) -> State:
     """Return the state before the first turn: an empty cache.
 
-    `tokens` are to come, if known; see `State.with_tier`. Layers and heads are as in `Observation`.
+    `tokens` is how many will come, if known; see `State.with_tier`. Layers and heads are as in
+    `Observation`.
     """
     slots = policy.slots(budget, layers, heads)
     nothing = np.zeros((rows, slots), np.float32)
@@ -85,8 +86,7 @@ def choose(
     score, budgets = total(terms), policy.budgets(budget, turn)
     protected = protection(policy, entries, turn, budgets, pinned)
     places = policy.places(score, entries, protected, budgets, turn.tokens.heads)
-    size = policy.page_size
-    pages = Pages(turn.position(entries.token) // size, size) if size > 1 else None
+    pages = policy.pages(entries, turn)
     kept, lowest = select(score, entries, protected, places, policy.ties, pages)
     return Choice(score, protected, kept, places, pages, lowest)
 

@@ -55,7 +55,7 @@ def sinks_of(policy: Policy, budget: int) -> int:
     >>> [sinks_of(read_policy(name), 16) for name in ("fifo", "whitelist(fifo)", "sink", "full")]
     [0, 4, 4, 4]
     """
-    if not policy.bounded:
+    if not policy.bounded or policy.reads_again:  # a text that is read again has first tokens
         return SINKS
     budget = min(budget, MAX_TRIED)
     tokens = SINKS + budget  # so that a window of the newest has none of the first

@@ -123,7 +123,7 @@ def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFram
 
 
 def _over(rows: pd.DataFrame) -> list[str]:
-    """Return the columns that say over how much a mean is."""
+    """Return the columns that count what a mean is over."""
     return ["n", "services", "count"] if "count" in rows else ["n", "services"]
 
 

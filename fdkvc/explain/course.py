@@ -59,7 +59,7 @@ def term_courses(trace: Trace) -> list[TermCourse]:
 
 
 def no_history(trace: Trace, courses: Sequence[TermCourse]) -> str:
-    """Say that no term continues from the turn before; nothing where one does."""
+    """Say that no term continues from the turn before; an empty text if one does."""
     if any(course.remembers for course in courses):
         return ""
     label = trace.policy.label

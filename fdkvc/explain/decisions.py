@@ -457,9 +457,10 @@ def _against(why: Explanation, who: str, other: float | None) -> str:
     assert other is not None
     if why.score == other:
         return f"{who} scored the same; ties go to the older entry"
-    digits, more = _digits(why), "more" if other > why.score else "less"
+    digits = _digits(why)
     _, scored = contrast(why.score, other, digits)
-    return f"{who} scored {scored}, {gap(why.score, other, digits)} {more}"
+    side = "more" if other > why.score else "less"
+    return f"{who} scored {scored}, {gap(why.score, other, digits)} {side}"
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Notes on settings that have no effect, and on needed values that are not checked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.scripts import word_count
 from fdkvc.core.transcripts import Transcript
@@ -18,10 +18,33 @@ def available_in(dialogs: DialogBatch) -> Available:
     """Return which inputs of policies the dialogs have."""
     return Available(
         speakers=() if dialogs.speakers is None else SPEAKERS,
+        kinds=() if dialogs.kinds is None else _named({*dialogs.kinds.ravel().tolist()}),
         words=dialogs.words is not None,
         heads=dialogs.heads,
         layers=dialogs.layers,
     )
+
+
+def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ...]:
+    """Return the kinds of text in dialogs, of `KINDS`; `calls` are read even if they are no text.
+
+    Examples
+    --------
+    >>> from fdkvc.core.transcripts import Turn
+    >>> kinds_in([Transcript("a", (Turn("user", "hi"), Turn("bot", "yes")))], calls=True)
+    ('user', 'assistant')
+    """
+    found = set[str]()
+    for transcript in transcripts:
+        found |= {"call"} if calls and transcript.calls else set()
+        for number, turn in enumerate(transcript.turns):
+            found |= {"call"} if turn.call_characters else set()
+            found.add(transcript.span_kind(number, turn.call_characters))
+    return _named(set(map(KINDS.index, found)))
+
+
+def _named(kinds: Collection[int]) -> tuple[str, ...]:
+    return tuple(kind for index, kind in enumerate(KINDS) if index in kinds)
 
 
 def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[str]:
@@ -80,7 +103,8 @@ def _words_of_prompt(transcript: Transcript) -> int:
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count the values carried over from another service, and those absent from the text."""
-    carried = sum(demand.carried for transcript in transcripts for demand in transcript.demands)
+    demands = chain.from_iterable(transcript.demands for transcript in transcripts)
+    carried = sum(demand.carried for demand in demands)
     missing = sum(transcript.missing for transcript in transcripts)
     notes = {
         f"Carried over from another service: {count(carried, 'value')}.": carried,

@@ -19,19 +19,6 @@ from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.explain.decisions import turn_view
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
-DIFFERENCE = (
-    "turn",
-    "token",
-    "topic",
-    "born",
-    "keeper",
-    "score_one",
-    "rank_one",
-    "score_other",
-    "rank_other",
-    "evicted",
-)
-FIGURES = ("policy", "adaptation", "never", "evictions", "latency_ms")
 
 
 def entries_table(
@@ -169,10 +156,9 @@ def first_difference(overlap: pd.DataFrame) -> int | None:
 def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, for each turn.
 
-    `one` and `other` are from `entries_table`. Columns `DIFFERENCE`, older entries first. `keeper`
-    is ``one`` or ``other``. Score and rank are those of this turn; in the run that does not keep
-    the entry, those of the turn `evicted`. They are missing, as is `evicted`, for an entry that a
-    fork dropped.
+    `one` and `other` are from `entries_table`. Older entries come first. `keeper` is ``one`` or
+    ``other``. Score and rank are those of this turn; in the run that does not keep the entry, those
+    of the turn `evicted`. They are missing, as is `evicted`, for an entry that a fork dropped.
     """
     sides, place = {"one": one, "other": other}, ["turn", "token"]
     parts = []
@@ -195,8 +181,7 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
             "evicted": last["evicted"].astype("Int64"),
         }
         parts.append(pd.DataFrame(part))
-    table = pd.concat(parts, ignore_index=True).sort_values(["turn", "token"], ignore_index=True)
-    return table[list(DIFFERENCE)]
+    return pd.concat(parts, ignore_index=True).sort_values(place, ignore_index=True)
 
 
 def figures_table(
@@ -205,34 +190,26 @@ def figures_table(
     """Return a row of figures for each run over one dialog.
 
     `turns` has each run's `turns_table` by its name; `optional` are keys of further metrics in
-    these. Columns `FIGURES`, then one for each metric, such as late_retention. `adaptation` is in
-    turns, NaN in a dialog of one topic; where `never`, it counts all remaining turns. `evictions`
-    counts the tokens that are not cached at the end. `latency_ms` is the median over turns.
+    these, such as late_retention. `adaptation` is in turns, NaN in a dialog of one topic; where
+    `never`, it counts all remaining turns. `evictions` counts the tokens that are not cached at the
+    end. `latency_ms` is the median over turns.
     """
     metrics = [metric_named(key) for key in (*default_metrics(), *optional)]
     rows = []
     for name, table in turns.items():
         adapted = adaptation(_row(table["retention"]), dialogs)
-        rows.append(
-            (
-                name,
-                float(adapted.turns[0]),
-                bool(adapted.never[0]),
-                int(dialogs.bounds[0, -1]) - int(table["cached"].iloc[-1]),
-                float(table["latency_ms"].median()),
-                *(float(metric.mean(_row(table[metric.key]), dialogs)[0]) for metric in metrics),
-            )
-        )
-    return pd.DataFrame(rows, columns=[*FIGURES, *(metric.name for metric in metrics)])
+        row: dict[str, Any] = {
+            "policy": name,
+            "adaptation": float(adapted.turns[0]),
+            "never": bool(adapted.never[0]),
+            "evictions": int(dialogs.bounds[0, -1]) - int(table["cached"].iloc[-1]),
+            "latency_ms": float(table["latency_ms"].median()),
+        }
+        for metric in metrics:
+            row[metric.name] = float(metric.mean(_row(table[metric.key]), dialogs)[0])
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _row(column: pd.Series[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
     return column.to_numpy(np.float32)[None]
-
-
-def all_entries(entries: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the entries of several runs in one tidy table, which begins with a column `policy`.
-
-    Channels and terms that a policy does not have are missing in its rows.
-    """
-    return pd.concat(entries, names=["policy"]).reset_index("policy").reset_index(drop=True)

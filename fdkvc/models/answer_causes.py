@@ -35,7 +35,9 @@ class Word:
     """A word that a model has read or written."""
 
     text: str
+    """As it is written."""
     passage: int
+    """The number of its passage."""
     first: int
     """Position of its first token in the text."""
     end: int
@@ -57,8 +59,8 @@ def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Wo
     words: list[Word] = []
     for number, (_, first, end) in enumerate(passages):
         for start, stop in tokens.texts_of(ids[first:end], first):
-            found = words_in(tokens, ids[start:stop])
-            words += [Word(text, number, start + low, start + high) for text, low, high in found]
+            for text, low, high in words_in(tokens, ids[start:stop]):
+                words.append(Word(text, number, start + low, start + high))
     return tuple(words)
 
 
@@ -103,6 +105,7 @@ class GradedArgument:
     """An argument of a call: the written and the expected value."""
 
     slot: str
+    """Its name."""
     written: str | None
     """None if it was not written."""
     expected: str | None
@@ -119,7 +122,9 @@ class GradedCall:
     """A written call compared with the expected one."""
 
     method: str
+    """The written one."""
     expected_method: str
+    """The expected one."""
     arguments: tuple[GradedArgument, ...]
     """The expected ones first."""
 
@@ -248,6 +253,7 @@ class Attempt:
     """What a model writes after evicted spans are restored."""
 
     spans: tuple[Span, ...]
+    """Those restored."""
     as_it_was: str
     """With the entries computed when the spans were read."""
     as_it_would_be: str

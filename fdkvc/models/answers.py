@@ -8,7 +8,7 @@ and the same call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress, pairwise
@@ -33,9 +33,10 @@ from fdkvc.models.numpy.head_recordings import count_tokens, encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import SEPARATOR
+from fdkvc.models.numpy.reread_cache import RereadCache
 from fdkvc.models.numpy.text_cache import ModelCache, TextCache, read
-from fdkvc.models.numpy.tokens import EncodedPassage, Tokens
-from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.models.numpy.tokens import EncodedPassage
+from fdkvc.policies import PAPER_POLICIES, Policy, read_policy
 from fdkvc.runs.jobs import (
     Execution,
     Progress,
@@ -45,19 +46,13 @@ from fdkvc.runs.jobs import (
     worker_count,
 )
 from fdkvc.runs.options import RUN_POLICIES
-from fdkvc.runs.workers import DaemonThreads, ThisThread
+from fdkvc.runs.workers import DaemonThreads
 
 if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd
 
 FULL = "full"
 """The control that evicts nothing; the others are compared with it."""
-
-CUT_TEXT = "cut-text"
-"""The control that rereads the last tokens after every turn."""
-
-Cut = Callable[[Tokens, Sequence[int], Sequence[int], int], Sequence[int]]
-"""Takes a tokenizer, a text, the ends of its turns and a budget; returns what is read again."""
 
 CHUNK = 4
 """Dialogs of one job of a worker."""
@@ -88,14 +83,12 @@ class Answers:
     """What to run on every dialog; refuses in one sentence what cannot be run."""
 
     policies: tuple[Policy, ...] = option(
-        f"{RUN_POLICIES}, random, cut-text (rereads the last tokens)",
-        default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
+        f"{RUN_POLICIES}, random, and reread(fifo), which reads the last tokens again",
+        default=tuple(map(read_policy, (*PAPER_POLICIES, "random", "reread(fifo)"))),
     )
     """The full cache is always added."""
     budgets: tuple[int, ...] = option(TRIED, "N", default=(48, 96))
     """Entries that a KV head may hold after a turn."""
-    cut_text: bool = True
-    """Whether to add this control."""
     decides: str = option(
         "head: each KV head evicts on its own; layer or model: all its heads together",
         "WHO",
@@ -112,31 +105,30 @@ class Answers:
         DECIDES.check(self.decides, "decides")
         if self.every is not None:
             check_count("every", self.every)
-        if not (self.budgets and (self.policies or self.controls)):
+        if not (self.budgets and self.policies):
             raise ValueError("answers need at least one policy and one budget")
         check_different("policy", self.names)
         check_different("budget", list(map(str, self.budgets)))
 
     @property
     def names(self) -> list[str]:
-        """The policies and controls, the full cache first."""
-        names = [policy.name for policy in self.policies if policy.name != FULL]
-        return [FULL, *names, *self.controls]
-
-    @property
-    def controls(self) -> Mapping[str, Cut]:
-        """What reads a part of the text again after every turn that exceeds the budget."""
-        return {CUT_TEXT: lambda tokens, ids, ends, n: ids[-n:]} if self.cut_text else {}
+        """The policies, the full cache first."""
+        return [FULL, *(policy.name for policy in self.policies if policy.name != FULL)]
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
         caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
-        for budget in self.budgets:
-            for policy in self.policies:
-                if policy.name != FULL:
-                    caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
-            caches |= {(name, budget): model.full() for name in self.controls}
+        for policy, budget in self.cases:
+            if policy.reads_again:
+                caches[policy.name, budget] = RereadCache(model, policy, budget)
+            elif policy.name != FULL:
+                caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
         return caches
+
+    @property
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """What runs beside the full cache: a policy and a budget each."""
+        return [(policy, budget) for budget in self.budgets for policy in self.policies]
 
 
 def run_answers(
@@ -160,16 +152,15 @@ def run_answers(
     sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
     run = partial(run_job, settings, model)
     if how.get("executor") is None and (workers == 1 or _large(model)):
-        # Threads share a large model, and each passage is reported. A single one is this thread, so
-        # that Ctrl-C ends none within torch.
-        threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
+        # Threads share a large model, and each passage is reported.
+        threads: Any = None if workers == 1 else DaemonThreads(workers)
         how["executor"], report = threads, how.pop("on_progress", None)
         if report is not None:
             kept = how.get("finished")
             before = [] if kept is None else [*chain(*map(sizes.__getitem__, kept.results))]
             run = partial(run, on_read=_reporting([*chain(*sizes)], before, report))
     chunks = run_jobs(run, jobs, **how)
-    return pd.DataFrame([row for chunk in chunks for row in chunk], columns=list(MEASURED))
+    return pd.DataFrame([*chain.from_iterable(chunks)], columns=list(MEASURED))
 
 
 def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence[Transcript]]:
@@ -211,7 +202,10 @@ def run_job(
 ) -> list[Row]:
     """Return the rows of some dialogs."""
     one_blas_thread()  # here too, since this may be another process
-    return [row for dialog in transcripts for row in _read(settings, model, dialog, on_read)]
+    rows: list[Row] = []
+    for transcript in transcripts:
+        rows += _read(settings, model, transcript, on_read)
+    return rows
 
 
 def _read(
@@ -274,9 +268,6 @@ class _Reader:
         caches: Mapping[tuple[str, int], ModelCache],
     ) -> None:
         self.settings, self.model, self.caches = settings, model, [*caches.values()]
-        named = [(settings.controls.get(name), budget) for name, budget in caches]
-        self.cuts = [(row, cut, budget) for row, (cut, budget) in enumerate(named) if cut]
-        self.ends: list[int] = []  # tokens at the end of each turn
         self.transcript = transcript
         self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
@@ -323,17 +314,9 @@ class _Reader:
         self._end_turn()
 
     def _end_turn(self) -> None:
-        """End the turn: policies evict, and controls read again."""
+        """End the turn: policies evict."""
         for cache in self.caches:
             cache.end_turn()
-        ids = self.caches[0].ids
-        self.ends.append(len(ids))
-        for row, cut, budget in self.cuts:
-            kept = cut(self.model.tokens, ids, self.ends, budget) if len(ids) > budget else ids
-            if [*kept] != self.caches[row].ids:
-                self.caches[row] = self.model.full()
-                read([self.caches[row]], kept, last=0)
-                self.caches[row].end_turn()
 
     def _read(self, ids: NDArray[np.intp]) -> tuple[Floats | None, Floats]:
         """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
@@ -418,7 +401,9 @@ class _Reader:
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
         most = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
         interval = self.settings.every
-        back = len(passage.ids) if interval is None else 0  # a control holds fewer tokens
+        back = (
+            len(passage.ids) if interval is None else 0
+        )  # a text that is read again has fewer tokens
         for first in range(0, len(caches), WRITERS_AT_ONCE):
             writers = caches[first : first + WRITERS_AT_ONCE]
             forks = [cache.fork(cache.count - back) for cache in writers]
@@ -451,11 +436,11 @@ class _Reader:
                     measured[f"values_right_of_full_{age}"] = right[counted]
         for age, (_, (low, high)) in AGES.items():
             measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
-        return {
-            name: (float(np.mean(scores, dtype=float)), len(scores))
-            for name, metric in metrics_of("answers").items()
-            if name in measured and len(scores := metric.measure(measured))
-        }
+        means = {}
+        for name, metric in metrics_of("answers").items():
+            if name in measured and len(scores := metric.measure(measured)):
+                means[name] = float(np.mean(scores, dtype=float)), len(scores)
+        return means
 
 
 def _ages(passage: EncodedPassage) -> NDArray[np.intp]:

@@ -5,10 +5,12 @@ from pathlib import Path
 from time import perf_counter
 
 from fdkvc.conversations.sources import read_sources, skipped_text
-from fdkvc.conversations.trace_file import trace_bytes, trace_size
+from fdkvc.conversations.trace_file import stored_bytes, trace_bytes
+from fdkvc.core.limits import MAX_TRACE_BYTES
+from fdkvc.core.parameters import check_most
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count
-from fdkvc.runs.console import print_results, progress, warn, without_library_warnings
+from fdkvc.runs.console import print_results, progress, warn_each, without_library_warnings
 from fdkvc.runs.jobs import Progress
 from fdkvc.runs.write import write_files
 
@@ -25,12 +27,11 @@ def capture(options: Namespace) -> None:
         raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
     transcripts, _ = read_sources(options).read_transcripts()
     model = load_live(options.model)
-    if model.tokens.note:
-        warn(model.tokens.note)
+    warn_each([model.tokens.note])
     began = perf_counter()
     recordings: list[Recording] = []
     skipped: list[str] = []
-    total = None
+    size = 0
     with progress() as on_progress:
         for done, transcript in enumerate(transcripts, start=1):
             try:
@@ -38,10 +39,9 @@ def capture(options: Namespace) -> None:
             except ValueError as error:
                 skipped.append(str(error))
             else:
-                size = trace_size(recording)
-                total = size if total is None else total + size
                 try:
-                    total.check()
+                    size += stored_bytes(recording)
+                    check_most("the trace has", size, "bytes", MAX_TRACE_BYTES)
                 except ValueError as error:
                     skipped.append(f"{transcript.name} and all after it: {error}")
                     break

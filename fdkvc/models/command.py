@@ -9,19 +9,20 @@ from fdkvc.conversations.sources import read_sources
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
-from fdkvc.explain.notes import pinned_notes
-from fdkvc.models.answers import CUT_TEXT, FULL, Answers
+from fdkvc.explain.notes import kinds_in, pinned_notes
+from fdkvc.models.answers import FULL, Answers
 from fdkvc.models.capture_command import NO_TRANSFORMERS
 from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.results import AnswersRun, answers_key, readable_dialogs, small_model
-from fdkvc.policies import read_policy
+from fdkvc.policies import policy_named, read_policy
 from fdkvc.runs.console import (
     finish,
     progress,
     running,
     warn,
+    warn_each,
     warn_no_effect,
     without_library_warnings,
 )
@@ -33,13 +34,10 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model = small_model(options.model)
-    shape = model.decoder.shape
-    available = deciding(settings.decides, shape.kv_heads, shape.layers)
-    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
     with running(options) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
-        _warn_of_sinks(settings)
+        warn_each(sinks_notes(settings.policies, settings.budgets))
     finish(options, run)
 
 
@@ -47,8 +45,6 @@ def answers(options: Namespace) -> None:
 def live(options: Namespace) -> None:
     """Measure the answers of any model that transformers runs, and what its caches cost."""
     settings, baseline = _settings(options)
-    if not settings.policies:
-        raise ValueError("live needs at least one policy besides cut-text")
     if options.engine == "llama.cpp":
         _live_llama(options, settings, baseline)
         return
@@ -64,19 +60,19 @@ def live(options: Namespace) -> None:
         check_within_a_cache(policy, with_text=True)
     with progress() as on_progress:
         model = load_live(options.model, positions=options.positions)
-        _warn_of_sinks(settings)
-        shape = model.decoder.shape
-        available = deciding(settings.decides, shape.kv_heads, shape.layers)
-        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
+        warn_each(sinks_notes(settings.policies, settings.budgets))
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        about = {"more": model.about, "note": model.full().cache.left}
+        about = {"also_depends": model.about, "note": model.full().cache.left}
         run, transcripts = _measured(options, settings, baseline, model, how, **about)
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
+        evicting = [policy for policy in settings.policies if not policy.reads_again]
+        if len(evicting) < len(settings.policies):
+            warn("Time and memory are measured of caches that keep entries, not of reading again.")
         cost = measure_cost(
             model,
-            settings.policies,
+            evicting,
             settings.budgets,
             longest,
             decides=settings.decides,
@@ -101,11 +97,10 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         check_by_text(policy)
     with progress() as on_progress:
         model = load_llama(options.model, positions=options.positions)
-        model.evicting(settings.policies[0], 1, settings.decides)
-        _warn_of_sinks(settings)
-        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
+        model.evicting(policy_named("full"), 1, settings.decides)
+        warn_each(sinks_notes(settings.policies, settings.budgets))
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _ = _measured(options, settings, baseline, model, how, more=model.about)
+        run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)
     finish(options, run)
 
 
@@ -118,13 +113,13 @@ def _measured(
     **about: Any,
 ) -> tuple[AnswersRun, list[Transcript]]:
     """Measure a model's answers; return also the dialogs that it read."""
-    if model.tokens.note:
-        warn(model.tokens.note)
+    warn_each([model.tokens.note])
     dialogs, digest = readable_dialogs(model, read_sources(options))
-    for note in pinned_notes(
-        dialogs, settings.policies, settings.budgets, model.tokens.prompt_size
-    ):
-        warn(note)
+    shape, size = model.decoder.shape, model.tokens.prompt_size
+    heads = deciding(settings.decides, shape.kv_heads, shape.layers)
+    kinds = kinds_in(dialogs, calls=True)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, kinds=kinds, **heads)
+    warn_each(pinned_notes(dialogs, settings.policies, settings.budgets, size))
     about |= {"digest": digest, "baseline": baseline}
     how["finished"] = finished = options.finished
     finished.take_over(answers_key(settings, model, dialogs, about))
@@ -136,17 +131,10 @@ def _measured(
 def _settings(options: Namespace) -> tuple[Answers, str]:
     chosen: dict[str, Any] = {}
     if options.policies is not None:
-        policies = [key for key in options.policies if key != CUT_TEXT]
-        chosen = {"policies": tuple(map(read_policy, policies))}
-        chosen["cut_text"] = CUT_TEXT in options.policies
+        chosen = {"policies": tuple(map(read_policy, options.policies))}
     settings = settings_from(Answers, options, **chosen)
     baseline = FULL if options.baseline is None else options.baseline
     if baseline not in settings.names:
         names = ", ".join(settings.names)
         raise ValueError(f"baseline {baseline!r} is not among the policies: choose from {names}")
     return settings, baseline
-
-
-def _warn_of_sinks(settings: Answers) -> None:
-    for sentence in sinks_notes(settings.policies, settings.budgets):
-        warn(sentence)

@@ -102,6 +102,7 @@ class Cause(NamedTuple):
     """An evicted word that the full cache attends to where the policy's cache fails."""
 
     word: int
+    """Its number in the text."""
     share: float
     """Attention that goes to its evicted entries, as a mean over layers and heads."""
     largest: float
@@ -116,6 +117,7 @@ class HurtWord(NamedTuple):
     """A word that is predicted worse, and why."""
 
     word: int
+    """Its number in the text."""
     restored: float | None
     """The KL when the turn is read again with the entries of the causes, of the most hurt words."""
     causes: tuple[Cause, ...]
@@ -126,6 +128,7 @@ class Damage:
     """What a policy costs a text."""
 
     text: Text
+    """What was read."""
     full_nats: Floats
     """Shape (N,). −log p of each token with the full cache; 0 for the first token, which nothing
     predicts."""

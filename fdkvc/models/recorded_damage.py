@@ -51,6 +51,7 @@ class RecordedDamage:
     budget: int
     """Entries that a KV head may hold after a turn."""
     text: Text
+    """What was read."""
     damages: Mapping[str, Damage]
     """By the name of the policy, each of whose KV heads decides by itself."""
     received: Floats

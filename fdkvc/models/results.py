@@ -52,7 +52,7 @@ class AnswersRun(Run):
     """The SHA-256 of the file of dialogs."""
     baseline: str = FULL
     """The policy to compare with."""
-    more: Mapping[str, object] = field(default_factory=dict)
+    also_depends: Mapping[str, object] = field(default_factory=dict)
     """What else the numbers depend on, as values of JSON."""
     unread: Mapping[str, int] = field(default_factory=dict)
     """What is not read of the dialogs, by kind."""
@@ -89,7 +89,7 @@ class AnswersRun(Run):
 
     @property
     def about(self) -> dict[str, Any]:
-        model = {"name": self.model.name, "digest": self.model.digest, **self.more}
+        model = {"name": self.model.name, "digest": self.model.digest, **self.also_depends}
         if note := self.model.tokens.note:
             model["reads"] = note
         return {
@@ -153,7 +153,7 @@ def answers_key(
     settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], about: Mapping[str, Any]
 ) -> str:
     """Return a digest of all that scores depend on, to the last bit."""
-    what = {"model": model.digest, "file": about["digest"], "more": about.get("more")}
+    what = {"model": model.digest, "file": about["digest"], "more": about.get("also_depends")}
     names = [transcript.name for transcript in transcripts]
     return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
 
@@ -167,8 +167,7 @@ def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript
     """Return the dialogs of a file that a model can read, and its SHA-256."""
     transcripts, file = sources.read_transcripts()
     dialogs, skipped = readable(model, transcripts)
-    if skipped:
-        sources.warn(skipped_text(skipped))
+    sources.warn([skipped_text(skipped)])
     return dialogs, file
 
 

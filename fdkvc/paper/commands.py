@@ -8,7 +8,6 @@ from argparse import Namespace
 
 from fdkvc.core.parameters import BUDGET, SEED
 from fdkvc.engine.metrics import metric_named
-from fdkvc.engine.simulate import simulate
 from fdkvc.paper.benchmark import Benchmark, start_workers
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values
 from fdkvc.policies import baseline_of, read_policy
@@ -16,8 +15,7 @@ from fdkvc.runs.console import finish, print_results, running, warn_no_effect
 from fdkvc.runs.jobs import check_different
 from fdkvc.runs.options import settings_from
 from fdkvc.runs.write import write_files
-from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import Scenario, custom_scenario, scenario_named
+from fdkvc.synthetic.scenarios import Scenario, World, custom_scenario, scenario_named
 
 
 def benchmark(options: Namespace) -> None:
@@ -64,6 +62,7 @@ def sweep(options: Namespace) -> None:
 def trace(options: Namespace) -> None:
     """Run one policy on one dialog and write every step."""
     from fdkvc.player.entry_files import check_entries, trace_files, trace_text
+    from fdkvc.player.run import DialogChoice, build_run
 
     scenario = _scenario(options)
     policy = read_policy(options.policy)
@@ -75,11 +74,11 @@ def trace(options: Namespace) -> None:
     for key in options.metrics:
         metric_named(key)
 
-    dialogs = generate(scenario, 1, options.seed)
-    trace = simulate(policy, dialogs, options.budget)
+    dialog = DialogChoice(scenario, options.seed, World())
+    run = build_run(dialog, policy, options.budget, tuple(options.metrics))
     title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {options.seed}"
-    text = f"{title}\n\n{trace_text(trace, dialogs, options.metrics)}"
-    write_files(options.out, trace_files(trace, dialogs, options.metrics))
+    text = f"{title}\n\n{trace_text(run.trace, run.dialogs, options.metrics)}"
+    write_files(options.out, trace_files({policy.name: run}))
     print_results(text, options.out)
 
 

@@ -42,7 +42,7 @@ class PapersRun:
     """Of `SWEEPS`, with the policies of that version."""
     version: str
     """The project's version that measured it."""
-    made: str
+    date: str
     """The date, as 2026-01-31."""
     processor: Mapping[str, str]
 

@@ -6,9 +6,11 @@ import { Marks, NOWHERE, fitted, lookOf, rounded, theme } from './marks.js';
 import { EVICTED } from './record.js';
 
 export class Cells {
-  /** @param {HTMLElement} box @param {Lane} lane @param {HTMLElement} name has the hue of the ring of an entry */
-  constructor(box, lane, name = box) {
+  /** @param {HTMLElement} box @param {Lane} lane @param {HTMLElement} name has the hue of the ring of an entry
+   * @param {Lane} [before] the run before, on the same dialog: what it decided otherwise is marked */
+  constructor(box, lane, name = box, before = undefined) {
     this.lane = lane;
+    this.before = before;
     this.name = name;
     this.hue = theme.ink;
     this.marks = new Marks();
@@ -36,12 +38,11 @@ export class Cells {
     });
   }
 
-  show(/** @type {Shown} */ { turn, order, glide }) {
+  show(/** @type {Shown} */ { turn, glide }) {
     const { lane, lane: { dialog }, grid, grid: { group } } = this;
     const now = lane.turn(turn);
-    const sequence = order === 'score' ? now.byScore : now.byAge;
     const size = sizeOf(grid);
-    const parts = [false, true].map((gone) => sequence.filter((i) => lane.status[i] >= EVICTED === gone));
+    const parts = [false, true].map((gone) => now.byAge.filter((i) => lane.status[i] >= EVICTED === gone));
     const laid = group > 1 ? [] : parts.map((entries) => lane.laid(turn, entries));
     this.pages = lane.pages[turn] === 1 ? [] : laid.flatMap(({ places, begins }, gone) => {
       const taken = gone ? null : new Set(places.values());
@@ -59,7 +60,7 @@ export class Cells {
       const [x, y] = cellAt(grid, group > 1 ? place : laid[gone].places.get(entries[0]) ?? 0, gone === 1);
       const at = [...flow?.boxes[gone][place] ?? [x, y, size, size], 1];
       const hue = commonest(some.map((member) => dialog.hueOf(member)));
-      targets.set(some[0], { at, hue, look: lookOf(lane, entries[0]), dialog, text: flow ? texts[gone][place] : dialog.letter(hue) });
+      targets.set(some[0], { at, hue, look: this.#look(turn, entries[0]), dialog, text: flow ? texts[gone][place] : dialog.letter(hue) });
     }));
     this.order = [...targets.keys()];
     this.marks.go(targets, {
@@ -67,6 +68,13 @@ export class Cells {
       from: ([x, y, w, h]) => [x, y - 16, w, h, 0],
       to: ([x, y, w, h]) => [x, y + 24, w, h, 0],
     });
+  }
+
+  /** @param {number} turn @param {number} i */
+  #look(turn, i) {
+    const { lane, before } = this;
+    const other = before && before.keeps(turn, lane.token[i]) !== lane.status[i] < EVICTED;
+    return `${lookOf(lane, i)}${other ? ' other' : ''}`;
   }
 
   #drawPages(/** @type {Pen} */ pen) {

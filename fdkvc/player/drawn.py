@@ -11,7 +11,7 @@ _HERE = Path(__file__).parent
 
 @cache
 def style() -> str:
-    """Return the style, with the colours of terms and policies from the place of all colours."""
+    """Return the style, with the colours of terms and policies of `fdkvc.charts.theme`."""
     rules = "\n".join(_read(f"{name}.css") for name in ("stage", "lanes", "transcript"))
     return f"{rules}\n.stage {{ {_colours(LIGHT)} }}\n.stage.dark {{ {_colours(DARK)} }}"
 

@@ -1,29 +1,81 @@
 """The files and the text of a trace: what happens to every entry of one dialog."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping
 
+import pandas as pd
+
+import fdkvc
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_ENTRY_ROWS
-from fdkvc.core.words import short
+from fdkvc.core.words import listed, short
+from fdkvc.engine.metrics import METRICS, default_metrics
 from fdkvc.engine.trace import Trace
-from fdkvc.explain.tables import entries_table, turns_table
+from fdkvc.explain.tables import turns_table
+from fdkvc.player.run import StageRun
 from fdkvc.policies import Policy
-from fdkvc.runs.export import csv_text
+from fdkvc.runs.export import csv_text, with_readme
 from fdkvc.runs.grid import Grid
+from fdkvc.runs.write import Files
 from fdkvc.synthetic.scenarios import Scenario, World
 
 MAX_LINE = 100
 """Characters of a line of a trace."""
 
+MAX_STEM = 160
+"""Characters with which the names of files begin."""
 
-def trace_files(
-    trace: Trace, dialogs: DialogBatch, more: Iterable[str] = (), words: Sequence[str] = ()
-) -> dict[str, str]:
-    """Return the files of a trace by name; see `turns_table` and `entries_table`."""
-    return {
-        "entries.csv": csv_text(entries_table(trace, dialogs, words=words)),
-        "turns.csv": csv_text(turns_table(trace, dialogs, metrics=more)),
-    }
+
+def trace_files(runs: Mapping[str, StageRun]) -> Files:
+    """Return the files of runs over one dialog, each by what it is called, with a README of them.
+
+    See `turns_table` and `entries_table`; of long runs, there are no entries. Every row says what
+    it is of.
+    """
+    files, also = {}, dict[str, str]()
+    if not any(run.long for run in runs.values()):
+        files["entries.csv"] = _rows(runs, {name: run.entries for name, run in runs.items()})
+    files["turns.csv"] = _rows(runs, {name: run.turns for name, run in runs.items()})
+    for run in runs.values():
+        also |= dict.fromkeys(run.trace.state, "state of the policy after the turn")
+        also |= {key: METRICS[key].help for key in (*default_metrics(), *run.optional)}
+    first = next(iter(runs.values()))
+    title = f"{listed([*runs])} on {first.dialog.title}, budget {first.budget}"
+    return with_readme(title, files, also)
+
+
+def _rows(runs: Mapping[str, StageRun], tables: Mapping[str, pd.DataFrame]) -> str:
+    """Return the tables of several runs as one, in which every row says what it is of."""
+    parts = []
+    for policy, run in runs.items():
+        origin = pd.DataFrame(
+            {
+                "policy": policy,
+                "dialog": run.dialog.title,
+                "budget": run.budget,
+                "version": fdkvc.__version__,
+            },
+            index=tables[policy].index,
+        )
+        parts.append(pd.concat([origin, tables[policy]], axis="columns"))
+    return csv_text(pd.concat(parts, ignore_index=True))
+
+
+def file_stem(runs: Mapping[str, StageRun]) -> str:
+    """Return how the files of runs begin: dialog, budget and policies.
+
+    Examples
+    --------
+    >>> from fdkvc.player.run import build_run, DialogChoice
+    >>> from fdkvc.policies import read_policy
+    >>> from fdkvc.synthetic.scenarios import SCENARIOS, World
+    >>> dialog = DialogChoice(SCENARIOS["shift"], 7, World())
+    >>> file_stem({"fd-kvc gamma=0.6": build_run(dialog, read_policy("fd-kvc:gamma=0.6"), 40)})
+    'Topic-Shift-seed-7-budget-40-fd-kvc-gamma=0.6'
+    """
+    run = next(iter(runs.values()))
+    words = " ".join([run.dialog.title, "budget", f"{run.budget}", *runs])
+    return re.sub(r"[^\w=.]+", "-", words).strip("-.")[:MAX_STEM]
 
 
 def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()) -> str:

@@ -56,7 +56,7 @@ class LongLane extends Lane {
     const gone = byAge.filter((i) => status[i] >= EVICTED);
     const at = { get: (/** @type {number} */ token) => (status[base + token] ? base + token : undefined) };
     return {
-      turn, part, at, byAge, kept, gone, byScore: byAge, rank: new Map(), cutoff: null,
+      turn, part, at, byAge, kept, gone, rank: new Map(), cutoff: null,
       stood: byAge, stale: [], contenders: byAge, shielded: [], stayed: kept, missed: gone,
     };
   }

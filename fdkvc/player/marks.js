@@ -91,6 +91,9 @@ export function disc(pen, x, y, radius, fill) {
   pen.fill();
 }
 
+/** How the run before is drawn. */
+export const GHOST = () => ({ stroke: theme.ink, width: 1.5, dash: [4, 3] });
+
 /** Where an axis leaves something out.
  * @param {Pen} pen @param {number} from @param {number} to @param {number} y */
 export function cut(pen, from, to, y) {
@@ -147,6 +150,13 @@ function sprite({ dialog, hue, look, text, at: [, , width, height] }) {
     const letters = gone ? theme.ink : ink;
     const baseline = height / 2 + size * 0.36 + (capped ? 0.8 : 0);
     if (size >= 7) words(pen, text, width / 2, baseline, { size, bold: true, align: 'center', fill: letters, room: width - 4 });
+    if (look.includes('other')) {
+      const corner = Math.max(4, width * 0.3);
+      pen.fillStyle = theme.ink;
+      pen.beginPath();
+      for (const [x, y] of [[width - corner, 0], [width, 0], [width, corner]]) pen.lineTo(x, y);
+      pen.fill();
+    }
     if (look.includes('held')) {
       pen.fillStyle = letters;
       pen.fillRect(width * 0.2, height - Math.max(3, height * 0.14), width * 0.6, Math.max(1.2, height * 0.07));

@@ -114,6 +114,7 @@ class Failure:
     """A service call whose argument was evicted before it."""
 
     run: StageRun
+    """Over the dialog of the call."""
     demand: Demand
     """What the call needs."""
     turn: int

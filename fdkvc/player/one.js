@@ -4,33 +4,32 @@ import { Cells } from './cells.js';
 import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { hub } from './hub.js';
+import { Lines } from './lines.js';
 import { Dialog, Lane } from './record.js';
 import { River } from './river.js';
 import { Scores } from './scores.js';
-import { States } from './states.js';
 import { Why } from './why.js';
 
 const PANELS = `<section class="panel past">
-  <h2>Cache river <small>entries kept after each turn, oldest at the bottom</small></h2>
+  <h2>Cache river <small>entries kept, oldest at the bottom<span class="of-before" hidden> · narrow: <b></b></span></small></h2>
   <div class="plot river" role="img"><canvas class="base"></canvas><canvas class="over"></canvas></div>
-  <div class="states"></div>
 </section>
 <section class="panel now">
-  <h2><span class="kept-title"></span>
-    <span class="order" role="radiogroup" aria-label="Order of cells">
-      <button role="radio" data-order="age">by age</button><button role="radio" data-order="score">by score</button>
-    </span>
-  </h2>
+  <h2 class="kept-title"></h2>
   <div class="plot cells" role="listbox" tabindex="0" aria-label="Entries of this turn">
     <canvas></canvas><div class="gone-title"></div><div class="options" role="none"></div>
   </div>
-  <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty slot</span></div>
+  <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-before" hidden><i class="is-other"></i><b></b></span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty slot</span></div>
 </section>
 <section class="panel decision">
   <h2>The decision <small class="decision-title"></small></h2>
   <div class="plot scores" role="img"><canvas></canvas></div>
 </section>
-<section class="panel why" aria-label="Why"></section>`;
+<section class="panel why" aria-label="Why"></section>
+<section class="panel lines">
+  <h2>Over the turns <small>dotted: the topic changes<span class="of-before" hidden> · dashed: <b></b></span></small></h2>
+  <div></div>
+</section>`;
 
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
@@ -41,21 +40,27 @@ export class One {
     this.stage = stage;
     this.run = run.name;
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
-    this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
+    const past = run.lanes[1]; // the run before, if there is one, whose columns are the last
+    const before = past && new Lane(past, run.columns.slice(-3), this.dialog);
+    this.lane = new Lane(run.lanes[0], past ? run.columns.slice(0, -3) : run.columns, this.dialog);
     this.lanes = [this.lane];
     this.searching = 0;
     const frame = stage.part('.frame');
     frame.innerHTML = PANELS;
     this.part = (/** @type {string} */ selector) => one(frame, selector);
     const [river, cells, scores] = ['.river', '.cells', '.scores'].map(this.part);
-    this.river = new River(river, this.lane, this.lane.budget);
-    this.cells = new Cells(cells, this.lane);
-    this.scores = new Scores(scores, this.lane);
+    this.river = new River(river, this.lane, Math.max(this.lane.budget, before?.budget ?? 0), river, before);
+    this.cells = new Cells(cells, this.lane, cells, run.alike ? before : undefined);
+    this.scores = new Scores(scores, this.lane, run.scaled ? before : undefined, run.before);
     frame.classList.toggle('some', run.shows !== '');
     for (const panel of frame.children) panel.hidden = run.shows && !run.shows.split(' ').some((/** @type {string} */ name) => panel.matches(`.${name}`));
-    const states = new States(this.part('.states'), run.shows ? [] : run.lanes[0].states, this.dialog.changes);
-    this.charts = /** @type {Chart[]} */ ([this.river, this.cells, this.scores, states]
-      .filter((_, k) => !this.part(['.past', '.now', '.decision', '.past'][k]).hidden));
+    const lines = new Lines(this.part('.lines div'), run.lanes[0].lines, past?.lines ?? [], run.before, this.dialog.changes);
+    for (const [part, words, shown] of /** @type {const} */ ([['.now', `decided otherwise in the ${run.before}`, run.alike], ['.past', `the ${run.before}`, past], ['.lines', `the ${run.before}`, past]])) {
+      this.part(`${part} .of-before`).hidden = !shown;
+      this.part(`${part} .of-before b`).textContent = words;
+    }
+    this.charts = /** @type {Chart[]} */ ([this.river, this.cells, this.scores, lines]
+      .filter((_, k) => !this.part(['.past', '.now', '.decision', '.lines'][k]).hidden));
     this.why = new Why(this.part('.why'), this.lane, run.lanes[0].origin, () => stage.choose(null));
     river.setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
     listenToMarks(stage, cells, this.cells.marks, 3);

@@ -29,15 +29,35 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""
 
 
-def pack(run: StageRun, name: str, shows: str = "") -> bytes:
+def pack(
+    run: StageRun, name: str, shows: str = "", before: StageRun | None = None, called: str = ""
+) -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it.
 
-    The stage `shows` these of its panels, or all.
+    The stage `shows` these of its panels, or all. The run `before`, which is `called` so, is drawn
+    as a ghost behind it; its turns are about the same topics.
     """
     trace, dialogs = run.trace, run.dialogs
     headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
-    head = {"headlines": headlines, "shows": shows}
-    return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), head)
+    lanes, columns = [_lane(run)], _columns(run.entries, run.terms)
+    head: dict[str, Any] = {"shows": shows, "before": called}
+    if before is not None:
+        lanes.append({**_course(before), "terms": [], "lines": _lines(before)})
+        columns += _columns(before.entries, ())
+        policies = trace.policy.core, before.trace.policy.core
+        head |= {"alike": run.dialog == before.dialog, "scaled": len({*map(type, policies)}) == 1}
+        if head["alike"]:
+            headlines = [
+                f"{words[:-1]}; {_only(run, before, turn)} of these not in the {called}."
+                for turn, words in enumerate(headlines)
+            ]
+    return _packed("one", run, name, lanes, columns, {**head, "headlines": headlines})
+
+
+def _only(run: StageRun, before: StageRun, turn: int) -> int:
+    """Return how many entries a turn keeps that the same turn of another run does not."""
+    kept = run.trace.kept[0, turn]
+    return int((~np.isin(kept[kept >= 0], before.trace.kept[0, turn])).sum())
 
 
 @dataclass(frozen=True)
@@ -49,7 +69,7 @@ class LaneHead:
     places: int
     """The height of its river, in entries."""
     note: str
-    """What to know of that height."""
+    """A note on that height."""
     figures: tuple[tuple[str, tuple[str, ...]], ...]
     """Names of figures with their words in every turn."""
     forks: tuple[int, int] | None = None
@@ -68,7 +88,7 @@ class DialogText:
     """Tokens that a `source` needs later."""
     source: str
     """What needs them, such as a service call."""
-    of: int
+    underlined: int
     """The lane whose words are underlined at first."""
     demands: Sequence[Mapping[str, Any]]
     """Each has its turn, its source and its values; a value has the first token of its last
@@ -165,7 +185,7 @@ def _course(run: StageRun) -> Mapping[str, Any]:
     return {
         **course,
         "budgets": [view.places for view in views],
-        "pages": [view.policy.page_size for view in views],
+        "pages": [max(view.policy.page_size, 1) for view in views],
         "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
         "cutoffs": list(run.cutoffs),
         "digits": [view.digits for view in views],
@@ -188,13 +208,16 @@ def _lane(run: StageRun) -> Mapping[str, Any]:
             }
             for course in courses
         ],
-        "states": [
-            vars(line)
-            | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
-            for line in run.states
-        ],
+        "lines": _lines(run),
         "origin": no_history(run.trace, courses),
     }
+
+
+def _lines(run: StageRun) -> list[Mapping[str, Any]]:
+    return [
+        vars(line) | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
+        for line in (*run.metrics, *run.states)
+    ]
 
 
 def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:

@@ -100,7 +100,6 @@ function ordered({ first, token, score, status, rule, isProtected, cutoffs }, tu
   return {
     at: /** @type {{ get(token: number): number | undefined }} */ (new Map(byAge.map((i) => [token[i], i]))),
     byAge,
-    byScore: [...stood, ...stale],
     kept: byAge.filter((i) => status[i] < EVICTED),
     gone: byAge.filter((i) => status[i] >= EVICTED),
     stood, // what the budget ranked, best first
@@ -198,6 +197,9 @@ export class Lane {
   /** The token that says what became of the value that a token is part of (`StageRun.deciding`); else the token.
    * @param {number} turn @param {number} token */
   decides(turn, token) { return this.deciding.get(token)?.findLast(([since]) => since <= turn)?.[1] ?? token; }
+
+  /** Whether a turn keeps a token. @param {number} turn @param {number} token */
+  keeps(turn, token) { return this.status[this.find(turn, token) ?? NaN] < EVICTED; }
 
   /** When a token was evicted for good, up to a turn; null while it is in the cache.
    * @param {number} turn @param {number} token */

@@ -26,14 +26,14 @@ REPORT = "python -m fdkvc report --run results/run.json --out report.html"
 
 
 def report_html(
-    title: str, scope: Sequence[str], parts: Mapping[str, str], made: str = "", style: str = ""
+    title: str, scope: Sequence[str], parts: Mapping[str, str], measured: str = "", style: str = ""
 ) -> str:
     """Return a report as a whole page, on `scope`, one string per paragraph.
 
-    `parts` are HTML by their titles in words; `made` says when it was measured; today by default.
+    `parts` are HTML by their titles in words; `measured` says when; today by default.
     `style` is further CSS that the parts need.
     """
-    day = made or datetime.now(UTC).date().isoformat()
+    day = measured or datetime.now(UTC).date().isoformat()
     contents = sections = ""
     for words, inside in parts.items():
         name, heading = re.sub(r"\W+", "-", words.lower()).strip("-"), escape(words)

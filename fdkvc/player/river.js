@@ -1,14 +1,16 @@
 // The river: the kept entries of every turn by age and topic, and the path of one through them.
 
 import { one } from './dom.js';
-import { riverAt, riverBox, riverNames, riverPoint, riverScale } from './layout/river.js';
+import { riverAt, riverBox, riverNames, riverPoint, riverScale, riverShare } from './layout/river.js';
 import { NOWHERE, disc, fitted, hatch, line, rounded, theme, words } from './marks.js';
 
 export class River {
   /** @param {HTMLElement} box @param {Lane} lane @param {number} places
-   * @param {HTMLElement} name has the hue of its frame and of an entry's path */
-  constructor(box, lane, places, name = box) {
+   * @param {HTMLElement} name has the hue of its frame and of an entry's path
+   * @param {Lane} [before] the run before, a narrow column beside each */
+  constructor(box, lane, places, name = box, before = undefined) {
     this.lane = lane;
+    this.before = before;
     this.name = name;
     this.hue = theme.ink;
     this.base = one(box, '.base');
@@ -29,14 +31,14 @@ export class River {
     this.scale = riverScale(dialog.turns, this.places, width, height);
     const { step, every } = this.scale;
     pen.clearRect(0, 0, width, height);
-    const runs = this.lane.river();
-    for (const run of runs) {
+    const [runs, past] = [this.lane.river(), this.before?.river() ?? []];
+    for (const run of [...runs, ...past]) {
       const { fill, ink, hatched } = dialog.paint(run.hue);
-      const [x, y, wide, high] = riverBox(this.scale, run);
+      const [x, y, wide, high] = past.length ? riverShare(riverBox(this.scale, run), past.includes(run)) : riverBox(this.scale, run);
       pen.fillStyle = fill;
       pen.fillRect(x, y + 0.5, wide, Math.max(high - 1, 0.5));
       if (hatched) hatch(pen, x, y, wide, high);
-      if (high >= 13 && step >= 11 && !dialog.titles.length) {
+      if (high >= 13 && wide >= 10 && !dialog.titles.length) {
         words(pen, dialog.letter(run.hue), x + wide / 2, y + high / 2 + 4, { bold: true, align: 'center', fill: ink });
       }
     }

@@ -15,6 +15,7 @@ import pandas as pd
 from fdkvc.charts.timeline import Line
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_RECORDED_ENTRIES
+from fdkvc.core.parameters import fields_of
 from fdkvc.core.recordings import Recording
 from fdkvc.engine.fork import Fork, fork
 from fdkvc.engine.long import BlockResults
@@ -24,7 +25,7 @@ from fdkvc.engine.trace import Trace
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import Policy
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import Scenario, World
+from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World
 
 
 class ChosenDialog(ABC):
@@ -72,8 +73,14 @@ class DialogChoice(ChosenDialog):
 
     @property
     def title(self) -> str:
-        """The scenario and the seed."""
-        return f"{self.scenario.label}, seed {self.seed}"
+        """The scenario and the seed, with the schedule and numbers of a person's own."""
+        own = f" {self.scenario.schedule}" if self.scenario.key not in SCENARIOS else ""
+        world = [
+            f", {field.label.lower()} {getattr(self.world, field.name)}"
+            for field in fields_of(World)
+            if getattr(self.world, field.name) != field.default
+        ]
+        return f"{self.scenario.label}{own}, seed {self.seed}{''.join(world)}"
 
     def load(self) -> DialogBatch:
         """Generate the dialog."""
@@ -85,9 +92,10 @@ class StageRun:
     """A policy's run over one dialog, as tables."""
 
     dialog: ChosenDialog
+    """Which dialog."""
     budget: int
     """As chosen."""
-    more: tuple[str, ...]
+    optional: tuple[str, ...]
     """Metrics beyond the default ones."""
     dialogs: DialogBatch
     """The dialog as a batch of one row."""
@@ -152,42 +160,38 @@ class StageRun:
         last, of several the token's own. Before the value is mentioned, it is that of its first
         mention, which is not in the cache yet.
         """
-        recording = self.dialog.recording
-        if recording is None:
+        if (recording := self.dialog.recording) is None:
             return {}
         # 1. After which turns each token of a mention was held.
         turns, born = np.arange(self.dialogs.turns)[:, None], self.dialogs.born[0]
-        place, _ = recording.needed
+        place, changes = recording.needed[0], dict[int, Sequence[tuple[int, int]]]()
         held = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
         for turn, held_then in enumerate(held):
             trace = self.trace_of(turn)
             held_then[place[trace.kept[0, turn - trace.first_turn]]] = True  # −1: the last column
-        changes: dict[int, Sequence[tuple[int, int]]] = {}
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
             tokens = np.array([*chain.from_iterable(mentions)])
-            starts = np.cumsum([0, *map(len, mentions)])
+            starts = np.cumsum([0, *map(len, mentions[:-1])])
             # 2. The turn that evicted each token for good, beyond the turn while it is held (T, N).
-            ends = np.where(held[:, place[tokens]], turns + 1, born[tokens])
-            ends = np.maximum.accumulate(ends, axis=0)
+            ends = np.maximum.accumulate(np.where(held[:, place[tokens]], turns + 1, born[tokens]))
             # 3. The first token that left each mention, and when; −1 before it begins (T, M).
-            spans = [*map(slice, starts, starts[1:])]
-            first = np.stack([tokens[span][ends[:, span].argmin(axis=1)] for span in spans], axis=1)
-            broke = np.minimum.reduceat(ends, starts[:-1], axis=1)
-            broke[born[tokens[starts[:-1]]] > turns] = -1
+            parts = [part.argmin(axis=1) for part in np.split(ends, starts[1:], axis=1)]
+            first = tokens[starts + np.stack(parts, axis=1)]
+            broke = np.minimum.reduceat(ends, starts, axis=1)
+            broke[born[tokens[starts]] > turns] = -1
             # 4. The mention that says it: the one that broke last, of several the token's own.
             last = broke.max(axis=1)
-            latest = len(spans) - 1 - np.argmax(broke[:, ::-1] == last[:, None], axis=1)
+            latest = len(mentions) - 1 - np.argmax(broke[:, ::-1] == last[:, None], axis=1)
             for number, mention in enumerate(mentions):
-                own = broke[:, number] == last
-                says = first[np.arange(len(turns)), np.where(own, number, latest)]
+                broke_last = broke[:, number] == last
+                says = first[turns[:, 0], np.where(broke_last, number, latest)]
                 says[last < 0] = mentions[0][0]
-                itself = own & np.where(last < 0, number == 0, last > turns[:, 0])
+                itself = broke_last & np.where(last < 0, number == 0, last > turns[:, 0])
                 for token in mention:
                     if recording.value_of[token][1] == mentions:
-                        says_of_it = np.where(itself, token, says)
-                        since = np.flatnonzero(np.diff(says_of_it, prepend=token))
-                        pairs = zip(since.tolist(), says_of_it[since].tolist(), strict=True)
-                        changes[token] = tuple(pairs)
+                        answer = np.where(itself, token, says)
+                        since = np.flatnonzero(np.diff(answer, prepend=token)).tolist()
+                        changes[token] = [(turn, int(answer[turn])) for turn in since]
         return changes
 
     @cached_property
@@ -211,7 +215,7 @@ class StageRun:
         An axis extends beyond a metric's range only where its values do.
         """
         lines = []
-        for metric in map(metric_named, (*default_metrics(), *self.more)):
+        for metric in map(metric_named, (*default_metrics(), *self.optional)):
             values = self.turns[metric.key]
             if values.notna().any():
                 low = min(0.0, float(values.min()))
@@ -236,20 +240,23 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     room = 0.15 * (high - low) or 0.05
     label = name.replace("_", " ").capitalize()
     counts = bool((series % 1 == 0).all())
-    return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
+    foot = max(low - room, 0.0) if low >= 0 else low - room
+    return Line(name, label, foot, high + room, start or None, digits=0 if counts else 3)
 
 
 def build_run(
     dialog: ChosenDialog,
     policy: Policy,
     budget: int,
-    more: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
     dialogs: DialogBatch | None = None,
 ) -> StageRun:
-    """Run a policy over a dialog, loaded unless it comes as `dialogs`, with `more` metrics."""
+    """Run a policy over a dialog, loaded unless it comes as `dialogs`, with `optional` metrics."""
     dialogs = dialogs or dialog.load()
     trace = dialog.run(policy, dialogs, budget)
-    return StageRun(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
+    return StageRun(
+        dialog, budget, optional, dialogs, trace, turns_table(trace, dialogs, metrics=optional)
+    )
 
 
 def continue_run(trunk: StageRun, change: Fork) -> StageRun:
@@ -258,9 +265,9 @@ def continue_run(trunk: StageRun, change: Fork) -> StageRun:
     # Not the trunk's slots: a policy without a budget has one for every token.
     budget = trunk.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
-    future = turns_table(trace, dialogs, metrics=trunk.more)
+    future = turns_table(trace, dialogs, metrics=trunk.optional)
     turns = _continued(trunk.turns, future, trace.first_turn)
-    return StageRun(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
+    return StageRun(trunk.dialog, budget, trunk.optional, dialogs, trace, turns, trunk)
 
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:

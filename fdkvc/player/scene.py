@@ -57,7 +57,6 @@ def scene_html(
     entry: int | None,
     sentences: Sentences,
     words: str = "",
-    order: str = "age",
     hues: str = "auto",
 ) -> str:
     """Return a stage as a page that opens at a turn, with an entry pinned unless it is None.
@@ -65,16 +64,8 @@ def scene_html(
     `packed` is from `fdkvc.player.payload`, `sentences` are from `sentences_of`; `words` stand
     above the stage.
     """
-    view = {
-        "session": "file",
-        "received": 0,
-        "run": "",
-        "turn": turn,
-        "entry": entry,
-        "order": order,
-        "hues": hues,
-        "sentences": [],
-    }
+    view = {"session": "file", "received": 0, "run": "", "turn": turn, "entry": entry}
+    view |= {"hues": hues, "sentences": []}
     compressed = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
     module = (
         f"{_BEGIN}\n"

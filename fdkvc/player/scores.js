@@ -2,13 +2,16 @@
 
 import { one } from './dom.js';
 import { LANE, LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } from './layout/scores.js';
-import { Marks, NOWHERE, fitted, line, lookOf, theme, words, cut } from './marks.js';
+import { GHOST, Marks, NOWHERE, cut as cutAxis, fitted, line, lookOf, theme, words } from './marks.js';
 import { number, signed } from './numbers.js';
 
 export class Scores {
-  /** @param {HTMLElement} box @param {Lane} lane */
-  constructor(box, lane) {
+  /** @param {HTMLElement} box @param {Lane} lane
+   * @param {Lane} [before] the run before, whose scores have the same scale @param {string} called what it is called */
+  constructor(box, lane, before = undefined, called = '') {
     this.lane = lane;
+    this.before = before;
+    this.called = called;
     this.marks = new Marks();
     this.canvas = one(box, 'canvas');
     this.terms = lane.terms.length > 1 ? lane.terms : [];
@@ -33,7 +36,8 @@ export class Scores {
     const scoresOf = (/** @type {number[]} */ entries) => entries.map((i) => lane.score[i]);
     this.turn = turn;
     this.now = now;
-    this.axis = axisOf(this.band, { all: scoresOf(stood), contending: scoresOf(contenders), stayed: stayed.length, cutoff });
+    const past = this.before?.turn(turn).stood.map((i) => /** @type {Lane} */ (this.before).score[i]) ?? [];
+    this.axis = axisOf(this.band, { all: [...scoresOf(stood), ...past].sort((one, other) => other - one), contending: scoresOf(contenders), stayed: stayed.length, cutoff });
     const last = missed.length ? stayed.at(-1) : undefined;
     this.spans = this.terms.map((_, k) => {
       const column = lane.values[k];
@@ -60,6 +64,7 @@ export class Scores {
     this.#drawAxis(pen, width);
     this.#drawGroups(pen);
     this.#drawEdge(pen, width);
+    this.#drawBefore(pen, width);
     this.#drawStems(pen);
     this.marks.draw(pen, this.lane.dialog);
     this.terms.forEach((term, k) => this.#drawTerm(pen, term.name, k, width, [hover, chosen]));
@@ -80,7 +85,7 @@ export class Scores {
       words(pen, number(tick, digits), LEFT - 8, y + 4, { align: 'right' });
       line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.faint });
     }
-    for (const y of axis.breaks) cut(pen, LEFT - 4, width, y);
+    for (const y of axis.breaks) cutAxis(pen, LEFT - 4, width, y);
     if (cutoff === null) return;
     const y = axis.y(cutoff);
     line(pen, [[LEFT - 4, y], [width, y]], { dash: [5, 3], width: 1.2 });
@@ -114,6 +119,19 @@ export class Scores {
     words(pen, `▸ ${missed.length} evicted`, middle + half, 12, {});
   }
 
+  /** The scores of the run before from the best to the worst, and its cutoff. @param {Pen} pen @param {number} width */
+  #drawBefore(pen, width) {
+    const { before, axis, now: { shielded }, placed: { columns } } = this;
+    if (!before) return;
+    const { contenders, cutoff } = before.turn(this.turn);
+    const places = columns.slice(shielded.length);
+    const points = contenders.slice(0, places.length).map((i, k) => /** @type {Point} */ ([places[k].left + places[k].width / 2, axis.y(before.score[i])]));
+    line(pen, points, GHOST());
+    if (cutoff === null) return;
+    line(pen, [[width - 60, axis.y(cutoff)], [width, axis.y(cutoff)]], GHOST());
+    words(pen, `cutoff, ${this.called} ${number(cutoff, before.digits[this.turn])}`, width, axis.y(cutoff) - 4, { align: 'right', fill: theme.ink });
+  }
+
   #drawStems(/** @type {Pen} */ pen) {
     const { cutoff } = this.now;
     const ground = cutoff === null ? this.band.bottom : this.axis.y(cutoff);
@@ -136,16 +154,16 @@ export class Scores {
   /** @param {Pen} pen @param {string} name @param {number} k @param {number} width @param {(number | null)[]} pointed */
   #drawTerm(pen, name, k, width, pointed) {
     const foot = footOf(this.band, k);
-    const { most, both } = this.spans[k];
-    const [ground, tall] = both ? [foot - LANE / 2, LANE / 2] : [foot, LANE];
-    words(pen, `${name}${both ? ', relative to the last kept' : ''}`, LEFT, foot - LANE - 3, {});
-    words(pen, `${both ? '+' : ''}${number(most)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
-    words(pen, both ? `−${number(most)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
-    line(pen, [[LEFT - 4, ground + 0.5], [width, ground + 0.5]], { stroke: theme.faint });
+    const { low, high, ground, foot: below, cut } = this.spans[k];
+    const y = foot - LANE * below;
+    words(pen, `${name}${cut ? ` · line: the last kept, ${number(ground)}` : ''}`, LEFT, foot - LANE - 3, {});
+    words(pen, number(high), LEFT - 8, foot - LANE + 8, { align: 'right' });
+    words(pen, number(low), LEFT - 8, foot + 2, { align: 'right' });
+    line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.soft });
     for (const [token, { now: [x, , w, , opacity, ...shares], look }] of this.marks.shown) {
       pen.globalAlpha = opacity * (look.includes('gone') ? 0.5 : 1);
       pen.fillStyle = pointed.includes(token) ? theme.ink : theme.terms[k % theme.terms.length];
-      pen.fillRect(x, ground, Math.max(1, w), -tall * shares[k]);
+      pen.fillRect(x, y, Math.max(1, w), -LANE * shares[k]);
     }
     pen.globalAlpha = 1;
   }

@@ -16,7 +16,7 @@ const RESTED = 120; // milliseconds after a step until entries are named, and it
 export class Stage {
   constructor(/** @type {HTMLElement & { given?: unknown }} */ root) {
     this.root = root;
-    this.state = /** @type {Standing} */ ({ turn: 0, entry: null, order: 'age', hues: 'auto' });
+    this.state = /** @type {Standing} */ ({ turn: 0, entry: null, hues: 'auto' });
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
     this.run = /** @type {Packed | null} */ (null);
@@ -32,12 +32,6 @@ export class Stage {
       const target = /** @type {Element} */ (event.target);
       const name = target.closest('[data-go]')?.getAttribute('data-go');
       if (name) this.act(name);
-      const order = target.closest('[data-order]')?.getAttribute('data-order');
-      if (order) {
-        this.state = { ...this.state, order };
-        this.show();
-        this.#report();
-      }
     });
     this.part('input').addEventListener('input', () => {
       this.pause();
@@ -115,9 +109,9 @@ export class Stage {
     // It may have received more actions, from an earlier stage in this place.
     if (view.received >= this.actions) {
       this.actions = view.received;
-      const { turn, entry, order } = view;
+      const { turn, entry } = view;
       if (turn !== this.state.turn || this.playing) this.pause();
-      this.state = { turn, entry, order, hues: view.hues };
+      this.state = { turn, entry, hues: view.hues };
     }
     this.state.turn = Math.min(this.state.turn, dialog.turns - 1);
     if (this.state.entry !== null && this.state.entry >= dialog.born.length) this.state.entry = null;
@@ -129,13 +123,13 @@ export class Stage {
     this.scene.settled?.();
   }
 
-  #standing() { return JSON.stringify([this.state.turn, this.state.order, this.state.entry]); }
+  #standing() { return JSON.stringify([this.state.turn, this.state.entry]); }
 
   show(glide = true) {
     const { scene } = this;
     if (!scene || !this.ready) return;
-    const { turn, order } = this.state;
-    scene.show({ turn, order, glide: glide && !still.matches });
+    const { turn } = this.state;
+    scene.show({ turn, glide: glide && !still.matches });
     this.#announce(scene);
     this.point();
     clearTimeout(this.timers.rested);
@@ -177,9 +171,6 @@ export class Stage {
     this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
     this.part('.headline').textContent = `${this.run?.headlines[turn]}`;
-    for (const button of this.root.querySelectorAll('[data-order]')) {
-      button.setAttribute('aria-checked', `${button.getAttribute('data-order') === this.state.order}`);
-    }
   }
 
   /** @param {number} turn */

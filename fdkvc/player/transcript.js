@@ -33,11 +33,11 @@ export class Transcript {
     this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
     this.opened = /** @type {Set<number>} */ (new Set()); // turns whose words are elements
     this.figures = this.lanes.map(() => make('small'));
-    this.of = text.of;
+    this.underlined = text.underlined;
     this.tints = run.lanes.map(({ tint }) => tint);
     // On a page, its own choice of a policy is that of the underlined one.
     const who = make('div', { className: 'who', ...(hub.alone ? { role: 'radiogroup', 'aria-label': 'Underlined policy' } : {}) }, ...this.lanes.map((lane, k) => make('label', {},
-      hub.alone ? make('input', { type: 'radio', name: 'underlined', value: k, checked: k === text.of ? '' : null }) : null,
+      hub.alone ? make('input', { type: 'radio', name: 'underlined', value: k, checked: k === text.underlined ? '' : null }) : null,
       make('em', { className: 'word held', style: `--track: var(--tint-${this.tints[k]})` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k])));
     this.who = who;
     who.addEventListener('change', ({ target }) => {
@@ -51,7 +51,7 @@ export class Transcript {
       make('section', { className: 'panel text' }, who, this.box, this.#key()),
       this.why.box,
     );
-    this.#pick(text.of);
+    this.#pick(text.underlined);
     this.long = this.dialog.born.length > WHOLE;
     this.box.classList.toggle('long', this.long);
     if (!this.long) this.turns.forEach((_, turn) => this.#open(turn));
@@ -144,7 +144,7 @@ export class Transcript {
 
   // Words and needed values are marked by what became of them in one lane.
   #pick(/** @type {number} */ lane) {
-    this.of = lane;
+    this.underlined = lane;
     [...this.who.children].forEach((label, k) => label.classList.toggle('of', k === lane));
     this.box.style.setProperty('--track', `var(--tint-${this.tints[lane]})`);
     for (const chip of /** @type {any} */ (this.box.querySelectorAll('[data-lane]'))) chip.hidden = Number(chip.dataset.lane) !== lane;
@@ -197,7 +197,7 @@ export class Transcript {
 
   /** Marks words by what became of them up to the shown turn. @param {Iterable<number>} tokens */
   #mark(tokens) {
-    const lane = this.lanes[this.of];
+    const lane = this.lanes[this.underlined];
     const { at } = lane.turn(this.shown);
     const read = this.dialog.bounds[this.shown + 1];
     for (const token of tokens) {

@@ -19,6 +19,9 @@ interface Packed {
   name: string;
   headlines: string[];
   shows: string; // of a run that is alone: the panels that are shown, or all
+  before: string; // what the second lane is called, if there is one: the run before
+  alike: boolean; // whether it is of the same dialog
+  scaled: boolean; // whether its scores have the same scale
   dialog: DialogHead;
   palette: Paint[];
   topicless: Paint;
@@ -51,7 +54,7 @@ interface LaneHead {
   cutoffs: (number | null)[];
   digits: number[]; // with how many decimals the scores of each turn are written
   terms: Term[];
-  states: State[]; // of a run that is alone: its states, and a sentence where no score has a history
+  lines: Line[]; // of a run that is alone: what it measures, and a sentence where no score has a history
   origin: string;
   hued: boolean; // of one of several runs
   tint: number;
@@ -62,14 +65,14 @@ interface LaneHead {
 }
 
 interface Term { name: string; remembers: boolean; gained: string; shares: { name: string; values: number[] }[] }
-interface State { label: string; low: number; high: number; start: number | null; digits: number; values: (number | null)[] }
+interface Line { label: string; low: number; high: number; start: number | null; percent: boolean; digits: number; values: (number | null)[] }
 interface Demands { turn: number; source: string; values: [what: string, lost: string[], token: number][] }
 
 interface DialogText {
   speakers: string[];
   turns: [text: string, lengths: number[]][];
   needed: number[];
-  of: number; // the lane whose words are underlined at first
+  underlined: number; // the lane whose words are underlined at first
   source: string;
   demands: Demands[];
 }
@@ -80,7 +83,7 @@ interface Part { turn: number; term: number; name: string; value: number; gained
 interface Neighbours { turn: number; low: number; high: number; hue: number }
 
 /** Its hues are 'topic' or 'kind', or 'auto' before a person has chosen. */
-interface Standing { turn: number; entry: number | null; order: string; hues: string }
+interface Standing { turn: number; entry: number | null; hues: string }
 interface View extends Standing { session: string; received: number; run: string; sentences: string[] }
 interface Change { label: string; before: string; after: string; share: string; words: string }
 interface Answer { run: string; turn: number; entry: number; done: boolean; words: string; tried: string; changes: Change[] }
@@ -101,8 +104,8 @@ type At = number[];
 interface Target { at: At; hue: number; look: string; dialog: Dialog; text: string }
 interface Mark extends Target { now: At; start: At; leaves?: boolean }
 
-/** What is shown: a turn, how it is ordered, and whether marks glide to it. */
-interface Shown { turn: number; order: string; glide: boolean }
+/** What is shown: a turn, and whether marks glide to it. */
+interface Shown { turn: number; glide: boolean }
 
 /** A view of the run on a canvas of its own. */
 interface Chart {

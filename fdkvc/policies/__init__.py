@@ -10,6 +10,7 @@ from fdkvc.core.parameters import check_most, defaults_of, parameters_of, read_n
 from fdkvc.policies.ada_heads import AdaHeads
 from fdkvc.policies.base import Policy as Policy
 from fdkvc.policies.blocks import Blocks
+from fdkvc.policies.clear_results import ClearResults
 from fdkvc.policies.expected_attention import ExpectedAttention
 from fdkvc.policies.fastgen import FastGen
 from fdkvc.policies.fd_kvc import FDKVC
@@ -21,10 +22,13 @@ from fdkvc.policies.h2o_mean import H2OMean
 from fdkvc.policies.keydiff import KeyDiff
 from fdkvc.policies.knorm import Knorm
 from fdkvc.policies.learned import Learned
+from fdkvc.policies.messages import Messages
 from fdkvc.policies.oracle import Oracle
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
+from fdkvc.policies.regions import Regions
+from fdkvc.policies.reread import Reread
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.shift import Shift
@@ -45,6 +49,8 @@ POLICIES: dict[str, type[Policy]] = {
         Fifo,
         SinkWindow,
         Shift,
+        ClearResults,
+        Regions,
         H2O,
         FDKVC,
         FDKVCAdaptive,
@@ -73,19 +79,43 @@ BASELINE = "h2o"
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
-CANDIDATES = (*PAPER_POLICIES, "sinks(weighted-recency)", "sinks(learned)", "sinks(h2o)")
-"""What a verdict on dialogs compares: the paper's, the best without attention, the best with it."""
+CANDIDATES = (
+    "sinks(weighted-recency)",
+    "sinks(learned)",
+    "reread(messages(fifo))",
+    "reread(clear-results)",
+    "shift",
+    "sinks(h2o)",
+    *PAPER_POLICIES,
+)
+"""What the card of dialogs compares: the best without attention, what engines and frameworks do,
+the best with attention, and the paper's."""
 
 WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper
-    for wrapper in (Sinks, Window, Whitelist, Turns, Blocks, AdaHeads, Pyramid, Recall)
+    for wrapper in (
+        Sinks,
+        Window,
+        Whitelist,
+        Messages,
+        Turns,
+        Blocks,
+        AdaHeads,
+        Pyramid,
+        Recall,
+        Reread,
+    )
 }
 """Every wrapper by its key."""
 
 
+FORMER_NAMES = {"cut-text": "reread(fifo)"}
+"""What was called otherwise in tables of earlier versions."""
+
+
 def synthetic_policies() -> dict[str, type[Policy]]:
-    """Return the policies for synthetic dialogs, by key: all but those that look at words."""
-    by_words = {"words", "traits"}
+    """Return the policies for synthetic dialogs, by key: all but those that look at text."""
+    by_words = {"words", "traits", "kinds"}
     return {key: kind for key, kind in POLICIES.items() if by_words.isdisjoint(kind().looks_at)}
 
 
@@ -205,7 +235,8 @@ def read_policy(name: str) -> Policy:
     'recall(h2o window=0.25)'
     """
     check_most("a policy's name has", len(name), "characters", MAX_POLICY_CHARACTERS)
-    return _parsed(name.replace(":", " ").strip(), name)
+    text = name.replace(":", " ").strip()
+    return _parsed(FORMER_NAMES.get(text, text), name)
 
 
 def _parsed(text: str, name: str) -> Policy:

@@ -39,7 +39,7 @@ class AdaHeads(Wrapper):
     )
 
     def refusal(self) -> str:
-        if self.policy.page_size > 1:
+        if self.policy.page_size != 1:
             return f"{self.policy.name} allocates whole pages, but {self.key} single places"
         return ""
 

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fdkvc.core.attention import Bools, Floats, Ints, Observation
-from fdkvc.core.cache import Cache, Ties, newest
+from fdkvc.core.cache import Cache, Pages, Ties, newest
 from fdkvc.core.parameters import Checked, Field, changed, fields_of, parameter, share
 
 Look = Literal[
@@ -44,16 +44,24 @@ Look = Literal[
     "history",
     "chance",
     "speakers",
+    "kinds",
     "words",
     "traits",
     "future",
 ]
 """What a policy decides by.
 
-``traits`` follow from the text of a token. ``attention`` is that of this turn, ``similarity`` that
+``kinds`` are who or what wrote a token, and the tool of a call or result; ``traits`` follow from
+the text of a token. ``attention`` is that of this turn, ``similarity`` that
 of embeddings; ``surprisal`` is how improbable a token was when it arrived, ``history`` what the
 policy stores of earlier turns, and ``future`` the rest of the dialog.
 """
+
+
+BY_TEXT: frozenset[Look] = frozenset(
+    ("positions", "history", "surprisal", "speakers", "kinds", "words", "traits")
+)
+"""What all heads see alike: if a policy looks at nothing else, they keep the same tokens."""
 
 
 Score = Callable[[Cache], Floats]
@@ -126,6 +134,8 @@ class Available:
     """Number of heads that decide separately."""
     layers: int = 1
     """Number of layers that decide separately."""
+    kinds: tuple[str, ...] = ()
+    """Those of `fdkvc.core.attention.KINDS` whose tokens are marked."""
 
 
 class Card:
@@ -190,6 +200,11 @@ class Policy(Card, Checked, ABC):
     """Whether it respects the budget."""
     reads_afresh: ClassVar[bool] = False
     """Whether each turn's queries select what is read from everything that is stored."""
+    reads_again: ClassVar[bool] = False
+    """Whether what follows the first evicted token is read again from its text, so that it decides
+    by `BY_TEXT` for the whole model."""
+    clears_results: ClassVar[bool] = False
+    """Whether it clears results of tools, in whose place a placeholder may stand."""
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
@@ -237,8 +252,13 @@ class Policy(Card, Checked, ABC):
 
     @property
     def page_size(self) -> int:
-        """How many neighbouring positions are evicted only together."""
+        """How many neighbouring positions are evicted only together; 0 for whole messages."""
         return 1
+
+    def pages(self, cache: Cache, turn: Observation) -> Pages | None:
+        """Return which entries are evicted only together; None if each is evicted alone."""
+        size = self.page_size
+        return Pages(turn.position(cache.token) // size, size) if size > 1 else None
 
     def capacity(self, budget: int, tokens: int) -> int:
         """Return how many entries the cache may hold: the budget, or all tokens if unbounded."""

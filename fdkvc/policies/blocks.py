@@ -1,6 +1,5 @@
 """Blocks: entries are evicted by pages, as in paged attention."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,8 +8,8 @@ import numpy as np
 from fdkvc.core.attention import Bools, Floats, Observation
 from fdkvc.core.cache import Cache, Pages
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import Score, Step, Update, total, within
-from fdkvc.policies.wrapper import Wrapper, evicting, inside
+from fdkvc.policies.base import Step, total, within
+from fdkvc.policies.wrapper import Paging, evicting
 
 _EQUATION = {
     "mean": r"s_i \leftarrow \operatorname{mean}_{j \in p(i)} s_j,\quad ",
@@ -19,7 +18,7 @@ _EQUATION = {
 
 
 @dataclass(frozen=True)
-class Blocks(Wrapper):
+class Blocks(Paging):
     """Evict whole pages of neighbouring entries.
 
     After Kwon et al. 2023, *Efficient Memory Management for Large Language Model Serving with
@@ -47,11 +46,6 @@ class Blocks(Wrapper):
         choices=tuple(_EQUATION),
     )
 
-    def refusal(self) -> str:
-        if any(policy.key == "ada-heads" for policy in inside(self.policy)):
-            return f"{self.policy.name} allocates single places, but {self.key} whole pages"
-        return ""
-
     @property
     def steps(self) -> tuple[Step, ...]:
         pages = _EQUATION[self.score] + r"p(i) = \lfloor i / b \rfloor \\ "
@@ -62,14 +56,15 @@ class Blocks(Wrapper):
     def page_size(self) -> int:
         return self.size
 
+    def pages(self, cache: Cache, turn: Observation) -> Pages:
+        return Pages(turn.position(cache.token) // self.size, self.size)
+
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the terms of each entry's page."""
-        terms, pages = self.policy.terms(cache, turn), self._pages(cache, turn)
         if self.score == "mean":
-            count = pages.over(cache, np.add, cache.present.astype(np.float32), start=0)
-            most = np.maximum(count, 1)
-            return {name: pages.over(cache, np.add, term, 0) / most for name, term in terms.items()}
+            return super().terms(cache, turn)
         # The terms of the oldest entry with the page's largest score, its leader.
+        terms, pages = self.policy.terms(cache, turn), self.pages(cache, turn)
         score = total(terms)
         largest = pages.over(cache, np.maximum, score, start=-np.inf) == score
         slot = np.where(largest, np.arange(score.shape[1]), score.shape[1])
@@ -77,19 +72,11 @@ class Blocks(Wrapper):
         leader = np.minimum(leader, score.shape[1] - 1)  # an empty slot has none
         return {name: np.take_along_axis(term, leader, axis=1) for name, term in terms.items()}
 
-    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let a threshold evict only whole pages."""
-        update = self.policy.update(cache, turn, score)
-        if update.stale is None:
-            return update
-        stays = self._pages(cache, turn).of_whole(~update.stale, cache)
-        return dataclasses.replace(update, stale=cache.present & ~stays)
-
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect the pages of entries that the wrapped policy protects, as far as they fit."""
         if budget < self.size:
             return self.policy.protects(cache, turn, budget)
-        pages = self._pages(cache, turn)
+        pages = self.pages(cache, turn)
         first = pages.first(cache)
 
         def protected_pages(frames: int) -> Bools:
@@ -97,7 +84,3 @@ class Blocks(Wrapper):
             return pages.of_whole(protected, cache) & first  # one entry counts for its page
 
         return pages.of_whole(within(budget // self.size, protected_pages), cache)
-
-    def _pages(self, cache: Cache, turn: Observation) -> Pages:
-        """Return the page of each entry: its position divided by the page's size."""
-        return Pages(turn.position(cache.token) // self.size, self.size)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -41,7 +42,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 others are `fdkvc.core.attention.TRAITS`.
 """
 
-FEATURES = tuple(feature for group in GROUPS.values() for feature in group)
+FEATURES = tuple(chain.from_iterable(GROUPS.values()))
 
 
 @dataclass(frozen=True)

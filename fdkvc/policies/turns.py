@@ -81,7 +81,7 @@ class Turns(Wrapper):
         return dataclasses.replace(update, stale=None)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the position, and minus the tokens so far for a token that was not picked."""
+        """Return the position, less all positions so far for a token that was not picked."""
         position = turn.position(cache.token).astype(np.float64)
         so_far = position.max(axis=1, keepdims=True) + 1
         return {"position": position, "passed over": so_far * (cache["picked"] - 1)}

@@ -19,7 +19,7 @@ from fdkvc.policies.base import (
 
 @dataclass(frozen=True)
 class WeightedRecency(WindowedPolicy):
-    """Keep the newest, and the older entries with the most worth left.
+    """Keep the newest, and the older entries whose recency has faded least.
 
     As in FD-KVC, recency fades by a constant factor a turn; here a token starts with a constant
     plus its surprisal, instead of being reinforced by similarity later. It needs neither attention

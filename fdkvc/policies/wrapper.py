@@ -49,6 +49,10 @@ class Wrapper(Policy):
             raise ValueError(f"{self.key} occurs more than once, but each wrapper is allowed once")
         if self.policy.reads_afresh or not self.policy.bounded:
             raise ValueError(f"{self.policy.name} stores everything, so {self.key} changes nothing")
+        if self.policy.reads_again:
+            raise ValueError(
+                f"{self.policy.key} must be around every other wrapper, also {self.key}"
+            )
         if refusal := self.refusal():
             raise ValueError(refusal)
         for name in parameters_of(self).keys() & self.policy.settings.keys():
@@ -86,15 +90,18 @@ class Wrapper(Policy):
         return {**self.policy.settings, **super().settings}
 
     def variant(self, **changes: float | int | str) -> Policy:
-        own = {name: changes.pop(name) for name in super().settings if name in changes}
-        return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
+        settings = {name: changes.pop(name) for name in super().settings if name in changes}
+        return dataclasses.replace(self, policy=self.policy.variant(**changes), **settings)
 
 
 for _name in (
     "steps",
     "bounded",
     "reads_afresh",
+    "reads_again",
+    "clears_results",
     "page_size",
+    "pages",
     "channels",
     "ties",
     "quantity_names",
@@ -128,8 +135,11 @@ class Protecting(Wrapper):
         return budget
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        listed = self.listed(cache, turn)
+        listed, pages = self.listed(cache, turn), self.pages(cache, turn)
         listed &= np.cumsum(listed, axis=1) <= self.most_listed(budget)
+        if pages is not None and not pages.size:  # their messages stay as a whole, if they fit
+            whole = pages.of_whole(listed, cache)
+            listed = np.where(whole.sum(axis=1, keepdims=True) <= budget, whole, listed)
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
@@ -137,10 +147,37 @@ class Protecting(Wrapper):
         update = self.policy.update(cache, turn, score)
         if update.stale is None:
             return update
-        listed, size = self.listed(cache, turn), self.page_size
-        if size > 1:
-            listed = Pages(turn.position(cache.token) // size, size).of_whole(listed, cache)
+        listed, pages = self.listed(cache, turn), self.pages(cache, turn)
+        if pages is not None:
+            listed = pages.of_whole(listed, cache)
         return dataclasses.replace(update, stale=update.stale & ~listed)
+
+
+class Paging(Wrapper):
+    """A wrapper under which entries leave only together: `pages` says with which others."""
+
+    def refusal(self) -> str:
+        if any(policy.key == "ada-heads" for policy in inside(self.policy)):
+            return f"{self.policy.name} allocates single places, but {self.key} whole pages"
+        if self.policy.page_size != 1:
+            return f"{self.policy.name} evicts whole pages already, so {self.key} cannot wrap it"
+        return ""
+
+    @abstractmethod
+    def pages(self, cache: Cache, turn: Observation) -> Pages:
+        """Return which entries share a page."""
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the mean of each term over the entry's page."""
+        return self.pages(cache, turn).mean(cache, self.policy.terms(cache, turn))
+
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        """Let a threshold evict only whole pages."""
+        update = self.policy.update(cache, turn, score)
+        if update.stale is None:
+            return update
+        stays = self.pages(cache, turn).of_whole(~update.stale, cache)
+        return dataclasses.replace(update, stale=cache.present & ~stays)
 
 
 def inside(policy: Policy) -> Iterator[Policy]:

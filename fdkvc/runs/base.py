@@ -78,7 +78,7 @@ class Run(ABC):
 def read_record(
     content: bytes | str, kinds: Iterable[type[Run]], allowed: Sequence[str] = ()
 ) -> Record:
-    """Read a ``run.json`` of some kinds, of which those `allowed` by name, by default all.
+    """Read a ``run.json`` of one of these kinds, or only of those `allowed` by name.
 
     Raises a ValueError that names what is wrong and where.
     """

@@ -10,8 +10,9 @@ import threading
 import unicodedata
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -60,6 +61,12 @@ def warn(text: str, end: str = "\n", begin: str = "") -> None:
         print(begin + visible(text), end=end, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
+
+
+def warn_each(sentences: Iterable[str]) -> None:
+    """Warn of each sentence that is not empty."""
+    for sentence in filter(None, sentences):
+        warn(sentence)
 
 
 @contextmanager
@@ -111,12 +118,21 @@ def finish(options: Namespace, run: Run) -> None:
     print_results(text, options.out)
 
 
+@dataclass(frozen=True)
+class Running:
+    """Where a run is computed."""
+
+    workers: int | None = None
+    dask: str | None = None
+    """The address of a scheduler."""
+
+
 @contextmanager
 def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
-    The last text, at first the given one, is shown again when nothing else was, by one clock for
-    parts of a command that follow each other.
+    While nothing new comes, the last text (at first the given one) is shown again from time to
+    time. Parts of a command that follow each other share one clock.
     """
     global _last_line
     terminal, ended = sys.stderr.isatty(), threading.Event()
@@ -160,7 +176,7 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def running(options: Namespace) -> Iterator[Execution]:
+def running(options: Namespace | Running) -> Iterator[Execution]:
     """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
     with progress() as on_progress:
         if options.dask is None:
@@ -179,5 +195,4 @@ def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
     from fdkvc.explain.notes import no_effect_notes
     from fdkvc.policies.base import Available
 
-    for sentence in no_effect_notes(policies, Available(**available)):
-        warn(sentence)
+    warn_each(no_effect_notes(policies, Available(**available)))

@@ -1,11 +1,20 @@
-"""Tables as CSV, and files as one archive."""
+"""Tables as CSV, files as one archive, and what explains them."""
 
+import csv
 import io
+import tomllib
 import zipfile
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 
 import pandas as pd
 
+import fdkvc
 from fdkvc.runs.write import Files
+
+README = "README.md"
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
@@ -43,3 +52,42 @@ def as_zip(files: Files) -> bytes:
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
     return packed.getvalue()
+
+
+@cache
+def meanings() -> Mapping[str, Mapping[str, str]]:
+    """Return what files contain (``files``), and what columns mean, in all or in one file."""
+    return tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
+
+
+def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) -> str:
+    """Return what a column of a file means; `also` has the meanings of further columns.
+
+    Examples
+    --------
+    >>> meaning_of("turns.csv", "n"), meaning_of("sweep.csv", "gamma")
+    ('dialogs', 'value of this hyperparameter')
+    """
+    own = meanings().get(file, {})
+    known = {**(also or {}), **meanings()["columns"], **own}
+    if column in known:
+        return known[column]
+    return next((words for name, words in known.items() if fnmatchcase(column, name)), "")
+
+
+def with_readme(title: str, files: Files, also: Mapping[str, str] | None = None) -> Files:
+    """Add a README with what each file contains, and what each column of a CSV file means."""
+    lines = [
+        f"# {title}",
+        "",
+        f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;",
+    ]
+    lines += ["missing values are empty."]
+    for name, content in files.items():
+        lines += ["", f"## {name}", "", meanings()["files"].get(name, "")]
+        if name.endswith(".csv"):
+            text = content if isinstance(content, str) else content.decode()
+            columns = next(csv.reader([text.partition("\n")[0]]))
+            lines += ["", "| column | meaning |", "|---|---|"]
+            lines += [f"| {column} | {meaning_of(name, column, also)} |" for column in columns]
+    return {README: "\n".join([*lines, ""]), **files}

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from fdkvc.core.limits import MAX_RUN_NAMES
 from fdkvc.core.parameters import WORKERS, check_count, check_most
 from fdkvc.runs.finished import Finished
-from fdkvc.runs.workers import DaemonThreads, Submit, cores, shared_workers
+from fdkvc.runs.workers import Submit, cores, shared_workers
 
 CHUNKS_PER_WORKER = 2
 """Submitted at once, so that no worker waits for its next chunk."""
@@ -100,7 +100,7 @@ def run_jobs(
     if executor is not None:
         submit: Submit = executor.submit
     else:
-        submit = shared_workers(workers) if workers > 1 else DaemonThreads(1).submit
+        submit = shared_workers(workers) if workers > 1 else _submit_here
     running: dict[Future[Chunked], int] = {}
     while True:
         # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
@@ -137,6 +137,13 @@ def run_jobs(
             for future in [future for future in running if future.cancel()]:
                 del running[future]
     return [finished[number] for number in sorted(finished)]
+
+
+def _submit_here(function: Callable[..., Any], *arguments: object) -> Future[Any]:
+    """Call a function at once, and return the future of its result; an error is raised here."""
+    future: Future[Any] = Future()
+    future.set_result(function(*arguments))
+    return future
 
 
 @cache

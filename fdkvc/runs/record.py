@@ -16,7 +16,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import NoneType
-from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import fdkvc
 from fdkvc.core.json_input import WORDS, read_bytes
@@ -229,7 +229,7 @@ def parse_run(
     for missing in depends.keys() - about.keys():
         if NoneType not in get_args(depends[missing]):
             _refuse(f"parameters.{missing}", "it is missing")
-    settings = _read(settings_type, fields, "parameters")
+    settings = read_value(settings_type, fields, "parameters")
     if "baseline" in about:
         names = getattr(settings, "names", None) or [policy.name for policy in settings.policies]
         if about["baseline"] not in names:
@@ -243,33 +243,44 @@ def parse_run(
     )
 
 
-def _read(kind: Any, value: Any, place: str) -> Any:
-    """Read a JSON value as a type: number, text, list, object, policy or settings."""
+_hints = cache(get_type_hints)
+
+
+def read_value(kind: Any, value: Any, place: str) -> Any:
+    """Read a JSON value as a type: number, text, choice, tuple, object, policy or dataclass.
+
+    Raises a ValueError that names the place of what is wrong.
+    """
     inner, inside = get_args(kind), f"{place}." if place else ""
     if kind is Any or (value is None and NoneType in inner):
         return value
     if NoneType in inner:
-        return _read(next(part for part in inner if part is not NoneType), value, place)
+        return read_value(next(part for part in inner if part is not NoneType), value, place)
+    if get_origin(kind) is Literal:
+        if value not in inner:
+            _refuse(place, f"it is {str(value)[:40]!r}, but must be {' or '.join(inner)}")
+        return value
     plain: Any = float if set(inner) == {int, float} else get_origin(kind) or kind
-    json_kind: Any = list if plain is tuple else plain if plain in WORDS else dict
+    json_kind: Any = list if issubclass(plain, tuple) else plain if plain in WORDS else dict
     if type(value) is not json_kind and not (plain is float and type(value) is int):
         _refuse(place, f"it is not {WORDS[json_kind]}")
-    if plain is tuple:
-        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+    if json_kind is list:
+        named = plain is not tuple
+        kinds = tuple(_hints(kind).values()) if named else inner
+        if kinds[-1] is Ellipsis:
+            kinds = kinds[:1] * len(value)
         if len(kinds) != len(value):
             _refuse(place, f"it has {len(value)} parts, but must have {len(kinds)}")
-        numbered = enumerate(zip(kinds, value, strict=True))
-        return tuple(
-            _read(part_kind, part, f"{place}[{index}]") for index, (part_kind, part) in numbered
-        )
+        pairs = enumerate(zip(kinds, value, strict=True))
+        parts = tuple(read_value(type_, part, f"{place}[{n}]") for n, (type_, part) in pairs)
+        return kind(*parts) if named else parts
     if plain is dict:
-        return {name: _read(inner[1], part, inside + name) for name, part in value.items()}
+        return {name: read_value(inner[1], part, inside + name) for name, part in value.items()}
     if plain in WORDS:
         return value
     make, values = recorded_policy, value
     if kind is not Policy:
-        hints = get_type_hints(kind)
-        fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+        fields = {field.name: _hints(kind)[field.name] for field in dataclasses.fields(kind)}
         make, values = kind, _read_fields(fields, value, place)
     try:
         return make(**values)
@@ -285,7 +296,7 @@ def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str
     for name in values:
         if name not in kinds:
             _refuse(inside + name, f"it is unknown; known are {', '.join(kinds)}")
-    return {name: _read(kinds[name], value, inside + name) for name, value in values.items()}
+    return {name: read_value(kinds[name], value, inside + name) for name, value in values.items()}
 
 
 def _refuse(place: str, why: str) -> NoReturn:

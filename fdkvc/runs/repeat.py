@@ -23,7 +23,7 @@ WORDS = ("words",)
 class Comparison:
     """How the files of a repeated run differ from its record."""
 
-    same: tuple[str, ...]
+    identical: tuple[str, ...]
     """Identical files."""
     close: Mapping[str, float]
     """Files within the tolerance and their largest difference."""
@@ -38,7 +38,7 @@ class Comparison:
     def repeated(self) -> bool:
         """Whether the run has the same numbers and parameters."""
         unlike = self.apart or self.unknown or self.other
-        return bool(self.same or self.close) and not unlike
+        return bool(self.identical or self.close) and not unlike
 
 
 def compare(record: Record, files: Mapping[str, str]) -> Comparison:
@@ -115,7 +115,7 @@ def _moved(cell: str, twin: str) -> float:
 def comparison_sentence(record: Record, comparison: Comparison) -> str:
     """Return the result of a comparison in a sentence."""
     close, apart = comparison.close, comparison.apart
-    identical, unknown = comparison.same, comparison.unknown
+    identical, unknown = comparison.identical, comparison.unknown
     parts = []
     if comparison.other:
         parts.append(f"the run differs from the file at {listed(comparison.other)}")

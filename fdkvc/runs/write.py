@@ -67,7 +67,7 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
 
 @contextmanager
 def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
-    """Yield a folder, and one where its files are prepared, from where moving is a rename."""
+    """Yield a folder, and one on the same disk in which its files are prepared."""
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
     path = Path(os.path.realpath(folder))

@@ -28,9 +28,11 @@ def name_of_all(runs: Sequence[StageRun]) -> str:
 
 
 @cached
-def payload(run: StageRun, shows: str) -> bytes:
-    """Return a run packed for the browser, of which the stage `shows` these panels."""
-    return pack(run, name_of(run), shows)
+def payload(
+    run: StageRun, shows: str = "", before: StageRun | None = None, called: str = ""
+) -> bytes:
+    """Return a run packed for the browser, as `pack` does."""
+    return pack(run, name_of(run), shows, before, called)
 
 
 @cached

@@ -8,8 +8,10 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.charts.theme import Spec
+from fdkvc.player.entry_files import file_stem, trace_files
+from fdkvc.player.run import StageRun
 from fdkvc.runs.base import Run
-from fdkvc.runs.export import as_zip
+from fdkvc.runs.export import README, as_zip, meanings, with_readme
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
@@ -58,47 +60,41 @@ def offer_zip(
     label: str = "Everything as a ZIP",
     **looks: Any,
 ) -> None:
-    """Offer files as one archive, made at the click."""
-    offer_file(key, name, lambda: as_zip(files()), label=label, icon="folder_zip", **looks)
+    """Offer files as one archive with a README, made at the click."""
+
+    def packed() -> bytes:
+        content = files()
+        return as_zip(content if README in content else with_readme("Files of a run", content))
+
+    offer_file(key, name, packed, label=label, icon="folder_zip", **looks)
 
 
-def offer_one(key: str, name: str, files: Callable[[], Mapping[str, str]], **looks: Any) -> None:
-    """Offer one of several files, which are made together at the click."""
-    offer_file(key, name, lambda: files()[name], **looks)
+def show_files(
+    page: str,
+    files: Callable[[], Mapping[str, str | bytes]],
+    names: Iterable[str],
+    zip: str,
+    stem: str = "",
+) -> None:
+    """Offer files, made together at the click: all in one ZIP, and each with what it contains.
 
-
-def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:
-    """Offer each of these files."""
+    The names of single ones begin with a `stem` that says what they are of.
+    """
+    offer_zip(f"{page}/zip", zip, files, type="primary", help="All files, and what they mean.")
     for name in names:
-        offer_one(f"{page}/download/{name}", name, files, icon="table")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            one = partial(lambda name: files()[name], name)
+            key = f"{page}/file/{name}"
+            offer_file(key, "-".join(filter(None, [stem, name])), one, label=name, width=260)
+            st.caption(plain(meanings()["files"].get(name, "")))
 
 
-# ------------------------------------------------------------------------------- runs
-
-STUDY = {
-    "run.json": "what is needed to repeat the run",
-    "summary.csv": "late metrics: mean, interval, published",
-    "adaptation.csv": "turns until the new topic holds 80 % of the cache",
-    "paired.csv": "differences from the baseline, with t-tests",
-    "comparison.csv": "the same with adjusted p and effect size",
-    "latency.csv": "time of a turn, also as a multiple of FIFO's",
-    "cost.csv": "time single and batched, bytes of keys, values and scores",
-    "cells.csv": "each cell of the paper's tables, with its verdict",
-    "claims.csv": "each claim of the paper, with its verdict",
-    "series.csv": "every turn: mean and interval of every metric and state",
-    "alignments.csv": "late alignment by each projection, and published",
-    "alignment_differences.csv": "paired differences of FD-KVC and H2O in these",
-    "dialogs.csv": "every number of every dialog",
-    "tables.md": "the paper's tables, measured, as Markdown",
-    "tables.tex": "the same as LaTeX",
-}
-CONTENT = STUDY | {
-    "sweep.csv": "mean and interval of each metric under every setting",
-    "ablation.csv": "each value of the hyperparameter, and published",
-    "ablation_w_c.csv": "the sweep of Table 5",
-    "ablation_gamma.csv": "the sweep of Table 6",
-}
-"""What files contain, first those of a study."""
+def show_run_files(page: str, runs: Mapping[str, StageRun]) -> None:
+    """Offer the tables of runs over one dialog, in files that are named after what they are of."""
+    names, stem, first = ["entries.csv", "turns.csv"], file_stem(runs), next(iter(runs.values()))
+    if first.long:
+        st.caption(plain(first.long_note(names.pop(0))))
+    show_files(page, lambda: trace_files(runs), names, f"{stem}.zip", stem)
 
 
 @cached
@@ -107,23 +103,15 @@ def files_of(run: Run) -> Mapping[str, str]:
     return run.files
 
 
-def report_button(page: str, report: Callable[[], str], what: str) -> None:
+def report_button(
+    page: str, report: Callable[[], str], what: str, name: str = "fdkvc-report.html"
+) -> None:
     """Offer a report, made at the click outside of the session's script; `what` is in it."""
     offer_file(
         f"{page}/report",
-        "fdkvc-report.html",
+        name,
         report,
         label="Report as one HTML file",
         icon="description",
         help=plain(f"{what}, with everything needed to repeat them: for a review or a team."),
     )
-
-
-def show_files(page: str, run: Run, names: Iterable[str], zip: str) -> None:
-    """Offer the files of a run of these names: each, and all in one ZIP."""
-    offer_zip(f"{page}/zip", zip, partial(files_of, run), type="primary", help="All files below.")
-    st.markdown("Numbers are not rounded, shares run from 0 to 1, and missing values are empty.")
-    for name in names:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            offer_one(f"{page}/file/{name}", name, partial(files_of, run), width=260)
-            st.caption(plain(CONTENT[name]))

@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 def key_of(page: str, field: Field) -> str:
     """Return where the session holds a page's value."""
-    return "/".join(part for part in (page, field.of, field.name) if part)
+    return "/".join(part for part in (page, field.owner, field.name) if part)
 
 
 def held(page: str, field: Field) -> Any:
@@ -137,7 +137,8 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
                 hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
-    names = {"section", *(field.name for field in fields)}  # which every page had before 1.2
+    # "section" was of every page before 1.2, and the order of cells a choice before 1.6.
+    names = {"section", "order", *(field.name for field in fields)}
     unknown = [name for name in link if name not in names]
     return adopt(page, fields, link) + [
         f"This link has an error: it has an unknown parameter {name!r}." for name in unknown
@@ -163,6 +164,11 @@ def shared(page: str) -> Mapping[str, Any]:
     """
     values: Mapping[str, Any] = st.session_state.get(_SHARED, {})
     return {} if st.session_state.get(_LOOKED_AT) == page else values
+
+
+def chosen_link(page: str, fields: Sequence[Field]) -> dict[str, str]:
+    """Return the part of the address that a person chose, which navigation does not change."""
+    return {field.name: field.written(running(page, field)) for field in fields if field.chosen}
 
 
 def write_link(page: str, fields: Sequence[Field]) -> None:

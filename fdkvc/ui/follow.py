@@ -19,7 +19,7 @@ from fdkvc.ui.downloads import offer_file
 from fdkvc.ui.fields import held, hold, is_new, keep_to, key_of
 from fdkvc.ui.frame import Page
 from fdkvc.ui.lanes import Lane
-from fdkvc.ui.sidebar import ENTRY, HUES, ORDER, TURN
+from fdkvc.ui.sidebar import ENTRY, HUES, TURN
 
 _RECEIVED = "stage/received"
 SCENE_FILE = "scene.html"
@@ -68,7 +68,7 @@ def open_as_linked(page: str, link: Mapping[str, str]) -> None:
 
 
 def stage_view(page: str) -> dict[str, Any]:
-    """Return the turn, entry, order and hues of a page's stage; the same dict in every run.
+    """Return the turn, entry and hues of a page's stage; the same dict in every run.
 
     It is read outside the session's script, where the session state is not available.
     """
@@ -91,10 +91,9 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
         entry = sent["entry"]
         exists = entry is not None and 0 <= entry < dialogs.bounds[0, -1]
         hold(page, ENTRY, int(entry) if exists else None)
-        for field in (ORDER, HUES):
-            value = sent[field.name]
-            hold(page, field, value if value in field.choices else field.default)
-    view = {field.name: held(page, field) for field in (TURN, ENTRY, ORDER, HUES)}
+        hues = sent[HUES.name]
+        hold(page, HUES, hues if hues in HUES.choices else HUES.default)
+    view = {field.name: held(page, field) for field in (TURN, ENTRY, HUES)}
     stage_view(page).update(view)
     turn, token = int(view[TURN.name]), view[ENTRY.name]
     sentences = [] if token is None else explain(turn, token)
@@ -150,12 +149,15 @@ def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
     return lanes_payload(tuple(lane.run for lane in rows), heads(rows), view.get("text"))
 
 
-def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
-    """Follow the stage, and send it the explanation in each lane of its entry, or of its value."""
+def follow_lanes(page: str, lanes: Sequence[Lane], sentences: int | None = None) -> int:
+    """Follow the stage, and send it the explanation in each lane of its entry, or of its value.
+
+    That has so many `sentences`, or all.
+    """
     rows = beside(lanes)
 
     def explain(turn: int, token: int) -> list[str]:
-        return [" ".join(value_sentences(lane.run, turn, token)) for lane in rows]
+        return [" ".join(value_sentences(lane.run, turn, token)[:sentences]) for lane in rows]
 
     return follow(page, name_of_all([lane.run for lane in rows]), rows[0].run.dialogs, explain)
 

@@ -48,7 +48,7 @@ class Kind:
     """Returns settings in words."""
     shipped: Sequence[Any]
     """Runs that are shipped with the code."""
-    made: str
+    date: str
     """The date of these, as 2026-01-31."""
     version: str
     """The project's version that measured them."""
@@ -62,7 +62,7 @@ class Past:
     """Unique among the runs of a page."""
     result: Any
     """The run itself."""
-    made: str
+    date: str
     """The date of a shipped run."""
     job: Job | None = None
 
@@ -75,7 +75,7 @@ class Past:
     def time(self) -> str:
         """When it was requested, on the reader's clock."""
         if self.job is None:
-            return self.made
+            return self.date
         zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 
@@ -121,8 +121,8 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
     # One that ends while the page is drawn is shown, and listed, when it is drawn again.
     running = st.session_state.get(job_key(kind.page))
     ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
-    runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.made) for run in kind.shipped]
-    runs += [Past(job.name, job.result, kind.made, job) for job in ended]
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.date) for run in kind.shipped]
+    runs += [Past(job.name, job.result, kind.date, job) for job in ended]
     return {past.name: past for past in runs}
 
 

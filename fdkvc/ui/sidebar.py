@@ -27,6 +27,7 @@ from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold
+from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import plain
 
 OWN = "own"
@@ -59,7 +60,7 @@ POLICY = Field(
 NOTHING = ""
 AROUND = Field(
     "Wrapper",
-    "Wraps the policy and changes how it evicts.",
+    WORDS["Wrapper"],
     name="around",
     default=NOTHING,
     choices={NOTHING: "none", **WRAPPERS},
@@ -99,7 +100,7 @@ TURN = Field("Turn", name="turn", default=0, low=0, high=9999, chosen=False)
 LOOK = (replace(TURN, follows=True), ENTRY)
 """The turn that is shown, and the selected entry."""
 
-MOVING = (*LOOK, ORDER, HUES)
+MOVING = (*LOOK, HUES)
 """The fields that a stage changes."""
 
 LANES = "policies"
@@ -154,10 +155,11 @@ def choose_policy(page: str) -> Policy:
         differ = st.empty()
         with st.expander("Hyperparameters", icon=":material/tune:"):
             values = choose_hyperparameters(page, hyperparameters)
-            papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
             changed = [field for field in hyperparameters if values[field.name] != field.default]
             st.button(
-                "Restore the paper's values" if papers else "Restore the defaults",
+                "Restore the paper's values"
+                if has_paper_values(policy)
+                else "Restore the defaults",
                 key=f"{page}/restore",
                 icon=":material/restart_alt:",
                 on_click=fields.reset,
@@ -207,13 +209,18 @@ def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:
     if isinstance(policy, Wrapper) and AROUND.name not in link:
         numbers[AROUND.name] = policy.key
         policy = policy.policy
-    return {**numbers, **link, POLICY.name: _as_published(policy).name}
+    return {**numbers, **link, POLICY.name: as_published(policy).name}
 
 
-def _as_published(policy: Policy) -> Policy:
+def has_paper_values(policy: Policy) -> bool:
+    """Whether the defaults of a policy are those of the paper."""
+    return policy.key in PAPER_POLICIES and any(field.paper for field in policy.settings.values())
+
+
+def as_published(policy: Policy) -> Policy:
     """Return a policy, and what is inside it, with the default of every hyperparameter."""
     if isinstance(policy, Wrapper):
-        return type(policy)(_as_published(policy.policy))
+        return type(policy)(as_published(policy.policy))
     return policy_named(policy.key)
 
 

@@ -1,57 +1,60 @@
-"""A verdict checked with a language model: what its predictions lose on a few of the dialogs."""
+"""The card read by a model: what its predictions lose on a few dialogs, under the ways that matter.
+
+They are read in order: the way to recommend and what people do today, then the other ways. So the
+first answer comes early, and the rest fills in.
+"""
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import Any, Unpack
+from typing import Unpack
 
-from fdkvc.core.attention import SPEAKERS
+import pandas as pd
+
 from fdkvc.core.transcripts import Transcript
-from fdkvc.core.words import count, decimal, percent
-from fdkvc.engine.summary import mean_table, paired_differences
-from fdkvc.explain.notes import no_effect_notes, pinned_notes
+from fdkvc.engine.summary import mean_table
 from fdkvc.models.answers import FULL, Answers, run_answers
-from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import AnyModel
-from fdkvc.policies import CANDIDATES, read_policy
-from fdkvc.policies.base import Available
+from fdkvc.policies import Policy, read_policy
 from fdkvc.runs.jobs import Execution
-from fdkvc.verdict.plan import Verdict, named, unpinned_name
-
-RIVAL = CANDIDATES[-1]
-"""The best policy that scores by attention, as measured on a pretrained model."""
+from fdkvc.verdict.plan import TODAY, Card, ModelRead, Reading, Way, unpinned_name
 
 KL, RIGHT = "kl", "values_right_of_full"
 """What is compared."""
 
-CLEARLY = 0.1
-"""Difference in KL, in nats per token, that counts where too few dialogs have an interval."""
-
-SAMPLE_TOKENS = 2_500
-"""Most tokens of a sample: a pretrained model of 135 million parameters reads them with three
-caches in some 20 seconds on two idle cores; one dialog alone takes one core."""
+SAMPLE_TOKENS = 3_000
+"""Most tokens of a sample: a pretrained model of 135 million parameters reads them under eight ways
+in less than a minute on two idle cores; one dialog alone takes one core."""
 
 TRIED_DIALOGS = 32
 """Most dialogs that are encoded to find some that are short enough."""
 
+BY_TEXT, BY_ATTENTION, BY_HABIT = 3, 1, 3
+"""How many ways are read of those that see only text, of those by attention, and of today's."""
+
 
 @dataclass(frozen=True)
-class Check:
-    """What a model says of a verdict."""
+class Sized(Answers):
+    """Answers of each policy at a size of its own."""
 
-    sentence: str
-    contradicts: bool
-    """Whether another policy loses less than the recommended one."""
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """The policies with their sizes."""
+        return zip(self.policies, self.sizes, strict=True)
 
 
 def sample_of(
     model: AnyModel, transcripts: Sequence[Transcript], most: int = SAMPLE_TOKENS
 ) -> list[Transcript]:
     """Return dialogs with calls, of at most so many tokens in all: of different clusters first.
+
+    Where no dialog has calls, any is as good.
 
     If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
     read.
@@ -61,6 +64,7 @@ def sample_of(
         if any(demand.kind == "call" for demand in dialog.demands):
             order.append((seen[dialog.services], dialog))
             seen[dialog.services] += 1
+    order = order or [(0, dialog) for dialog in transcripts]
     ordered = [dialog for _, dialog in sorted(order, key=lambda pair: pair[0])][:TRIED_DIALOGS]
     sample, room = list[Transcript](), most
     for dialog in ordered:
@@ -81,70 +85,62 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
     turns = bisect_right([*accumulate(dialog.word_counts)], most)
     calls = tuple(call for call in dialog.calls if call.turn < turns)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
-    if not demands:
+    if not turns or (dialog.demands and not demands):
         return None
     return replace(dialog, turns=dialog.turns[:turns], calls=calls, demands=demands)
 
 
-def check_verdict(
-    verdict: Verdict,
-    tokens: Sequence[int],
+def ways_to_read(card: Card) -> list[list[Way]]:
+    """Return the ways that a model reads, in groups: the first decide most."""
+    enough = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
+    text = [way for way in enough if not way.guessed]
+    habits = [way for name in TODAY for way in text if unpinned_name(way.policy) == name]
+    by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]
+    first = [way for way in (card.by_words or card.ways[0], *habits[:1]) if way in enough]
+    rest = [*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]]
+    return [
+        [*dict.fromkeys(filter(None, first))],
+        [way for way in dict.fromkeys(rest) if way not in first],
+    ]
+
+
+def read_card(
+    card: Card,
     model: AnyModel,
     transcripts: Sequence[Transcript],
+    on_read: Callable[[ModelRead], object] = lambda read: None,
     **how: Unpack[Execution],
-) -> Check:
-    """Let a model read a few dialogs under the recommended policy and under `RIVAL`.
+) -> ModelRead:
+    """Let a model read a few dialogs under the ways that matter, each at its share of the text.
 
-    The budget is the verdict's share of the mean length of dialogs of so many `tokens`. Raises a
-    ValueError if there is no dialog to read, or no verdict.
+    `on_read` gets what is known after each group of ways. Raises a ValueError if there is no dialog
+    to read, or no way.
     """
-    if not verdict.policy:
-        raise ValueError(f"there is nothing to check: {verdict.lead}")
+    groups = [group for group in ways_to_read(card) if group]
+    if not groups:
+        raise ValueError("there is nothing to check: no way saves anything")
     sample = sample_of(model, transcripts)
-    read = sum(count_tokens(model, dialog) for dialog in sample)
-    share = min(verdict.budget * len(tokens) / sum(tokens), 1.0)
-    budget = max(1, round(share * read / len(sample)))
-    names = dict.fromkeys((verdict.policy, RIVAL))
-    if unpinned_name(verdict.policy) == RIVAL != verdict.policy:
-        del names[RIVAL]
-    settings = Answers((*map(read_policy, names),), (budget,), cut_text=False)
-    shape = model.decoder.shape
-    heads = deciding(settings.decides, shape.kv_heads, shape.layers)
-    notes = no_effect_notes(settings.policies, Available(SPEAKERS, words=True, **heads))
-    notes += pinned_notes(sample, settings.policies, settings.budgets, model.tokens.prompt_size)
-    table = run_answers(settings, model, sample, **how)
-    table = table[table.metric.isin((KL, RIGHT))]
-    means = mean_table(table).set_index(["policy", "metric"])
-    values: Any = means["count"].get((FULL, RIGHT), 0)
+    tokens = sum(count_tokens(model, dialog) for dialog in sample)
+    scores: dict[str, Reading] = {}
+    read = ModelRead(model.name, len(sample), tokens, scores, complete=False)
+    for group in groups:
+        shares = [(way.size or 0) / card.tokens for way in group]
+        sizes = tuple(max(1, round(share * tokens / len(sample))) for share in shares)
+        policies: tuple[Policy, ...] = tuple(read_policy(way.policy) for way in group)
+        settings = Sized(policies, tuple(sorted({*sizes})), sizes=sizes)
+        scores = scores | readings_of(run_answers(settings, model, sample, **how))
+        read = replace(read, scores=scores, complete=group is groups[-1])
+        on_read(read)
+    return read
 
-    def under(write: Callable[[str], str]) -> str:
-        return " and ".join(f"{write(name)} under {named(name)}" for name in names)
 
-    mean: Any = means["mean"]
-    sentence = (
-        f"Checked with {model.name} on {count(len(sample), 'dialog')} ({read:,} tokens) with "
-        f"{budget:,} entries, {percent(share)} of the text as recommended: the KL from the full "
-        f"cache, in nats per token, is {under(lambda name: decimal(mean[name, KL], 2))}."
-    )
-    if values:
-        kept = under(lambda name: f"{round(mean[name, RIGHT] * values)}")
-        right = f"{count(values, 'value')} that the full cache gets right"
-        sentence += f" Of {right}, {kept} stay right."
-    sentence = " ".join([sentence, *notes])
-    paired = paired_differences(table, RIVAL)
-    paired = paired[paired.policy == verdict.policy]
-    if paired.empty:
-        return Check(sentence, False)
-    better = paired.mean_diff.where(paired.metric != KL, -paired.mean_diff)
-    sure, few = better[paired.significant.eq(True)], paired.significant.isna().all()
-    if few and mean[verdict.policy, KL] - mean[RIVAL, KL] >= CLEARLY:
-        sure = better
-    if (sure <= 0).all() and (sure < 0).any():
-        hedge = ", as far as so few dialogs tell" if few else ""
-        conclusion = f"This contradicts the recommendation: {named(RIVAL)} loses less{hedge}."
-        return Check(f"{sentence} {conclusion}", True)
-    conclusion = "This agrees with the recommendation."
-    if few or sure.empty or (sure < 0).any():
-        sample_words = "so few dialogs" if few else "this sample"
-        conclusion = f"The two are not distinguishable on {sample_words}."
-    return Check(f"{sentence} {conclusion}", False)
+def readings_of(table: pd.DataFrame) -> dict[str, Reading]:
+    """Return what a model lost under each policy of a table of `run_answers`."""
+    means = mean_table(table[table.metric.isin((KL, RIGHT)) & (table.policy != FULL)])
+    kl, right = (means[means.metric == metric].set_index("policy") for metric in (KL, RIGHT))
+    readings = {}
+    for name, lost in kl["mean"].items():
+        values = int(right["count"].get(name, 0))
+        kept = round(float(right["mean"].get(name, 0.0)) * values)
+        readings[str(name)] = Reading(kept, values, float(lost))
+    return readings

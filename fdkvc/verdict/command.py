@@ -1,59 +1,147 @@
 """``dialogs``: replay real dialogs, and measure what the cache still holds."""
 
+import json
 from argparse import Namespace
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
-from fdkvc.conversations.sources import read_sources
+from fdkvc.conversations.sources import Sources, read_sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
-from fdkvc.explain.notes import pinned_notes
-from fdkvc.models.numpy.language_model import load_language_model
+from fdkvc.core.recordings import Recording
+from fdkvc.explain.notes import kinds_in, pinned_notes
+from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
-from fdkvc.runs.console import finish, progress, running, warn, warn_no_effect
+from fdkvc.runs.console import Running, print_results, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
-from fdkvc.verdict.checked import check_verdict
-from fdkvc.verdict.model_shape import read_shape
-from fdkvc.verdict.plan import TARGET, replay_settings
-from fdkvc.verdict.results import ReplayRun
+from fdkvc.runs.write import write_files
+from fdkvc.verdict.checked import read_card
+from fdkvc.verdict.model_shape import ModelShape, read_shape
+from fdkvc.verdict.plan import TARGET, Card, ModelRead, ways_for
+from fdkvc.verdict.results import ReplayRun, in_tokens
+
+
+@dataclass(frozen=True)
+class Dialogs:
+    """The options of the command; a ValueError says what is wrong."""
+
+    sources: Sources
+    replay: Replay
+    running: Running
+    named: frozenset[str]
+    """Options of the replay that are given: the dialogs choose the others."""
+    plan: str | None = None
+    """The model of a plan."""
+    target: str = TARGET.default
+    pin: bool = False
+    baseline: str | None = None
+    model: str | None = None
+    """Which model checks a plan."""
+    out: str | None = None
+    tables: bool = False
+    """Whether to print all tables."""
+    json: bool = False
+    """Whether to print what a script reads."""
+
+    def __post_init__(self) -> None:
+        TARGET.check(self.target, "target")
+        if self.pin:
+            pinned = with_pinned_prompts(self.replay.policies)
+            object.__setattr__(self, "replay", replace(self.replay, policies=pinned))
+        baseline_of(self.replay.policies, self.baseline)
+        if self.model is not None and self.plan is None:
+            raise ValueError("--model reads the ways of a plan: give --plan, too")
+        if self.tables and self.json:
+            raise ValueError("--tables and --json cannot be combined: give only one")
+
+    @cached_property
+    def shape(self) -> ModelShape | None:
+        """That of the plan's model."""
+        return None if self.plan is None else read_shape(self.plan)
 
 
 def dialogs(options: Namespace) -> None:
     """Replay dialogs or a trace file, and measure what the cache still holds."""
-    shape = None if options.plan is None else read_shape(options.plan)
-    settings = settings_from(Replay, options)
-    TARGET.check(options.target, "target")
-    if options.pin:
-        settings = replace(settings, policies=with_pinned_prompts(settings.policies))
-    baseline = baseline_of(settings.policies, options.baseline)
-    if options.model is not None and shape is None:
-        raise ValueError("--model checks the verdict of a plan: give --plan, too")
-    model = None if options.model is None else load_language_model(options.model)
+    named = {"policies": options.policies or options.pin, "budgets": options.budgets}
+    named["heads"] = options.heads
+    command = Dialogs(
+        read_sources(options),
+        settings_from(Replay, options),
+        Running(options.workers, options.dask),
+        frozenset(name for name, given in named.items() if given),
+        plan=options.plan,
+        target=options.target,
+        pin=options.pin,
+        baseline=options.baseline,
+        model=options.model,
+        out=options.out,
+        tables=options.tables,
+        json=options.json,
+    )
+    run_dialogs(command)
 
-    recordings, digest = read_sources(options).read_recordings()
+
+def run_dialogs(command: Dialogs) -> None:
+    """Do what the command says."""
+    name = command.model
+    model = None if name is None else load_language_model(name)
+    recordings, digest = command.sources.read_recordings()
+    encoding = Encoding() if name is None else Encoding.of_model(name)
+    recordings, skipped = in_tokens(recordings, encoding)
+    warn_each([skipped_text(skipped)])
+    run = _replayed(command, recordings, digest)
+    if run.card is not None and model is not None:
+        run = replace(run, read=_read(run.card, model, run.recordings, command.running))
+    text = run.tables_text if command.tables else run.text
+    if command.json:
+        text = json.dumps(run.record, indent=2, ensure_ascii=False)
+    if command.out is not None:
+        write_files(command.out, run.files)
+    print_results(text, command.out)
+
+
+def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) -> ReplayRun:
+    """Replay recordings, with a plan at the sizes that each way needs."""
     with progress():
         first = recordings[0]  # computed on access, which takes long
+    settings, shape = command.replay, command.shape
+    searched = shape is not None and "budgets" not in command.named
     if shape is not None:
-        policies = settings.policies if options.policies or options.pin else ()
-        compared = replay_settings(recordings, policies, options.budgets or ())
-        settings = replace(settings, policies=compared.policies, budgets=compared.budgets)
-        baseline = baseline_of(settings.policies, options.baseline)
-    heads = len(first.heads)
-    if options.heads is None:
+        policies = settings.policies if "policies" in command.named else ()
+        settings = replace(settings, policies=ways_for(recordings, policies).policies)
+    if "heads" not in command.named:
         settings = replace(settings, heads=(default_heads(first),))
-    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
-    for sentence in pinned_notes(transcripts_of(recordings), settings.policies, settings.budgets):
-        warn(sentence)
-    about: dict[str, Any] = {"name": options.trace or options.dialogs, "digest": digest}
-    about |= {"seed": options.seed, "baseline": baseline, "shape": shape}
-    about["target"] = int(options.target) / 100
-    with running(options) as how:
-        run = ReplayRun.measure(settings, recordings, about, **how)
-    if shape is not None and model is not None:
-        verdict, tokens = run.verdict(shape, run.target), run.tokens
-        if model.tokens.note:
-            warn(model.tokens.note)
-        with running(options) as how:
-            check = check_verdict(verdict, tokens, model, transcripts_of(recordings), **how)
-        run = replace(run, checked=check.sentence)
-    finish(options, run)
+    heads = len(first.heads)
+    kinds = kinds_in(transcripts_of(recordings), calls=False)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=kinds, words=True, heads=heads)
+    budgets = () if searched else settings.budgets
+    encoding = getattr(recordings, "encoding", None)
+    size = None if encoding is None else encoding.tokens.prompt_size
+    warn_each(pinned_notes(transcripts_of(recordings), settings.policies, budgets, size))
+    sources = command.sources
+    about = {
+        "name": sources.trace or sources.dialogs,
+        "digest": digest,
+        "seed": sources.seed,
+        "baseline": baseline_of(settings.policies, command.baseline),
+        "shape": shape,
+        "target": int(command.target) / 100,
+        "searched": searched or None,
+    }
+    with running(command.running) as how:
+        return ReplayRun.measure(settings, recordings, about, **how)
+
+
+def _read(
+    card: Card, model: AnyModel, recordings: Sequence[Recording], where: Running
+) -> ModelRead | None:
+    """Return what a model reads of a plan; None, with a warning, if there is nothing to read."""
+    warn_each([model.tokens.note])
+    with running(where) as how:
+        try:
+            return read_card(card, model, transcripts_of(recordings), **how)
+        except ValueError as error:
+            warn_each([f"No model read it: {error}."])
+            return None

@@ -1,230 +1,211 @@
-"""Which policy, and how much cache: recall against budget, in entries and in bytes of a model."""
+"""The card: which way makes conversations fit, with how many tokens, and what that loses.
+
+A way is a policy at the smallest size that holds enough of what calls need. Everything said of the
+ways is a cell of `card_grid`, and the two sentences are those of `card_sentences`.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.arguments import AGE_LABELS, age_of
-from fdkvc.conversations.replay import Replay, default_heads, transcripts_of, turn_tokens
-from fdkvc.core.attention import TOLERANCE
+from fdkvc.conversations.arguments import age_of
+from fdkvc.conversations.lexical import LEXICAL
+from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
-from fdkvc.core.statistics import FEW_CLUSTERS, MIN_CLUSTERS
-from fdkvc.core.transcripts import GIVEN_BY
-from fdkvc.core.words import count, listed, percent, ranged, sentence, signed, written_bytes
-from fdkvc.engine.sinks import RECALL_ONLY, SINKS, sinks_of
-from fdkvc.engine.summary import mean_table, paired_differences
+from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, share_interval
+from fdkvc.core.transcripts import SPAN_KINDS
+from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
+from fdkvc.engine.evidence import OLD, RECENT
+from fdkvc.engine.sinks import SINKS, sinks_of
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.whitelist import Whitelist
+from fdkvc.runs.grid import Grid
 from fdkvc.verdict.model_shape import ModelShape
+from fdkvc.verdict.search import call_recalls, halves_of, mean_recalls, reaches
 
 TARGETS = (0.9, 0.95, 0.99)
 """Call-argument recalls to reach."""
 
 TARGET = Field(
     "Target",
-    "The call-argument recall that a policy must reach.",
+    "The share of the values that calls need which a way must hold.",
     name="target",
     default="95",
     choices={f"{100 * target:.0f}": percent(target) for target in TARGETS},
 )
 
-OFFERED = tuple(1 << power for power in range(4, 14))
-"""Budgets that pages offer, and of which `fitting_budgets` chooses."""
+PAYS, PAYS_TOKENS = 0.15, 256
+"""The least share of a cache that is worth evicting for, and the fewest tokens."""
 
-_RECALL = ("n", "services", "recall", "ci_low", "ci_high")
-PLAN = ("policy", "heads", "budget", *_RECALL, "entries", "bytes", "saved")
+WITHOUT_CALLS = 0.25
+"""The share of the text at which a model reads conversations whose words tell no size."""
+
+TODAY = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "fifo")
+"""What engines and frameworks do, as far as it is compared: what most do first."""
+
+VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
+"""What a policy looks at that only a model computes."""
+
+EVICT = "evict: "
+
+WORDS = {
+    "fifo": "evict: age (FIFO)",
+    "sink": "sinks and window (StreamingLLM)",
+    "h2o": "evict: attention (H2O)",
+    "fd-kvc": "evict: FD-KVC",
+    "shift": "context shift (llama.cpp)",
+    "sinks(weighted-recency)": "evict: weighted recency + sinks",
+    "sinks(learned)": "evict: learned + sinks",
+    "sinks(h2o)": "evict: attention (H2O) + sinks",
+    "reread(messages(fifo))": "drop oldest messages",
+    "reread(clear-results)": "clear tool results, keep 3",
+}
+"""What people call a way; another is called as its policy's title says."""
+
+REREAD = "tokens_reread"
+"""The metric of tokens that are read again, where a policy reads any."""
 
 
-def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
-    """Return the number of tokens of each dialog."""
-    return tuple(map(sum, turn_tokens(recordings)))
-
-
-def fitting_budgets(tokens: float) -> tuple[int, ...]:
-    """Return the offered budgets from 2 to 50 % of a dialog of so many tokens.
+def way_words(name: str) -> str:
+    """Return what people call a way.
 
     Examples
     --------
-    >>> fitting_budgets(4000), fitting_budgets(10)
-    ((128, 256, 512, 1024), (16,))
+    >>> way_words("fifo"), way_words("whitelist(fifo, first=0, speaker=prompt)")
+    ('evict: age (FIFO)', 'evict: age (FIFO) + prompt')
     """
-    return tuple(size for size in OFFERED if 0.02 * tokens <= size <= 0.5 * tokens) or (
-        tenth_of(tokens),
-    )
+    policy = read_policy(name)
+    if isinstance(policy, Whitelist) and policy.speaker == "prompt":
+        return f"{way_words(policy.policy.name)} + prompt"
+    title = policy.title
+    by_message = policy.key in ("messages", "reread", "shift", "clear-results")
+    return WORDS.get(name, f"{title[0].lower()}{title[1:]}" if by_message else f"{EVICT}{title}")
 
 
-def tenth_of(tokens: float) -> int:
-    """Return the offered budget nearest to 10 % of so many tokens.
-
-    Examples
-    --------
-    >>> tenth_of(3000), tenth_of(10)
-    (256, 16)
-    """
-    return min(OFFERED, key=lambda size: abs(math.log(10 * size / max(tokens, 1))))
+def _imperative(name: str) -> str:
+    """Return a way as the beginning of a sentence that says what to do."""
+    words = way_words(name)
+    if words.startswith(EVICT):
+        return f"Evict entries by {words.removeprefix(EVICT)}"
+    verb = "Keep" if name == "sink" else "Use"
+    return f"{verb} {words}" if name in ("sink", "shift") else f"{words[0].upper()}{words[1:]}"
 
 
-def replay_settings(
+def ways_for(
     recordings: Sequence[Recording],
     policies: Sequence[Policy] = (),
-    budgets: Sequence[int] = (),
+    added: Sequence[str] = (),
 ) -> Replay:
-    """Return the replay that a verdict on these dialogs rests on.
+    """Return the replay of the ways to compare, by default those of `CANDIDATES` and some `added`.
 
-    By default, of those of `CANDIDATES` that these dialogs allow, at the budgets that fit their
-    lengths. Policies also run with the system prompt pinned, where there is one.
+    Those without surprisal leave out what looks at it. Where there is a system prompt, the one that
+    SmolLM2 loses least under also runs with the prompt pinned.
     """
-    first = recordings[0]
     if not policies:
-        policies = [*map(read_policy, CANDIDATES)]
-        if first.surprisal is None:
-            policies = [policy for policy in policies if "surprisal" not in policy.looks_at]
-    if any("system" in (turn.kind for turn in row.turns) for row in transcripts_of(recordings)):
-        policies = with_pinned_prompts(policies)
-    budgets = budgets or fitting_budgets(float(np.mean(dialog_lengths(recordings))))
-    return Replay((*dict.fromkeys(policies),), tuple(budgets), (default_heads(first),))
+        without = recordings[0].surprisal is None
+        candidates = map(read_policy, (*CANDIDATES, *added))
+        policies = [row for row in candidates if not (without and "surprisal" in row.looks_at)]
+        texts = transcripts_of(recordings)
+        if any("system" in (turn.kind for turn in text.turns) for text in texts) and not without:
+            policies += with_pinned_prompts([read_policy("sinks(weighted-recency)")])[1:]
+    return Replay((*dict.fromkeys(policies),), (1,), (default_heads(recordings[0]),))
 
 
-def plan_table(
-    settings: Replay, replayed: pd.DataFrame, tokens: Sequence[int], shape: ModelShape
-) -> pd.DataFrame:
-    """Return the recall of call arguments by policy and budget, and what the cache takes.
-
-    Columns `PLAN`: `entries` are those stored, with a second tier, and `saved` is the share that
-    they do without of the full cache of a dialog of the mean length. Neither policies that see the
-    future nor the full cache are in it.
-    """
-    full = float(np.mean(tokens))
-    policies = {policy.name: policy for policy in usable(settings.policies)}
-    rows = []
-    means = mean_table(replayed[replayed.metric == "call_recall"])
-    for row in means[means.policy.isin(list(policies))].to_dict("records"):
-        budget, policy = int(row["budget"]), policies[row["policy"]]
-        stored = policy.slots(budget, 1, 1) + policy.tier_places(budget, int(full))
-        entries = min(float(stored), full)
-        recall = [row[name] for name in ("n", "services", "mean", "ci_low", "ci_high")]
-        size = entries * shape.entry_bytes
-        rows.append((policy.name, row["heads"], budget, *recall, entries, size, 1 - entries / full))
-    return pd.DataFrame(rows, columns=list(PLAN))
-
-
-def smallest_budgets(plan: pd.DataFrame, target: float) -> pd.Series:
-    """Return the smallest budget by policy at which it reaches a target, NaN for none.
-
-    A policy reaches it if its mean recall does at this budget and at all larger ones.
-    """
-
-    def smallest(rows: pd.DataFrame) -> float:
-        falling = rows.sort_values("budget", ascending=False)
-        return float(falling.budget[(falling.recall >= target - TOLERANCE).cummin()].min())
-
-    return pd.Series({name: smallest(rows) for name, rows in plan.groupby("policy", sort=False)})
+# ------------------------------------------------------------------------------- rows
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Which policy and budget to use, in words, and what these words rest on."""
+class Reading:
+    """What a model lost under a way."""
+
+    right: int
+    """Values that it gets right."""
+    values: int
+    """Values that it gets right with the full cache."""
+    kl: float
+    """From the full cache's predictions, in nats a token."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A policy at the smallest size that holds enough."""
 
     policy: str
-    """The name of the recommended policy; of the best one if none reaches the target."""
-    budget: int
-    """The entries that it needs."""
-    lead: str
-    """The answer in a sentence."""
-    rest: str = ""
-    """What is still forgotten, and how the others compare."""
-    caution: str = ""
-    """What the measure cannot say."""
+    size: int | None
+    """In tokens; None if no size tried holds enough."""
+    recall: float
+    """The share of values that it holds then; the largest of any size if none is enough."""
+    slots: float
+    """Tokens stored then, with a second tier."""
+    forgets: str
+    """The kind and age of most of the values that it lacks."""
+    reread: float = math.nan
+    """Tokens that are read again in a dialog, on average."""
+    guessed: bool = False
+    """Whether it scores by vectors that only a model has, and letters stood in for them."""
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is expected on other conversations: ways are chosen on one half, tried on the other."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class ModelRead:
+    """What a model has read so far."""
+
+    model: str
+    dialogs: int
+    tokens: int
+    scores: Mapping[str, Reading]
+    """By policy."""
+    complete: bool = True
+    """Whether it has read under every way that matters."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """The answer to which way, and how much."""
+
+    ways: tuple[Way, ...]
+    """Those that hold enough first, the smallest size first."""
+    best: Way | None
+    """The recommended one; None if none is."""
+    by_words: Way | None
+    """The one recommended before a model read it."""
+    tokens: float
+    """Of a dialog, on average."""
+    target: float
+    dialogs: int
+    clusters: int
+    """Those with calls."""
+    shape: ModelShape
+    unit: str
+    """Whose tokens these are."""
+    promise: Promise | None = None
+    read: ModelRead | None = None
 
     @property
-    def sentence(self) -> str:
-        """The answer with all that belongs to it."""
-        return f"{self.lead} {self.rest}".strip()
+    def pays(self) -> bool:
+        """Whether the recommended way saves enough."""
+        saved = 0.0 if self.best is None else self.tokens - self.best.slots
+        return saved >= max(PAYS * self.tokens, PAYS_TOKENS)
 
-
-NO_VERDICT = Verdict(
-    policy="",
-    budget=0,
-    lead="There is no verdict: no call in these dialogs needs a value mentioned before.",
-)
-
-
-def find_verdict(
-    settings: Replay,
-    replayed: pd.DataFrame,
-    arguments: pd.DataFrame,
-    tokens: Sequence[int],
-    shape: ModelShape,
-    target: float = 0.95,
-) -> Verdict:
-    """Return the policy that reaches the target with the fewest entries, and how sure that is.
-
-    `replayed` and `arguments` are as `replay_arguments` returns them, and `tokens` the lengths of
-    the dialogs. Of the policies at that budget it is the one with the highest recall, or one that
-    is not distinguishable from it and protects the first tokens, which pretrained models need.
-    """
-    mode = settings.heads[0]
-    plan = plan_table(settings, replayed, tokens, shape)
-    plan = plan[plan.heads == mode]
-    if plan.empty:
-        return NO_VERDICT
-    needed = smallest_budgets(plan, target)
-    enough, largest = bool(needed.notna().any()), int(plan.budget.max())
-    budget = int(needed.min()) if enough else largest
-    at_budget = plan[plan.budget == budget]
-    reaching = at_budget[at_budget.policy.map(needed) == budget] if enough else at_budget
-    recalls = replayed[(replayed.budget == budget) & (replayed.heads == mode)]
-    recalls = recalls[(recalls.metric == "call_recall") & recalls.policy.isin(plan.policy)]
-    best = reaching.iloc[int(reaching.recall.argmax())]
-    if enough:
-        paired = paired_differences(recalls, str(best["policy"]))
-        tied = reaching[~reaching.policy.isin(paired.policy[paired.significant.eq(True)])]
-        safe = tied[[sinks_of(read_policy(name), budget) == SINKS for name in tied.policy]]
-        best = safe.iloc[int(safe.recall.argmax())] if len(safe) else best
-    name, held = str(best["policy"]), f"{budget:,} entries"
-    interval = ranged(best["recall"], best["ci_low"], best["ci_high"], 1, percent)
-    if enough:
-        lead = f"Use {named(name)} with {held}: {_saving(best, float(np.mean(tokens)), shape)}."
-        below = best["ci_low"] < target
-        unsure = f", so {percent(target)} is not certain" if below else ""
-        parts = [f"It holds {interval} of the values that a call needs, on average{unsure}."]
-    else:
-        lead = (
-            f"No policy tried holds {percent(target)} of the values that calls need within {held}: "
-            f"{named(name)} holds most, {interval}."
-        )
-        parts = []
-    of_best = (arguments.policy == name) & (arguments.budget == budget) & (arguments.heads == mode)
-    parts.append(_forgotten_words(arguments[of_best]))
-    paired = paired_differences(recalls, name).set_index("policy")
-    titles = {policy.name: policy.title for policy in settings.policies}
-    unpinned, sure = unpinned_name(name), int(best["services"]) >= MIN_CLUSTERS
-    rivals = [other for other in paired.index if unpinned_name(other) == other != unpinned]
-    if rivals and sure:
-        parts.append(_rivals_sentence(paired.loc[rivals], titles))
-    if enough:
-        parts.append(_others_need(needed[rivals] / budget, titles, target, largest))
-    for twin in paired.index:
-        if unpinned_name(twin) == unpinned and sure:
-            parts.append(_pinning(paired.loc[twin], 1 if name == unpinned else -1))
-    return Verdict(name, budget, lead, " ".join(filter(None, parts)), _caution(best))
-
-
-def _rivals_sentence(paired: pd.DataFrame, titles: Mapping[str, str]) -> str:
-    """Say from which other policies the recommended one is not distinguishable; those hold less."""
-    different = paired[paired.significant.eq(True)]
-    ties = [titles[name] for name in paired.index if name not in different.index]
-    parts = [f"it is not distinguishable from {listed(ties)}"] if ties else []
-    if len(different):
-        one, above = len(different) == 1, bool((different.mean_diff > 0).any())
-        others = "the other" if one else "the others" if ties else "all others"
-        ending = "s" if one else ""
-        parts.append(f"{others} differ{ending}" if above else f"{others} hold{ending} less")
-    return f"At this budget {'; '.join(parts)}."
+    @property
+    def today(self) -> Way | None:
+        """What people do, of the ways compared."""
+        ways = {unpinned_name(way.policy): way for way in reversed(self.ways)}
+        return next((ways[name] for name in TODAY if name in ways), None)
 
 
 def unpinned_name(name: str) -> str:
@@ -234,69 +215,325 @@ def unpinned_name(name: str) -> str:
     return policy.policy.name if isinstance(policy, Whitelist) and pinned else name
 
 
-def named(name: str) -> str:
-    """Return the title of a policy for a sentence."""
-    inside = unpinned_name(name)
-    title = read_policy(inside).title
-    return title if inside == name else f"{title} (system prompt pinned)"
+def smallest_size(rows: pd.DataFrame, target: float) -> int | None:
+    """Return the smallest size whose mean recall is enough, as are those of all larger ones."""
+    smallest = None
+    for size, mean in sorted(mean_recalls(rows).items(), reverse=True):
+        if not reaches(mean, target):
+            break
+        smallest = size
+    return smallest
 
 
-def _forgotten_words(arguments: pd.DataFrame) -> str:
-    """Return how many values were lost, and where most of them came from."""
+def find_card(
+    policies: Sequence[Policy],
+    tables: tuple[pd.DataFrame, pd.DataFrame],
+    lengths: Sequence[int],
+    source: str,
+    shape: ModelShape,
+    target: float,
+    unit: str,
+    read: ModelRead | None = None,
+) -> Card:
+    """Return the card of a replay, whose tables are those of `replay_arguments`.
+
+    `lengths` are the tokens of the dialogs, counted as `unit` says, and `source` tells where their
+    vectors come from.
+    """
+    table, arguments = tables
+    mode = table.heads.iloc[0] if len(table) else ""
+    table, arguments = table[table.heads == mode], arguments[arguments.heads == mode]
+    recalls, tokens = call_recalls(table), float(np.mean(lengths))
+    letters, by_name = source.startswith(LEXICAL), {row.name: row for row in usable(policies)}
+    recalls = recalls[recalls.policy.isin([*by_name])]
+    reread = table[table.metric == REREAD].set_index(["policy", "budget"]).value
+    ways = list[Way]()
+    for name, rows in recalls.groupby("policy", sort=False):
+        policy = by_name[str(name)]
+        size = smallest_size(rows, target)
+        means = mean_recalls(rows)
+        shown = max(means, key=means.__getitem__) if size is None else size
+        stored = policy.slots(shown, 1, 1) + policy.tier_places(shown, int(tokens))
+        cell = (arguments.policy == name) & (arguments.budget == shown)
+        again = reread.get((name, shown), math.nan)
+        ways.append(
+            Way(
+                policy.name,
+                size,
+                means[shown],
+                min(float(stored), tokens),
+                forgets_most(arguments[cell]),
+                float(np.mean(again)) if policy.reads_again else math.nan,
+                letters and not VECTORS.isdisjoint(policy.looks_at),
+                None if read is None else read.scores.get(policy.name),
+            )
+        )
+    ways.sort(key=lambda way: (way.size is None, way.size or 0, -way.recall))
+    if recalls.empty:
+        ways = ways_without_calls([*by_name.values()], tokens, letters, read)
+    by_words = None if recalls.empty else chosen_way(ways)
+    best = by_words if read is None or not read.complete else judged_way(ways, by_words)
+    dialogs = recalls.drop_duplicates("dialog")
+    return Card(
+        tuple(ways),
+        best,
+        by_words,
+        tokens,
+        target,
+        len(dialogs),
+        int(dialogs.services.nunique()),
+        shape,
+        unit,
+        None
+        if best is None
+        else promised([row for row in ways if not row.guessed], recalls, arguments, target),
+        read,
+    )
+
+
+def ways_without_calls(
+    policies: Sequence[Policy], tokens: float, letters: bool, read: ModelRead | None
+) -> list[Way]:
+    """Return the ways at one share of the text, for a model to tell apart; best first if it did."""
+    size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
+    ways = list[Way]()
+    for policy in policies:
+        guessed = letters and not VECTORS.isdisjoint(policy.looks_at)
+        way = Way(policy.name, size, math.nan, float(min(size, tokens)), "", guessed=guessed)
+        if keeps_start(way):
+            ways.append(replace(way, reading=scores.get(policy.name)))
+    return sorted(ways, key=lambda way: math.inf if way.reading is None else way.reading.kl)
+
+
+def chosen_way(ways: Sequence[Way]) -> Way | None:
+    """Return the first way that may be recommended by text, of those that keep the first tokens."""
+    enough = [way for way in ways if way.size is not None and not way.guessed]
+    return next(filter(keeps_start, enough), enough[0] if enough else None)
+
+
+def keeps_start(way: Way) -> bool:
+    """Whether a model has the first tokens that it needs: they stay, or the text is read again."""
+    return sinks_of(read_policy(way.policy), way.size or 1) == SINKS
+
+
+CLEARLY = 0.1
+"""Difference in KL, in nats a token, from which on a way loses clearly more than another."""
+
+
+def judged_way(ways: Sequence[Way], by_words: Way | None) -> Way | None:
+    """Return the smallest of the ways read that loses hardly more than the one that loses least."""
+    enough = [(way, way.reading) for way in ways if way.size is not None and way.reading]
+    if not enough:
+        return by_words
+    least = min(reading.kl for _, reading in enough)
+    if by_words is None and least > CLEARLY:
+        return None
+    most = max(reading.right for _, reading in enough)
+    for way, reading in enough:
+        few = max(1, round(0.05 * reading.values))
+        if reading.kl <= least + CLEARLY and reading.right >= most - few:
+            return way
+    return by_words
+
+
+AGE_SHORT = {"recent": f"≤ {RECENT} turns", "middle": f"≤ {OLD} turns", "old": f"> {OLD} turns"}
+
+
+def forgets_most(arguments: pd.DataFrame) -> str:
+    """Return the kind and age of most values that were lost, "" if none was.
+
+    Examples
+    --------
+    >>> columns = {"held": [0.0, 1.0], "source": ["result", "user"], "age": [8, 1]}
+    >>> forgets_most(pd.DataFrame(columns))
+    'tool result, > 6 turns'
+    """
     lost = arguments[arguments.held < 1]
     if lost.empty:
-        return "" if arguments.empty else f"Forgotten: none of {count(len(arguments), 'value')}."
-    most = []
-    for keys, words in ((lost.source, GIVEN_BY), (lost.age.map(age_of), AGE_LABELS)):
-        counts = keys.value_counts()
-        if counts.iloc[0] > len(lost) / 2:
-            most.append(words[counts.index[0]])
-    them = "most of them " if len(lost) > 1 else ""
-    where = f", {them}{', '.join(most)}" if most else ""
-    return f"Still forgotten: {len(lost):,} of {count(len(arguments), 'value')}{where}."
+        return ""
+    kind = SPAN_KINDS[lost.source.value_counts().index[0]]
+    age = lost.age.map(age_of).value_counts().index[0]
+    return f"{kind}, {AGE_SHORT[age]}"
 
 
-def _others_need(times: pd.Series, titles: Mapping[str, str], target: float, largest: int) -> str:
-    """Return how many times the budget the others need to reach the target, if they do."""
-    parts = []
-    for factor, names in times[times > 1].groupby(times).groups.items():
-        need = "needs" if len(names) == 1 else "need"
-        who = listed([titles[name] for name in names])
-        parts.append(f"{who} {need} {factor:g} times the budget")
-    never = [titles[str(name)] for name in times.index[times.isna()]]
-    if never:
-        who = f"{listed(never)} {'does' if len(never) == 1 else 'do'} not reach"
-        who = "no other policy reaches" if len(never) == len(times) > 1 else who
-        parts.append(f"{who} {percent(target)} within {largest:,} entries")
-    return sentence("; ".join(parts)) if parts else ""
+def promised(
+    ways: Sequence[Way], recalls: pd.DataFrame, arguments: pd.DataFrame, target: float
+) -> Promise | None:
+    """Return what ways hold that were chosen on the other half of the clusters.
+
+    The interval is the wider one of that over clusters, if there are enough, and of Wilson's for as
+    many calls.
+    """
+    halves = halves_of(recalls)
+    half = recalls.dialog.map(halves)
+    values, services, calls = list[float](), list[str](), 0
+    names = [way.policy for way in ways]
+    for other in (0, 1):
+        chosen = list[Way]()
+        for name in names:
+            rows = recalls[(recalls.policy == name) & (half != other)]
+            size = smallest_size(rows, target) if len(rows) else None
+            if size is not None:
+                chosen.append(Way(name, size, rows[rows.budget == size].value.mean(), size, ""))
+        chosen.sort(key=lambda way: (way.size or 0, -way.recall))
+        way = chosen_way(chosen)
+        if way is None:
+            continue
+        told = recalls[(recalls.policy == way.policy) & (recalls.budget == way.size)]
+        told = told[told.dialog.map(halves) == other]
+        values += told.value.tolist()
+        services += told.services.tolist()
+        needs = arguments[(arguments.policy == way.policy) & (arguments.budget == way.size)]
+        needs = needs[needs.dialog.isin(told.dialog)]
+        calls += len(needs.drop_duplicates(["dialog", "turn", "call", "call_number"]))
+    if not values or not calls:
+        return None
+    mean = float(np.mean(values))
+    low, high = share_interval(round(mean * calls), calls)
+    ends = cluster_mean(values, services).interval
+    if not math.isnan(ends[0]):
+        low, high = min(low, max(ends[0], 0.0)), max(high, min(ends[1], 1.0))
+    return Promise(mean, low, high)
 
 
-def _pinning(paired: pd.Series, sign: int) -> str:
-    """Return what pinning the system prompt changes, of the twin with or without it."""
-    if not paired.significant:
-        return "Pinning the system prompt makes no distinguishable difference."
-    low, high = sorted(100 * sign * paired[end] for end in ("ci_low", "ci_high"))
-    change = ranged(100 * sign * paired["mean_diff"], low, high, 1, signed)
-    return f"Pinning the system prompt changes recall by {change} points."
+# ------------------------------------------------------------------------------- what is said
 
 
-def _caution(best: pd.Series) -> str:
-    clusters = int(best["services"])
-    over = f"{count(int(best['n']), 'dialog')} with calls, in {count(clusters, 'cluster')}"
-    few = ""
-    if clusters < MIN_CLUSTERS:
-        few = f" An interval needs {MIN_CLUSTERS} clusters, so no policy is distinguishable."
-    elif clusters < FEW_CLUSTERS:
-        few = f" Fewer than {FEW_CLUSTERS} clusters may make intervals too narrow."
-    return f"The verdict rests on {over}.{few} A replay runs no model. {RECALL_ONLY}"
+def card_sentences(card: Card) -> tuple[str, str]:
+    """Return which way and how much, and what that rests on."""
+    best, full = card.best, written_bytes(card.tokens * card.shape.entry_bytes)
+    read = card.read if card.read is not None and card.read.complete else None
+    if not card.dialogs and read is None:
+        return (
+            "No call in these conversations needs a value said before, so only a model can tell "
+            "which size is enough.",
+            "No model read it.",
+        )
+    if best is None or best.size is None or not card.pays:
+        why = f"no way tried holds {percent(card.target)} of what calls need in less than 85 %"
+        if not card.dialogs:
+            why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
+        if best is not None and best.size is not None:
+            why = f"{way_words(best.policy)} needs {_size(card, best)}"
+        lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
+        lead = f"{lead} in {card.shape.name}."
+    else:
+        stored = written_bytes(best.slots * card.shape.entry_bytes)
+        lead = (
+            f"{_imperative(best.policy)} with {_size(card, best)}: {stored} instead of {full} in "
+            f"{card.shape.name}."
+        )
+        if read is None:
+            lead = f"By its words, before a model has read it: {lead[0].lower()}{lead[1:]}"
+    return lead, _basis(card, read)
 
 
-def _saving(row: pd.Series, tokens: float, shape: ModelShape) -> str:
-    """Return what a row of a plan saves at the end of a dialog of the mean length."""
-    mean = f"a dialog of the mean length, {tokens:,.0f} tokens"
-    if row["saved"] <= 0:
-        return f"{mean}, fits into the cache, so nothing is saved"
-    return (
-        f"{written_bytes(row['bytes'])} instead of {written_bytes(tokens * shape.entry_bytes)} "
-        f"({percent(row['saved'])} less) in {shape.name}, for {mean}"
-    )
+def _size(card: Card, way: Way) -> str:
+    share = percent((way.size or 0) / card.tokens)
+    return f"{way.size:,} tokens ({share} of a conversation)"
+
+
+def _basis(card: Card, read: ModelRead | None) -> str:
+    best, parts = card.best, list[str]()
+    if read is None:
+        parts.append("No model read it")
+    else:
+        reading = None if best is None else best.reading
+        lost = "" if reading is None else f": {reading_words(reading)}"
+        among = f"{read.dialogs} of {card.dialogs:,}" if card.dialogs else f"{read.dialogs:,}"
+        parts.append(f"{read.model} read {among} conversations so{lost}")
+        if best != card.by_words and card.by_words is not None:
+            parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
+    if card.promise is not None:
+        held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
+        parts.append(f"on conversations not used to choose, {held} of what calls need is held")
+    if not card.dialogs:
+        parts.append("no call says which values must stay")
+    elif card.clusters < MIN_CLUSTERS:
+        parts.append(f"a guess from {count(card.dialogs, 'conversation')}")
+    words = "; ".join(parts)
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def reading_words(reading: Reading) -> str:
+    """Return what a model lost, in a few words."""
+    if not reading.values:
+        return f"its predictions change by {decimal(reading.kl, 2)} nats a token"
+    return f"{reading.right} of {count(reading.values, 'value')} stay right"
+
+
+def card_grid(card: Card, *, policies: bool = True) -> Grid:
+    """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
+    rows, names = [], ["way", *(["policy"] if policies else [])]
+    for way in card.ways:
+        mark = " ←" if way == card.best and card.pays else ""
+        note = " *" if way.guessed else ""
+        row = [f"{way_words(way.policy)}{note}{mark}", *([way.policy] if policies else [])]
+        if way.size is None:
+            sizes = [f"never: {percent(way.recall)}", "", ""]
+        else:
+            stored = written_bytes(way.slots * card.shape.entry_bytes)
+            sizes = [f"{way.size:,}", percent(way.size / card.tokens), stored]
+        again = "–" if math.isnan(way.reread) else f"{way.reread:,.0f}"
+        read, reading = "", way.reading
+        if reading is not None:
+            right = f"{reading.right} of {reading.values}, " if reading.values else ""
+            read = f"{right}{decimal(reading.kl, 2)}"
+        rows.append([*row, *sizes, again, read, way.forgets])
+    heads = [*names, "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
+    empty = {"", "–"}
+    kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
+    shown = [[row[place] for place in kept] for row in rows]
+    return Grid([heads[place] for place in kept] if rows else heads, shown, len(names))
+
+
+SETTINGS = {
+    "shift": "llama-server --context-shift --ctx-size {}",
+    "reread(messages(fifo))": 'trim_messages(messages, strategy="last", max_tokens={})',
+    "reread(clear-results)": '{{"type": "clear_tool_uses_20250919", "trigger": {{"type": '
+    '"input_tokens", "value": {}}}}}',
+}
+"""How engines and services set what they do by themselves: llama.cpp, LangChain, Anthropic."""
+
+
+def setting_line(way: Way) -> str:
+    """Return the line that sets a way and its size in an engine, or in this project's caches."""
+    ours = f'PolicyCache(read_policy("{way.policy}"), budget={{}})'
+    return SETTINGS.get(way.policy, ours).format(way.size)
+
+
+def card_record(card: Card) -> dict[str, Any]:
+    """Return the card in values that JSON can hold."""
+    lead, basis = card_sentences(card)
+    return {
+        "sentence": lead,
+        "basis": basis,
+        "pays": card.pays,
+        "policy": None if card.best is None else card.best.policy,
+        "tokens": None if card.best is None else card.best.size,
+        "setting": None if card.best is None else setting_line(card.best),
+        "unit": card.unit,
+        "conversation_tokens": card.tokens,
+        "target": card.target,
+        "expected": None if card.promise is None else vars(card.promise),
+        "dialogs": card.dialogs,
+        "clusters": card.clusters,
+        "model": card.shape.name,
+        "read_by": None if card.read is None else card.read.model,
+        "ways": [_way_record(card, way) for way in card.ways],
+    }
+
+
+def _way_record(card: Card, way: Way) -> dict[str, Any]:
+    return {
+        "way": way_words(way.policy),
+        "policy": way.policy,
+        "tokens": way.size,
+        "share": None if way.size is None else way.size / card.tokens,
+        "bytes": None if way.size is None else way.slots * card.shape.entry_bytes,
+        "recall": way.recall,
+        "read_again": None if math.isnan(way.reread) else way.reread,
+        "by_letters": way.guessed,
+        "forgets": way.forgets,
+        "reading": None if way.reading is None else vars(way.reading),
+    }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from fdkvc.conversations.arguments import worst_losses
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import transcripts_of
 from fdkvc.core.statistics import over_clusters
@@ -11,15 +12,33 @@ from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.player.moments import MOMENT_POLICY, failed_call
 from fdkvc.player.report import FILE, REPORT, failed_scene, provenance, ran_on, report_html
-from fdkvc.runs.grid import marks_sentence
+from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.runs.options import options_of
-from fdkvc.verdict.results import ReplayRun, replay_grid
+from fdkvc.verdict.model_shape import option_of
+from fdkvc.verdict.plan import Card, card_grid, card_sentences, setting_line, way_words
+from fdkvc.verdict.results import LOSS_COLUMNS, ReplayRun, replay_grid
 
 
 def replay_report(run: ReplayRun, more: Sequence[str] = ()) -> str:
     """Return the report on a replay; `more` has a string per paragraph on the run."""
     scope = ["What policies keep of real dialogs, and what that costs.", *more]
     return report_html("Cache policies on real dialogs", scope, replay_parts(run))
+
+
+def card_html(run: ReplayRun, card: Card) -> str:
+    """Return the sentences, the table, what a model read, and the worst losses."""
+    html = "".join(f"<p>{escape(words)}</p>" for words in card_sentences(card))
+    html += card_grid(card).html("Ways to fit the conversations")
+    best = card.best
+    if best is None or best.size is None:
+        return html
+    html += f"<pre>{escape(setting_line(best))}</pre>"
+    losses = worst_losses(run.lost(best.policy, best.size))
+    if len(losses):
+        rows = losses[[*LOSS_COLUMNS]].astype(str).to_numpy().tolist()
+        title = f"What {way_words(best.policy)} loses at {best.size:,} tokens"
+        html += f"<h3>{escape(title)}</h3>{Grid([*LOSS_COLUMNS.values()], rows, 4).html(title)}"
+    return html
 
 
 def replay_parts(run: ReplayRun) -> dict[str, str]:
@@ -35,9 +54,8 @@ def replay_parts(run: ReplayRun) -> dict[str, str]:
         grid = replay_grid(replayed, run.baseline, metric)
         body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
     parts = {}
-    if run.shape is not None:
-        verdict = run.verdict(run.shape, run.target)
-        parts["Verdict"] = f"<p>{escape(verdict.sentence)}</p><p>{escape(verdict.caution)}</p>"
+    if (card := run.card) is not None:
+        parts["Verdict"] = card_html(run, card)
     parts["Real dialogs"] = body
     policies = {policy.key: policy for policy in reversed(settings.policies)}
     policy = policies.get(MOMENT_POLICY, settings.policies[0])
@@ -50,6 +68,12 @@ def replay_parts(run: ReplayRun) -> dict[str, str]:
         options["heads"] = settings.heads
     elif any(text.calls_in_text for text in transcripts_of(recordings)):
         options["calls"] = ()
+    if run.shape is not None:
+        options |= {"plan": option_of(run.shape), "target": f"{100 * run.target:.0f}"}
+        if run.encoding:
+            options["model"] = run.encoding
+    if run.searched:
+        del options["budgets"]
     dialogs = command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})
     commands = [dialogs, REPORT]
     if run.vectors:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from textwrap import wrap
 from time import perf_counter
 from typing import Any, ClassVar, Self, Unpack
 
@@ -16,24 +17,40 @@ from fdkvc.conversations.arguments import (
     source_recall,
     worst_losses,
 )
-from fdkvc.conversations.lexical import LEXICAL
+from fdkvc.conversations.forgot_report import shorter
+from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
+from fdkvc.conversations.trace_file import ENDING
 from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import over_clusters
-from fdkvc.core.transcripts import CALLS_NOTE
+from fdkvc.core.transcripts import CALLS_NOTE, Transcript
 from fdkvc.core.words import count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes, unread_kinds
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import baseline_of, read_policy, usable
 from fdkvc.runs.base import Run
 from fdkvc.runs.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.plan import TARGETS, Verdict, dialog_lengths, find_verdict, plan_table
+from fdkvc.verdict.plan import (
+    TARGETS,
+    Card,
+    ModelRead,
+    card_grid,
+    card_record,
+    card_sentences,
+    find_card,
+    setting_line,
+)
+from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes
+
+TOKENIZER = "tokenizer.json"
+"""The place of an encoding whose content a page was given."""
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """Suffixes of a policy's name, by which heads decide together."""
@@ -50,11 +67,13 @@ LOSS_COLUMNS = {
 }
 """Columns of what was forgotten, and their headings."""
 
-OF_LETTERS = (
-    "Without a model's vectors, policies that use attention compare the letters of words, not "
-    "their meaning."
-)
-"""What limits a verdict on lexical vectors."""
+WIDTH = 100
+"""Columns of a terminal."""
+
+WORDS_OF = "words"
+"""The unit of a run of an earlier version, which counted words and punctuation marks."""
+
+FULL_GRID = "fdkvc dialogs --tables prints all tables, --out DIR writes them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +90,9 @@ class ReplayRun(Run):
         "dialogs": int,
         "baseline": str,
         "shape": ModelShape | None,
+        "target": float | None,
+        "searched": bool | None,
+        "encoding": str | None,
         "vectors": str | None,
         "unread": dict[str, int] | None,
     }
@@ -100,8 +122,10 @@ class ReplayRun(Run):
     vectors: str | None = None
     """In links to the page Dialogs: the model that read the file there, and its layers."""
 
-    checked: str = ""
-    """What a model said of the verdict."""
+    searched: bool | None = None
+    """Whether each policy ran at the sizes that tell its smallest one, and not at all budgets."""
+    read: ModelRead | None = None
+    """What a model read of it."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
@@ -117,8 +141,12 @@ class ReplayRun(Run):
     ) -> Self:
         """Run a replay; `about` has the other fields by name."""
         began = perf_counter()
-        table, arguments = replay_arguments(settings, recordings, **how)
-        return cls(settings, recordings, table, arguments, perf_counter() - began, **about)
+        if about.get("searched"):
+            tables = find_sizes(settings, recordings, about["target"], **how)
+        else:
+            tables = replay_arguments(settings, recordings, **how)
+        settings = at_sizes(settings, tables)
+        return cls(settings, recordings, *tables, perf_counter() - began, **about)
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
@@ -129,7 +157,7 @@ class ReplayRun(Run):
                 f"with {about['vectors']} in its address"
             )
         source = about["source"]
-        named = Path(name or "").suffix == ".npz"
+        named = Path(name or "").suffix == ENDING
         traced = bool(sources.trace) or not source.startswith(LEXICAL) or named
         kind = "trace" if traced else "dialogs"
         sources = replace(sources.named_in_run(kind, name), seed=about["seed"])
@@ -137,8 +165,12 @@ class ReplayRun(Run):
         recordings, digest = sources.read_recordings()
         if digest != about["file"]:
             raise ValueError(OTHER_FILE[kind])
+        if about.get("encoding") is not None:
+            recordings, _ = in_tokens(recordings, encoding_named(about["encoding"]))
         recordings = recordings[: max(1, about["dialogs"])]
-        again = {key: about.get(key) for key in ("name", "seed", "shape", "baseline")}
+        kept = ("name", "seed", "shape", "baseline", "searched")
+        again = {key: about.get(key) for key in kept}
+        again["target"] = about.get("target") or TARGETS[1]
         return cls.measure(record.settings, recordings, again | {"digest": digest}, **how)
 
     @property
@@ -151,6 +183,9 @@ class ReplayRun(Run):
             "dialogs": int(self.table.dialog.nunique()),
             "baseline": self.baseline,
             "shape": self.shape,
+            "target": None if self.shape is None else self.target,
+            "searched": self.searched,
+            "encoding": self.encoding,
             "vectors": self.vectors,
             "unread": unread_kinds(transcripts_of(self.recordings)) or None,
         }
@@ -159,6 +194,20 @@ class ReplayRun(Run):
     def source(self) -> str:
         """What computed the vectors, in words."""
         return self.recordings[0].source
+
+    @property
+    def encoding(self) -> str | None:
+        """The place of the tokenizer that counts tokens; None for words, or vectors of a model."""
+        encoding = getattr(self.recordings, "encoding", None)
+        place = None if encoding is None else encoding.place
+        return TOKENIZER if isinstance(place, bytes) else place
+
+    @property
+    def unit(self) -> str:
+        """Whose tokens sizes are."""
+        encoding = getattr(self.recordings, "encoding", None)
+        lexical = self.source.startswith(LEXICAL)
+        return encoding.name if encoding is not None else WORDS_OF if lexical else self.source
 
     @cached_property
     def tokens(self) -> tuple[int, ...]:
@@ -184,34 +233,88 @@ class ReplayRun(Run):
             "replay_sources.csv": self.sources,
             "replay_forgotten.csv": self.forgotten,
         }
-        if self.shape is not None:
-            tables["plan.csv"] = plan_table(self.settings, self.table, self.tokens, self.shape)
+        if (card := self.card) is not None:
+            tables["plan.csv"] = pd.DataFrame(card_record(card)["ways"]).drop(columns="reading")
         return tables
+
+    @cached_property
+    def card(self) -> Card | None:
+        """Which way to use in the model of a plan; None without a plan."""
+        return None if self.shape is None else self.card_for(self.shape, self.target)
+
+    def card_for(self, shape: ModelShape, target: float) -> Card:
+        """Return which way to use in a model of this shape."""
+        tables = self.table, self.arguments
+        policies = self.settings.policies
+        return find_card(
+            policies, tables, self.tokens, self.source, shape, target, self.unit, self.read
+        )
 
     @property
     def text(self) -> str:
+        return summary_text(self) if self.card is None else card_text(self.card)
+
+    @property
+    def tables_text(self) -> str:
+        """All tables for a terminal."""
         parts = [self.source, replay_text(self.table, self.baseline)]
         parts += missing_value_notes(transcripts_of(self.recordings))
-        chosen = None
-        if self.shape is not None:
-            chosen = self.verdict(self.shape, self.target)
         if not self.arguments.empty:
-            parts.append(forgotten_text(self, chosen))
-        if chosen is not None:
-            parts += [chosen.sentence, self.checked, chosen.caution]
+            parts.append(forgotten_text(self))
+        if self.card is not None:
+            parts.append(card_text(self.card))
         return "\n\n".join(filter(None, parts))
 
-    def verdict(self, shape: ModelShape, target: float) -> Verdict:
-        """Return which policy and budget to use in a model of this shape, in words."""
-        found = find_verdict(self.settings, self.table, self.arguments, self.tokens, shape, target)
-        of_letters = found.policy and self.source.startswith(LEXICAL)
-        return replace(found, caution=f"{found.caution} {OF_LETTERS}") if of_letters else found
+    @property
+    def record(self) -> dict[str, Any]:
+        """The card, or else the means, in values that JSON can hold."""
+        if self.card is not None:
+            return card_record(self.card)
+        means = mean_table(self.table).astype(object)
+        rows = means.where(means.notna(), None).to_dict("records")
+        return {"source": self.source, "unit": self.unit, "means": rows}
 
     def lost(self, policy: str, budget: int) -> pd.DataFrame:
         """Return what a policy forgot at a budget, of the first mode of the heads."""
         lost = self.forgotten
         chosen = (lost.policy == policy) & (lost.budget == budget)
         return lost[chosen & (lost.heads == self.settings.heads[0])]
+
+
+def at_sizes(settings: Replay, tables: Tables) -> Replay:
+    """Return the settings with the budgets that ran."""
+    ran = tuple(sorted({*tables[0].budget.tolist()}))
+    return replace(settings, budgets=ran) if ran and ran != settings.budgets else settings
+
+
+def encoding_named(place: str) -> Encoding:
+    """Return the encoding that a run recorded; ValueError if only a page has its tokenizer."""
+    if place == TOKENIZER:
+        raise ValueError(
+            "this run counted tokens by a tokenizer.json that only the page Dialogs was given"
+        )
+    return Encoding.of_model(place) if place else Encoding()
+
+
+def in_tokens(
+    recordings: Sequence[Recording], encoding: Encoding
+) -> tuple[Sequence[Recording], list[str]]:
+    """Return lexical recordings in the tokens of an encoding, and why others are left out.
+
+    Recordings of a model stay as they are. Raises a ValueError if every dialog has too many tokens.
+    """
+    if not isinstance(recordings, LexicalRecordings):
+        return recordings, []
+    fitting, skipped = list[Transcript](), list[str]()
+    for transcript in recordings.transcripts:
+        try:
+            encoding.check(transcript)
+            fitting.append(transcript)
+        except ValueError as error:
+            skipped.append(str(error))
+    if not fitting:
+        raise ValueError(skipped[0])
+    return LexicalRecordings(fitting, recordings.seed, encoding), skipped
 
 
 def replay_grid(
@@ -264,15 +367,15 @@ def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid
     return grid.beside({name: counted[column].tolist() for name, column in names.items()})
 
 
-def forgotten_text(run: ReplayRun, chosen: Verdict | None = None) -> str:
+def forgotten_text(run: ReplayRun) -> str:
     """Return the recall by source and age, and the values whose loss was worst.
 
-    Of a verdict's policy and budget; by default, of the last policy at the middle budget.
+    Of the card's way; by default, of the last policy at the middle budget.
     """
     budgets = sorted(run.settings.budgets)
     budget, policy = budgets[len(budgets) // 2], run.settings.policies[-1].name
-    if chosen is not None and chosen.policy:
-        budget, policy = chosen.budget, chosen.policy
+    if run.card is not None and run.card.best is not None and run.card.best.size is not None:
+        budget, policy = run.card.best.size, run.card.best.policy
     parts = [
         f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
         sources_grid(run.sources, run.settings, budget).text(grouped=True),
@@ -287,3 +390,41 @@ def forgotten_text(run: ReplayRun, chosen: Verdict | None = None) -> str:
         losses = losses.assign(value=losses.value.str[:40])[[*LOSS_COLUMNS]].astype(str)
         parts.append(Grid([*LOSS_COLUMNS.values()], losses.to_numpy().tolist(), 4).text())
     return "\n\n".join(parts)
+
+
+def summary_text(run: ReplayRun) -> str:
+    """Return what was asked for, in few lines: the recall of calls, and the metrics chosen."""
+    measured = run.table.dropna(subset="value").metric
+    first = [name for name in ("call_recall", *measured) if name in {*measured}][:1]
+    wanted = [name for name in measured.unique() if late_metric(name).key in run.settings.metrics]
+    parts = [f"{run.source}; sizes in {run.unit}" if run.unit == WORDS_OF else run.source]
+    for name in dict.fromkeys((*first, *wanted)):
+        parts.append(late_metric(name).heading(name))
+        parts.append(replay_grid(run.table, run.baseline, name).text())
+    parts += missing_value_notes(transcripts_of(run.recordings))
+    parts += ["\n".join(wrap(f"{marks_sentence(run.baseline)}; {FULL_GRID}", WIDTH))]
+    return "\n\n".join(parts)
+
+
+def card_text(card: Card) -> str:
+    """Return the card for a terminal of `WIDTH` columns."""
+    lead, basis = card_sentences(card)
+    lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
+    if card.dialogs or card.read is not None:
+        lines += ["", *fitted(card_grid(card, policies=False)).text().splitlines(), ""]
+    if card.best is not None and card.pays:
+        lines.append(f"set: {setting_line(card.best)}"[:WIDTH])
+    lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
+    return "\n".join(lines)
+
+
+def fitted(grid: Grid) -> Grid:
+    """Return a grid that is at most `WIDTH` columns wide: its first and last column are cut."""
+    widths = [max(map(len, column)) for column in zip(grid.heads, *grid.rows, strict=True)]
+    room = WIDTH - sum(widths) - 2 * (len(widths) - 1)
+    if room >= 0:
+        return grid
+    last = max(widths[-1] + room, 12)
+    first = widths[0] + min(room + widths[-1] - last, 0)
+    rows = [[shorter(row[0], first), *row[1:-1], shorter(row[-1], last)] for row in grid.rows]
+    return Grid(grid.heads, rows, grid.names)

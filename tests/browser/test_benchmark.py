@@ -180,5 +180,5 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         files = {name: archive.read(name).decode() for name in ("run.json", "sweep.csv")}
         record = read_run(files["run.json"])
-        assert compare(record, files).same == ("sweep.csv",)
+        assert compare(record, files).identical == ("sweep.csv",)
     assert record.settings == Sweep(dialogs=6)

@@ -220,10 +220,11 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
     assert [kept(other, number) for number in (1, 2, 3, 4)] == seen
 
     settled(other)
-    table = pd.read_csv(downloaded(other, "comparison.csv", tmp_path))
+    table = pd.read_csv(downloaded(other, "entries.csv", tmp_path))
     forked = "h2o after turn 3: FD-KVC instead of H2O, budget 20 instead of 56"
     names = ["h2o", "fd-kvc", "fd-kvc gamma=0.8", forked]
-    assert list(table)[:3] == ["policy", "turn", "token"]
+    assert list(table)[:6] == ["policy", "dialog", "budget", "version", "turn", "token"]
+    assert table.loc[table["policy"] == forked, "budget"].unique().tolist() == [20]
     assert table["policy"].unique().tolist() == names
     stays = table[table["status"].isin(["kept", "new"])]
     trace = simulate(policy_named("fd-kvc", gamma=0.8), DIALOG, 56)

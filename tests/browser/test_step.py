@@ -12,10 +12,11 @@ from playwright.sync_api import Locator, Page, expect
 from benchmarks.live_app import settled
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Status
-from fdkvc.player.entry_files import trace_files
+from fdkvc.player.entry_files import file_stem, trace_files
+from fdkvc.player.run import DialogChoice, build_run
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import scenario_named
+from fdkvc.synthetic.scenarios import World, scenario_named
 from tests.app_pages import SECONDS
 from tests.browser.address import expect_linked
 from tests.browser.test_history import choose
@@ -138,8 +139,6 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
 def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_download(
     page: Page, tmp_path: Path
 ) -> None:
-    dialogs = generate(scenario_named("return"), 1, 5)
-    trace = simulate(policy_named("sink"), dialogs, 48)
     open_step(page, scenario="return", seed=5, policy="sink", budget=48, turn=0)
     page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 1, 9)
@@ -156,8 +155,9 @@ def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_downloa
     other.get_by_role("button", name="Download").first.click()
     with other.expect_download() as download:
         other.get_by_role("button", name="entries.csv").click()
-    assert download.value.suggested_filename == "entries.csv"
-    assert download.value.path().read_text() == trace_files(trace, dialogs)["entries.csv"]
+    run = build_run(DialogChoice(scenario_named("return"), 5, World()), policy_named("sink"), 48)
+    assert download.value.suggested_filename == f"{file_stem({'sink': run})}-entries.csv"
+    assert download.value.path().read_text() == trace_files({"sink": run})["entries.csv"]
 
     with other.expect_download() as download:
         other.get_by_role("button", name="Save this scene").click()

@@ -23,7 +23,6 @@ from fdkvc.commands.parser import build_parser
 from fdkvc.conversations import sources
 from fdkvc.conversations.formats import read_dialogs
 from fdkvc.core import parameters
-from fdkvc.engine.simulate import simulate
 from fdkvc.paper import benchmark as benchmark_module
 from fdkvc.paper import study as study_module
 from fdkvc.paper.benchmark import Benchmark, Latency, run_benchmark
@@ -32,11 +31,11 @@ from fdkvc.paper.results import BenchmarkRun, StudyRun
 from fdkvc.paper.study import Study, run_study
 from fdkvc.paper.sweep import MAX_SETTINGS, sweepable
 from fdkvc.player.entry_files import trace_files
+from fdkvc.player.run import DialogChoice, build_run
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, synthetic_policies
 from fdkvc.runs import console as console_module
 from fdkvc.runs.jobs import Progress
-from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 
 ROOT = Path(__file__).parents[2]
 CAPTURED = pytest.CaptureFixture[str]
@@ -311,8 +310,8 @@ def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, p
     out = tmp_path / "out"
     options = ("--scenario", "mixed", "--policy", policy, "--seed", "7")
     assert run("trace", *options, "--out", out) == 0
-    dialogs = generate(SCENARIOS["mixed"], 1, seed=7)
-    files = trace_files(simulate(policy_named(policy), dialogs, 56), dialogs)
+    dialog = DialogChoice(SCENARIOS["mixed"], 7, World())
+    files = trace_files({policy: build_run(dialog, policy_named(policy), 56)})
     assert {path.name for path in out.iterdir()} == set(files)
     assert (out / "entries.csv").read_text() == files["entries.csv"]
     turns = pd.read_csv(out / "turns.csv").drop(columns="latency_ms")
@@ -328,9 +327,9 @@ def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, p
 def test_trace_takes_a_schedule_and_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
     options = ("--schedule", "aabc", "--policy", "fd-kvc:gamma=0.8:w_c=0.3", "--budget", "40")
     assert run("trace", *options, "--out", tmp_path) == 0
-    dialogs = generate(custom_scenario("AABC"))
-    trace = simulate(policy_named("fd-kvc", gamma=0.8, w_c=0.3), dialogs, 40)
-    files = trace_files(trace, dialogs)
+    policy = policy_named("fd-kvc", gamma=0.8, w_c=0.3)
+    run_here = build_run(DialogChoice(custom_scenario("AABC"), 0, World()), policy, 40)
+    files = trace_files({policy.name: run_here})
     assert (tmp_path / "entries.csv").read_text() == files["entries.csv"]
     assert pd.read_csv(tmp_path / "turns.csv").topic.tolist() == list("AABC")
     assert "FD-KVC γ=0.8 w_c=0.3 on Custom schedule (AABC)" in capsys.readouterr().out
@@ -349,7 +348,10 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     f"but must be {known.allowed(int)}"
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
-COMMANDS = [*build_parser().commands]
+COMMANDS = (
+    "'app', 'benchmark', 'sweep', 'dialogs', 'forgot', 'capture', "
+    "'answers', 'live', 'trace', 'report', 'repeat'"
+)
 HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"
 LONG = {
     "{huge}": "9" * 400,
@@ -369,9 +371,16 @@ MISTAKES = {
     "benchmark --dialogs ٣": f"dialogs is '٣', {DIALOGS}",
     "benchmark --dialogs １２": f"dialogs is '１２', {DIALOGS}",
     "benchmark --dialogs 1_000": f"dialogs is '1_000', {DIALOGS}",
-    "benchmark --baseline=": "baseline '' is not among the policies",
-    "dialogs --baseline=": "choose from fifo, sink, h2o, fd-kvc, random\n",
-    "answers --baseline= --out {tmp}/out": "choose from full, fifo, sink, h2o, fd-kvc, random",
+    "benchmark --baseline=": (
+        "baseline '' is not among the policies: choose from fifo, sink, h2o, fd-kvc"
+    ),
+    "dialogs --baseline=": (
+        "baseline '' is not among the policies: choose from fifo, sink, h2o, fd-kvc, random"
+    ),
+    "answers --baseline= --out {tmp}/out": (
+        "baseline '' is not among the policies: choose from full, fifo, sink, h2o, fd-kvc, "
+        "random, reread(fifo)"
+    ),
     "sweep --parameter gamma --second-values 0.1 --out {tmp}/out": (
         "--second-values needs --second: name"
     ),
@@ -468,10 +477,12 @@ MISTAKES = {
     "benchmark --policies \x1b[31m": (
         f"policy '\\x1b[31m' is unknown: choose from {', '.join(POLICIES)}"
     ),
-    "benchmark \x1b[31m": "unrecognized arguments: \\x1b[31m",
-    "benchmark --out {tmp}/{long}": "{long}' cannot be written: file name too",
-    "capture --model m --layer 0 --out {tmp}/{long}.npz": (
-        "'{tmp}' cannot be written: file name too"
+    "benchmark \x1b[31m": "unrecognized arguments: \\x1b[31m (see python -m fdkvc --help)",
+    "benchmark --out {tmp}/{long}": (
+        "the folder '{tmp}/{long}' cannot be written: file name too long"
+    ),
+    "capture --model m --layer 0 --out {tmp}/{long}.safetensors": (
+        "the folder '{tmp}' cannot be written: file name too long"
     ),
     "trace --policy fd-kvc:gamma=0.8:gamma=0.9 --out {tmp}/out": (
         "'gamma' is given twice in 'fd-kvc:"
@@ -627,7 +638,11 @@ def test_the_process_ends_with_the_code_and_the_sentence() -> None:
 def test_the_process_writes_a_trace(tmp_path: Path) -> None:
     ended = command("trace", "--schedule", "AB", "--out", str(tmp_path / "out"))
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"entries.csv", "turns.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "README.md",
+        "entries.csv",
+        "turns.csv",
+    }
 
 
 def test_a_reader_who_has_seen_enough_is_no_mistake(tmp_path: Path) -> None:

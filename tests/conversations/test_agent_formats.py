@@ -1,19 +1,17 @@
 """Layouts of agent conversations: each restates the same talk, and what is peculiar to it."""
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fdkvc.conversations.formats import read_dialogs, read_transcripts
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.mentions import wordings_of
 from fdkvc.conversations.tools import begin_with_tools
-from fdkvc.conversations.trace_file import OPTIONAL, read_trace_file, trace_bytes
+from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core.limits import MAX_NAME_CHARACTERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.evidence import Demands
@@ -298,8 +296,7 @@ def test_spans_and_sources_of_evidence() -> None:
 def test_a_trace_file_keeps_spans_and_clusters() -> None:
     (dialog,), _ = read_dialogs(encoded(TALKS["tau-bench"]), calls=True)
     recording = lexical_recording(dialog)
-    content = trace_bytes([recording])
-    (reread,) = read_trace_file(content)
+    (reread,) = read_trace_file(trace_bytes([recording]))
 
     assert reread.transcript.services == "task 4"
     assert reread.transcript.turns == dialog.turns
@@ -314,12 +311,6 @@ def test_a_trace_file_keeps_spans_and_clusters() -> None:
         "gold": "result",
         "please": "user",
     }
-    with np.load(io.BytesIO(content)) as file:
-        older = {name: file[name] for name in file.files if name not in OPTIONAL}
-    old = io.BytesIO()
-    np.savez(old, **older)
-    (plain,) = read_trace_file(old.getvalue())
-    assert {turn.kind for turn in plain.transcript.turns} == {None}
 
 
 def test_tasks_and_suites_are_clusters_and_empty_trials_are_left_out() -> None:

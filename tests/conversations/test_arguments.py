@@ -16,7 +16,9 @@ from fdkvc.verdict.results import ReplayRun, forgotten_text
 
 SMALL = Replay((policy_named("h2o"), policy_named("fifo")), (24, 64))
 RECORDINGS = [
-    lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
+    lexical_recording(dialog)
+    for path in sorted(EXAMPLES.glob("*.json"))
+    for dialog in read_file(path)
 ]
 TABLE, FOUND = replay_arguments(SMALL, RECORDINGS, workers=1)
 

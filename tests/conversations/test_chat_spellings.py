@@ -409,9 +409,9 @@ LINES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("agent", LINES)
-def test_a_session_of_a_coding_agent_is_named(agent: str) -> None:
-    with pytest.raises(ValueError, match=rf"session of a coding agent \({agent}\).*'messages'"):
-        read_transcripts("\n".join(map(json.dumps, LINES[agent])).encode())
+def test_a_session_in_a_list_is_named(agent: str) -> None:
+    with pytest.raises(ValueError, match=rf"session of a coding agent \({agent}\).*on each line"):
+        read_transcripts(json.dumps(LINES[agent]).encode())
 
 
 def test_lines_of_an_unknown_type_with_words_are_refused() -> None:

@@ -30,7 +30,9 @@ from tests.worlds import measure
 
 SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
 RECORDINGS = [
-    lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
+    lexical_recording(dialog)
+    for path in sorted(EXAMPLES.glob("*.json"))
+    for dialog in read_file(path)
 ]
 REPLAYED_ONCE = replay(SMALL, RECORDINGS)
 
@@ -90,9 +92,9 @@ def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lexical_recordings_are_computed_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
 
-    def counted(transcript: Transcript, seed: int) -> Recording:
+    def counted(transcript: Transcript, *how: Any) -> Recording:
         computed.append(transcript.name)
-        return lexical_recording(transcript, seed)
+        return lexical_recording(transcript, *how)
 
     monkeypatch.setattr(lexical, "lexical_recording", counted)
     dialogs = [recording.transcript for recording in RECORDINGS]
@@ -224,7 +226,7 @@ def test_what_cannot_be_run_is_named() -> None:
     for policies, budgets, sentence in (
         ((), (32,), "a replay needs at least one policy and one budget"),
         ((fifo,), (), "a replay needs at least one policy and one budget"),
-        ((fifo,), (0,), "budget is 0, but must be a whole number from 1 to 8192"),
+        ((fifo,), (0,), "budget is 0, but must be a whole number from 1 to 131072"),
         ((fifo,), (32, 32), "budget '32' is given twice"),
         ((fifo, fifo), (32,), "policy 'fifo' is given twice"),
     ):

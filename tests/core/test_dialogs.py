@@ -93,6 +93,8 @@ def with_everything(seed: int, lengths: list[int]) -> DialogBatch:
         dialog,
         positions=np.arange(tokens)[None] * 2,
         words=random.integers(9, size=(1, tokens)),
+        kinds=random.integers(-1, 5, size=(1, tokens)),
+        tools=random.integers(9, size=(1, tokens)),
         speakers=random.integers(3, size=(1, len(lengths))),
         topics=random.normal(size=(1, 8, dimension)).astype(np.float32),
         projections=random.normal(size=(3, 1, dimension, head)).astype(np.float32),

@@ -19,7 +19,7 @@ from fdkvc.engine.trace import Trace
 from fdkvc.policies import policy_named
 from tests.worlds import measure
 
-DIALOGS = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
+DIALOGS = [dialog for path in sorted(EXAMPLES.glob("*.json")) for dialog in read_file(path)]
 
 
 def run(recording: Recording, key: str, budget: int) -> Trace:

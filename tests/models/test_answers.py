@@ -23,17 +23,18 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.sinks import PROTECT
 from fdkvc.engine.summary import mean_table, paired_differences
-from fdkvc.models.answers import CUT_TEXT, FULL, Answers, run_answers, run_job
+from fdkvc.models.answers import FULL, Answers, run_answers, run_job
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.chat import generate
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
-from fdkvc.policies import policy_named
+from fdkvc.policies import policy_named, read_policy
 from tests.language_models import write_model
 
 CAPTURED = pytest.CaptureFixture[str]
-FEW = Answers((policy_named("fifo"), policy_named("h2o")), budgets=(12, 40), write_calls=True)
+REREAD = "reread(fifo)"
+FEW = Answers(tuple(map(read_policy, ("fifo", "h2o", REREAD))), budgets=(12, 40), write_calls=True)
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +99,9 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
 
     for dialog in dialogs:
         full = by_hand(model, TextCache(model.decoder), dialog)
-        for name, budget in (("fifo", 12), ("h2o", 40), (CUT_TEXT, 12), (CUT_TEXT, 40)):
+        for name, budget in (("fifo", 12), ("h2o", 40), (REREAD, 12), (REREAD, 40)):
             case = TextCache(model.decoder), dialog, budget
-            if name != CUT_TEXT:
+            if name != REREAD:
                 case = EvictingCache(model.decoder, policy_named(name), budget), dialog, 10**6
             limited = by_hand(model, *case)
             at = np.arange(len(limited["came"]))
@@ -118,13 +119,15 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
         for budget in (12, 40):
             assert value(table, dialog.name, FULL, budget, "kl") == 0
             assert value(table, dialog.name, FULL, budget, "same_best") == 1
-    assert set(table.policy) == {FULL, "fifo", "h2o", CUT_TEXT}
+    assert set(table.policy) == {FULL, "fifo", "h2o", REREAD}
     assert set(table.metric) <= set(metrics_of("answers"))
 
 
 def test_values_are_counted_by_the_turns_since_their_last_mention(model: LanguageModel) -> None:
     (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
-    table = run_answers(replace(FEW, policies=(), budgets=(4096,)), model, [dialog], workers=1)
+    table = run_answers(
+        replace(FEW, policies=FEW.policies[:1], budgets=(4096,)), model, [dialog], workers=1
+    )
     counts = table[table.policy == FULL].set_index("metric")["count"]
 
     expected = {"nats_recent": 0, "nats_middle": 0, "nats_old": 0}
@@ -177,7 +180,7 @@ def values_by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -
 def test_a_value_is_right_where_greedy_decoding_after_the_true_text_writes_it() -> None:
     model = load_language_model(BUNDLED)
     dialogs = read_file(EXAMPLES / "dialogues.json")[:3]
-    settings = replace(FEW, budgets=(24, 64), cut_text=False)
+    settings = replace(FEW, budgets=(24, 64), policies=FEW.policies[:2])
     table = run_answers(settings, model, dialogs, workers=1)
 
     seen = set()
@@ -274,7 +277,9 @@ def test_a_call_is_exact_where_the_model_writes_it(
     monkeypatch.setattr(type(model.decoder), "read", knows)
     for every in (None, 3):
         # While a call is written, what rereads the text loses the beginning that `knows` looks for.
-        settings = replace(FEW, budgets=(12,), every=every, cut_text=every is None)
+        settings = replace(
+            FEW, budgets=(12,), every=every, policies=FEW.policies[: 3 if every is None else 2]
+        )
         table = run_answers(settings, model, [dialog], workers=1)
         for metric in ("values_right", "calls_exact", "arguments_right", "calls_exact_of_full"):
             assert (table[table.metric == metric].value == 1).all(), metric
@@ -405,12 +410,11 @@ def test_the_command_writes_what_its_help_and_document_say(
     assert all(name == "run.json" or f"`{name}`" in listed for name in written)
     tables = {name: pd.read_csv(out / name) for name in written if name.endswith(".csv")}
     assert len(tables) == listed.count(".csv`") == 3
-    assert set(tables["answers.csv"].policy) == {FULL, "fifo", "h2o", "sink", CUT_TEXT}
+    assert set(tables["answers.csv"].policy) == {FULL, "fifo", "h2o", "sink", REREAD}
     assert all(len(table) for table in tables.values())
     assert set(tables["answers_paired.csv"].baseline) == {FULL}
     about = json.loads((out / "run.json").read_text())
     assert about["parameters"]["model"]["name"] == folder.name
-    assert about["parameters"]["cut_text"] is True
 
     assert run("repeat", out / "run.json", *files[:4]) == 0
     assert "the same, byte for byte, in answers.csv" in capsys.readouterr().out

@@ -111,7 +111,7 @@ def test_a_text_read_in_small_blocks_has_the_same_damage(
 
 def test_the_mean_is_the_one_that_the_command_answers_measures(model: LanguageModel) -> None:
     dialog = read_file(EXAMPLES / "dialogues.json")[1]
-    settings = Answers((FIFO,), (48,), cut_text=False)
+    settings = Answers((FIFO,), (48,))
     measured = run_answers(settings, model, [dialog], workers=1)
     expected = measured.query("policy == 'fifo'").set_index("metric").value
 

@@ -68,10 +68,10 @@ def test_it_decides_every_claim_that_is_not_of_time() -> None:
 
 def test_it_is_dated_small_and_the_same_after_being_read() -> None:
     run = papers_run()
-    assert date.fromisoformat(run.made).isoformat() == run.made
+    assert date.fromisoformat(run.date).isoformat() == run.date
     assert run.version
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
-    again = unpacked(packed(run.study, run.sweeps, run.made))
+    again = unpacked(packed(run.study, run.sweeps, run.date))
     for one, other in zip(
         (run.study.results, *run.study.sweeps.values(), *run.sweeps.values()),
         (again.study.results, *again.study.sweeps.values(), *again.sweeps.values()),
@@ -81,4 +81,4 @@ def test_it_is_dated_small_and_the_same_after_being_read() -> None:
         for (name, values), (name_again, values_again) in zip(rows(one), rows(other), strict=True):
             assert name == name_again
             assert np.array_equal(values, values_again)
-    assert (again.study.latencies, again.made) == (run.study.latencies, run.made)
+    assert (again.study.latencies, again.date) == (run.study.latencies, run.date)

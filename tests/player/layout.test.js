@@ -7,7 +7,7 @@ import { barsOf } from '#player/layout/course.js';
 import { between, distance } from '#player/layout/marks.js';
 import { riverAt, riverBox, riverNames, riverPoint, riverScale } from '#player/layout/river.js';
 import { LEFT, axisOf, bandOf, columnsOf, footOf, spanOf } from '#player/layout/scores.js';
-import { lineScale } from '#player/layout/states.js';
+import { lineScale } from '#player/layout/lines.js';
 import { piecesOf, rowsNear, scrolledTo, wordBeside } from '#player/layout/transcript.js';
 import { cellStarts, leadsTo } from '#player/layout/transport.js';
 
@@ -140,9 +140,9 @@ test('columns of scores stand side by side in their groups within the canvas', (
     assert.equal(edge, stayed.length && missed.length ? columns.find((column) => column.i === missed[0]).left : null);
   });
   assert.ok(footOf(bandOf(600, 300, 2), 1) < 300);
-  const { both, most, share } = spanOf([1, 3, 4], 3);
-  assert.deepEqual([both, most, share(1), share(4), share(NaN)], [true, 2, -1, 0.5, 0]);
-  assert.deepEqual(spanOf([], undefined).most, 1);
+  const { low, high, cut, foot, share } = spanOf([2, 6, NaN, 10], 6);
+  assert.deepEqual([low, high, cut, foot, share(2), share(10), share(NaN)], [2, 10, true, 0.5, -0.5, 0.5, 0]);
+  assert.deepEqual([spanOf([3, 4], undefined).low, spanOf([], undefined).high], [0, 0]); // without a cut, from zero
 });
 
 test('the bars of a waterfall follow one another from nothing to the score', () => {
@@ -167,8 +167,9 @@ test('the bars of a waterfall follow one another from nothing to the score', () 
 });
 
 test('a line goes from its lowest to its highest level, a dot above and below', () => {
-  const { x, y } = lineScale({ low: -1, high: 3, turns: 4, width: 80, height: 46 });
-  assert.deepEqual([x(0), x(3), y(-1), y(3), y(1)], [10, 70, 42, 4, 23]);
+  const { left, x, y, every } = lineScale({ low: -1, high: 3, turns: 4, width: 124, height: 65 });
+  assert.deepEqual([x(0) - left, x(3) - left, y(-1), y(3), y(1)], [10, 70, 45, 5, 25]);
+  assert.equal(every, 2);
 });
 
 test('marks start where they stand and end where they go', () => {

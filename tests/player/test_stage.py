@@ -50,6 +50,27 @@ def test_what_the_browser_gets_is_the_run(key: str) -> None:
     assert head["lanes"][0]["cutoffs"] == cutoffs
 
 
+@pytest.mark.parametrize("schedule", ["AABBA", "AABAA"])
+@pytest.mark.parametrize("key", ["fd-kvc", "h2o"])
+def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
+    key: str, schedule: str
+) -> None:
+    run, past = run_of("fd-kvc:gamma=0.5"), run_of(key, schedule)
+    head, columns = unpacked(payload(run, "", past, "run before"))
+    alone, own = unpacked(payload(run))
+
+    for column, expected in zip(columns, [*own, *unpacked(payload(past))[1][:3]], strict=True):
+        np.testing.assert_array_equal(column, expected)
+    assert head["lanes"][0] == alone["lanes"][0]
+    assert head["lanes"][1]["cutoffs"] == unpacked(payload(past))[0]["lanes"][0]["cutoffs"]
+    assert head["scaled"] == (key == "fd-kvc")
+    assert head["alike"] == (schedule == "AABBA")
+    for turn, words in enumerate(head["headlines"]):
+        kept = [set(one.trace.kept[0, turn].tolist()) - {-1} for one in (run, past)]
+        only = f"; {len(kept[0] - kept[1])} of these not in the run before." * head["alike"]
+        assert words == alone["headlines"][turn][: -1 if only else None] + only
+
+
 def test_the_browser_knows_what_leaves_together_in_each_turn() -> None:
     world = World(tokens_per_turn=8)
     dialog = DialogChoice(custom_scenario("AABBA"), 3, world)

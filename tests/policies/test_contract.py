@@ -56,6 +56,10 @@ OPTIONS = (
     "whitelist(blocks(fd-kvc tau=0.6, size=5))",
     "whitelist(snapkv, first=2, speaker=user, most=0.3)",
     "whitelist(fifo, first=0, words=hotel+19)",
+    "messages(fifo)",
+    "messages(h2o, prompt=may leave)",
+    "sinks(messages(fd-kvc tau=0.6))",
+    "clear-results keep=0 trigger=9 exclude_tools=find clear_tool_inputs=yes",
     "turns(fd-kvc, picks=0.4)",
     "turns(h2o queries=each)",
     "turns(fastgen)",
@@ -246,6 +250,11 @@ def test_terms_add_up_to_the_score(key: str, traces: dict[str, Trace]) -> None:
     assert np.isfinite(entries.score[entries.rank > 0]).all()
 
 
+def fills_its_budget(policy: Policy) -> bool:
+    """Whether it drops no more than it must: shift drops half at once, others whole messages."""
+    return policy.key != "shift" and policy.page_size > 0
+
+
 @every_policy
 def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
     cached = (traces[key].kept >= 0).sum(axis=2)
@@ -254,8 +263,8 @@ def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
         arrived = SMALL.tokens_per_turn * np.arange(1, 13)
         np.testing.assert_array_equal(cached, np.tile(arrived, (3, 1)))
         return
-    assert cached.max() == BUDGET
-    if key != "shift":  # which drops half at once
+    assert cached.max() <= BUDGET
+    if fills_its_budget(policy_named(key)):
         assert (cached[:, 2:] == BUDGET).all()  # and used: no threshold evicts at the defaults
 
 
@@ -351,9 +360,9 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
         entries = all_entries(trace)
         assert np.isfinite(entries.score[entries.rank > 0]).all()
         assert np.isfinite(trace.output).all()
-        size, held = policy.page_size, (trace.kept >= 0).sum(axis=2)
+        size, held = max(policy.page_size, 1), (trace.kept >= 0).sum(axis=2)
         used = trace.budget // size * size or trace.budget  # but for what the last page has free
-        if policy.bounded and policy.key != "shift":  # which drops half at once
+        if policy.bounded and fills_its_budget(policy):
             assert ((held > used - size) & (held <= trace.budget)).all()
         assert_same_run(simulate(policy, usual, 7), trace, 0, 1)
 
@@ -481,6 +490,8 @@ LOOKS = {
     "surprisal": "surprisal",
     "future_attention": "future",
     "spoken_by": "speakers",
+    "is_kind": "kinds",
+    "is_tool": "kinds",
     "is_word": "words",
     "traits": "traits",
 }

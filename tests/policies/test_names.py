@@ -27,6 +27,9 @@ NAMES = {
     "expected-attention sinks=4",
     "keydiff",
     "knorm",
+    "clear-results keep=3 trigger=0 clear_at_least=0 clear_tool_inputs=no",
+    "regions system=1.0 system_half_life=168.0 user=1.0 user_half_life=50.0 assistant=1.0 "
+    "assistant_half_life=15.0 call=1.0 call_half_life=50.0 result=1.0 result_half_life=50.0",
     "retrieval size=1",
     "random chance_seed=0",
     "oracle",
@@ -34,22 +37,25 @@ NAMES = {
     "sinks(h2o, n=4)",
     "window(h2o, share=0.5)",
     "whitelist(h2o, first=1, at_turn=-1, speaker=nobody, most=0.5)",
+    "messages(h2o, prompt=stays)",
     "turns(h2o, picks=0.25)",
     "blocks(h2o, size=16, score=mean)",
     "ada-heads(h2o, safe=0.2)",
     "pyramid(h2o, last=0.5)",
     "recall(h2o, tier=1.0, page_match=0.7)",
+    "reread(fifo)",
 }
-"""Every policy and wrapper with its hyperparameters at default, but for empty words."""
+"""Every policy and wrapper with its hyperparameters at default, but for texts."""
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_what_a_short_name_leaves_out_stays_as_it_is(name: str) -> None:
     policy = read_policy(name)
-    short = f"{policy.key}(h2o)" if "(" in name else policy.key
+    short = f"{policy.key}({policy.core.name})" if "(" in name else policy.key
     assert policy.name == short
     assert policy == read_policy(short)
-    assert {*re.findall(r"(\w+)=", name)} == {*parameters_of(policy)} - {"words"}
+    texts = {"words", "exclude_tools", "placeholder"}
+    assert {*re.findall(r"(\w+)=", name)} == {*parameters_of(policy)} - texts
 
 
 def test_every_policy_and_wrapper_is_among_them() -> None:

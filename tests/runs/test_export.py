@@ -8,6 +8,8 @@ import json
 import math
 import os
 import platform
+import re
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,23 +22,28 @@ from hypothesis import strategies as st
 
 import fdkvc
 from fdkvc.core.arrays import one_dialog
+from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.simulate import simulate
-from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.paper.benchmark import Benchmark, Latency, Results, run_benchmark
 from fdkvc.paper.replication.tables import ablation_table
-from fdkvc.paper.results import BenchmarkRun, SweepRun
+from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
+from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
 from fdkvc.paper.sweep import Sweep
-from fdkvc.player.entry_files import trace_files, trace_text
-from fdkvc.policies import POLICIES, policy_named
-from fdkvc.runs.export import csv_text
+from fdkvc.player.entry_files import file_stem, trace_files, trace_text
+from fdkvc.player.run import DialogChoice, build_run
+from fdkvc.policies import POLICIES, policy_named, read_policy
+from fdkvc.runs.export import csv_text, with_readme
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.record import run_json, source_digest
 from fdkvc.runs.write import check_folder, write_files
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 
 LATENCIES = (Latency("fifo", 0.04, 0.01), Latency("h2o", 0.06, 0.01), Latency("fd-kvc", 0.1, 0.02))
+DIALOG = DialogChoice(SCENARIOS["mixed"], 7, World())
+ORIGIN = ["policy", "dialog", "budget", "version"]
+"""The first columns of the files of a trace."""
 
 
 # ------------------------------------------------------------------------------- CSV
@@ -103,8 +110,9 @@ def test_topic_names_of_a_dialog_of_ones_own_are_defused() -> None:
         turn_lengths=[2, 2],
         turn_topics=["=1+1", "plain"],
     )
-    files = trace_files(simulate(policy_named("fifo"), dialogs, 3), dialogs)
-    for text in files.values():
+    run = build_run(DIALOG, policy_named("fifo"), 3, dialogs=dialogs)
+    _, *texts = trace_files({"fifo": run}).values()
+    for text in texts:
         topics = pd.read_csv(io.StringIO(text)).topic
         assert set(topics) == {"'=1+1", "plain"}
 
@@ -112,15 +120,12 @@ def test_topic_names_of_a_dialog_of_ones_own_are_defused() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_files_of_a_trace_read_back_as_its_tables(policy: str) -> None:
-    dialogs = generate(SCENARIOS["mixed"], 1, seed=7)
-    trace = simulate(policy_named(policy), dialogs, 56)
-    files = trace_files(trace, dialogs)
-    assert list(files) == ["entries.csv", "turns.csv"]
-    for name, table in zip(
-        files, (entries_table(trace, dialogs), turns_table(trace, dialogs)), strict=True
-    ):
+    run = build_run(DIALOG, policy_named(policy), 56)
+    files = trace_files({policy: run})
+    assert list(files) == ["README.md", "entries.csv", "turns.csv"]
+    for name, table in (("entries.csv", run.entries), ("turns.csv", run.turns)):
         back = pd.read_csv(io.StringIO(files[name]), dtype=str)
-        assert list(back) == list(table)
+        assert list(back) == [*ORIGIN, *table]
         for column in table:
             if pd.api.types.is_float_dtype(table[column].dtype):
                 same = back[column].astype(table[column].dtype)
@@ -130,6 +135,52 @@ def test_the_files_of_a_trace_read_back_as_its_tables(policy: str) -> None:
                 assert back[column].astype(object).where(back[column].notna(), None).tolist() == (
                     expected
                 )
+
+
+@pytest.mark.parametrize("gamma", [0.6, 0.88])
+def test_every_row_and_the_readme_say_what_a_trace_is_of(gamma: float) -> None:
+    policy = policy_named("fd-kvc", gamma=gamma)
+    own = DialogChoice(custom_scenario("AABC"), 5, World(tokens_per_turn=12))
+    runs = {name: build_run(own, read_policy(name), 20) for name in (policy.name, "h2o")}
+    files = trace_files(runs)
+
+    for name in ("entries.csv", "turns.csv"):
+        table = pd.read_csv(io.StringIO(files[name]))
+        origins = table[ORIGIN].drop_duplicates().values.tolist()
+        dialog = "Custom schedule AABC, seed 5, tokens per turn 12"
+        assert origins == [[name, dialog, 20, fdkvc.__version__] for name in runs]
+        assert not table.duplicated(["policy", "turn", *(["token"] * ("token" in table))]).any()
+    fd_kvc = table[table.policy == policy.name]
+    assert fd_kvc[["learning_rate", "ownership_loss"]].notna().all(axis=None)
+    entries = pd.read_csv(io.StringIO(files["entries.csv"]))
+    channels = entries.loc[entries.policy == policy.name, ["channel_cumulative", "channel_recency"]]
+    assert channels.notna().all(axis=None)
+
+    assert f"# {policy.name} and h2o on {dialog}, budget 20" in files["README.md"]
+    assert (f"{gamma}" in file_stem(runs)) == (gamma != 0.88)  # a name has what differs
+    assert not set(file_stem(runs)) & set(' /\\:*?"<>|')
+
+
+def explained(files: Mapping[str, str | bytes]) -> None:
+    """Expect that a README has a meaning for every file and every column."""
+    readme = str(with_readme("Files", files)["README.md"])
+    for name in files:
+        assert re.search(rf"^## {re.escape(name)}\n\n\w", readme, re.M), name
+    assert re.findall(r"^\| (\w+) \|  \|$", readme, re.M) == []
+
+
+def test_the_shipped_runs_files_are_explained() -> None:
+    run = papers_run()
+    explained(StudyRun(run.study).files)
+    for sweep in run.sweeps.items():
+        explained(SweepRun(*sweep).files)
+
+
+@pytest.mark.parametrize("policy", ["fd-kvc-adaptive", "recall(h2o)"])
+def test_a_traces_columns_are_explained(policy: str) -> None:
+    run = build_run(DIALOG, read_policy(policy), 56, tuple(metrics_of(optional=True)))
+    files = trace_files({policy: run})
+    assert re.findall(r"^\| (\w+) \|  \|$", str(files["README.md"]), re.M) == []
 
 
 # ------------------------------------------------------------------------------- a run
@@ -358,7 +409,7 @@ def test_a_name_that_is_too_long_is_refused_beforehand(tmp_path: Path, name: str
 
 
 def test_a_file_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> None:
-    check_folder(tmp_path, ["trace.npz"])
+    check_folder(tmp_path, ["trace.safetensors"])
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name, sentence in (
@@ -451,4 +502,6 @@ def test_the_text_of_a_trace(policy: str) -> None:
         evicted = str(640 - 56)
     if policy == "shift":  # half went at once, of which places are free again
         cached, evicted = "52", "28"
+    if policy_named(policy).page_size == 0:  # whole messages of 32
+        cached, evicted = "32", "32"
     assert rows[-1].split()[:4] == ["19", "C", cached, evicted]

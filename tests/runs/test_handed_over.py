@@ -160,7 +160,7 @@ def test_the_command_writes_a_report_of_the_papers_run(
     assert main(["report", "--out", str(out)]) == 0
     text = out.read_text("utf-8")
     version = f"with version {papers_run().version}; written by FD-KVC Lab {fdkvc.__version__}."
-    assert f"Measured on {papers_run().made} {version}" in text
+    assert f"Measured on {papers_run().date} {version}" in text
     assert "600 dialogs of each of 6 scenarios" in text
     counts = verdicts_of(measured_tables(papers_run().study))
     assert f"reproduced {counts['reproduced']}" in text

@@ -71,14 +71,14 @@ def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> Non
     assert record.processor["blas"]
     assert record.kind == "study"
     both = compare(record, files)
-    assert (set(both.same), both.close, both.apart, both.unknown) == (
+    assert (set(both.identical), both.close, both.apart, both.unknown) == (
         *(set(record.digests), {}, {}, ()),
     )
     other = {**files, "paired.csv": files["paired.csv"] + "\n"}
     assert compare(record.with_texts(files), other).apart == {"paired.csv": math.inf}
     few = compare(record, BenchmarkRun(Study(study.results)).files)
-    assert few.same == ("summary.csv", "adaptation.csv", "paired.csv")
-    assert set(few.other) == set(record.digests) - set(few.same)
+    assert few.identical == ("summary.csv", "adaptation.csv", "paired.csv")
+    assert set(few.other) == set(record.digests) - set(few.identical)
     assert not few.repeated
 
 
@@ -229,7 +229,7 @@ def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
     record = read_run(files["run.json"])
     assert (record.settings, record.benchmark) == (sweep, sweep.benchmark)
     again = SweepRun(sweep, run_benchmark(record.benchmark, workers=1, chunk=1)).files
-    assert list(compare(record, again).same) == [name for name in files if name != "run.json"]
+    assert list(compare(record, again).identical) == [name for name in files if name != "run.json"]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
     (shown,) = [caption.value for caption in app.caption if SHOWN in caption.value]
     assert shown.startswith("Shown: 600 dialogs per scenario, seed 0")
     version, now = papers_run().version, fdkvc.__version__
-    assert f"Measured on {papers_run().made} with version {version} of this project" in shown
+    assert f"Measured on {papers_run().date} with version {version} of this project" in shown
     assert (f"(this is version {now})" in shown) == (version != now)
     assert f"At most {DIALOGS_HERE.high:,} dialogs per scenario run here" in " ".join(
         caption.value for caption in app.caption

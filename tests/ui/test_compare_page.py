@@ -13,7 +13,7 @@ from fdkvc.core.attention import Floats, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.engine.metrics import default_metrics, metric_named
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, synthetic_policies
 from fdkvc.policies.base import EVICTION
 from fdkvc.ui.markdown import plain
 from tests.app_pages import ROOT, html, link_of, open_page, press, settled, specs, stage_of, told
@@ -368,3 +368,32 @@ def test_what_the_figures_say_is_told_where_they_stand() -> None:
         assert plain(metric_named(metric).help) in told
     assert plain(POLICIES["oracle"].idea) in told
     assert "retention may be 0 %" in POLICIES["oracle"].idea
+
+
+def pair(app: AppTest) -> list[object]:
+    return [app.selectbox(key=f"compare/{name}").value for name in ("one", "other")]
+
+
+def test_where_they_differ_speaks_of_the_variant_that_was_just_added() -> None:
+    app = open_page("compare")
+    assert pair(app) == ["h2o", "fd-kvc"]
+    for gamma in (0.6, 0.5):
+        app.number_input(key="compare/variant/fd-kvc/gamma").set_value(gamma).run()
+        app.button(key="compare/variant/add").click().run()
+        assert pair(settled(app)) == ["fd-kvc", f"fd-kvc gamma={gamma}"]
+
+    app.selectbox(key="compare/one").set_value("fifo").run()
+    step = app.selectbox(key="compare/other").set_value("h2o").run()
+    assert pair(settled(step.run())) == ["fifo", "h2o"]  # what a person chooses stays
+
+
+def test_five_policies_are_offered_first_and_the_others_on_request() -> None:
+    app = open_page("compare", policies="fifo,fd-kvc,keydiff")
+    offered = app.button_group(key="compare/policies").options
+    titles = [POLICIES[key].label for key in (*PAPER_POLICIES, "keydiff", "random")]
+    assert sorted(offered) == sorted(titles)
+
+    press(app, f"{len(synthetic_policies()) - len(titles)} more …")
+    assert len(app.button_group(key="compare/policies").options) == len(synthetic_policies())
+    press(app, "Fewer")
+    assert lanes(app) == ["FIFO", "FD-KVC", "KeyDiff"]

@@ -17,6 +17,7 @@ from fdkvc.conversations.page.files import read_dialog_file, shipped_file
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay, replay_arguments
 from fdkvc.conversations.sources import Sources
 from fdkvc.models.numpy import gguf_file
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.head_recordings import read_dialog
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.models.page import loading as models
@@ -28,13 +29,12 @@ from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict.page import vectors as page
 from fdkvc.verdict.page.replay import FileRun, replay_file, report_of
 from fdkvc.verdict.page.vectors import READ, VECTORS, Vectors, read_file, read_layers
-from fdkvc.verdict.results import OF_LETTERS
 from tests.app_pages import html, link_of, open_page, press, settled
 from tests.language_models import write_model
 from tests.ui.test_dialogs_page import card, no_stage, text_of, words_of, words_said
 
 NAME = "mine"
-SETTINGS = Replay((policy_named("fifo"), policy_named("h2o")), (48,), ("kv",))
+SETTINGS = Replay((policy_named("fifo"), policy_named("h2o")), (1,), ("kv",))
 FILE = shipped_file("dialogues")
 
 
@@ -101,13 +101,20 @@ def read_with(app: AppTest) -> AppTest:
 
 
 def test_a_run_is_the_mean_of_the_heads() -> None:
-    done = replay_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "1,4"), FILE), workers=1)
+    vectors = Vectors(NAME, "1,4")
+    run = FileRun(SETTINGS, 0.95, FILE.key, vectors, Encoding(), FILE)
+    done = replay_file(run, workers=1)
     assert done is not None
     model = shared_language_model(models.MODELS[NAME])
     tables = []
     for at, dialog in enumerate(FILE.transcripts):
         for recording in read_dialog(model, dialog, (1, 4)):
-            table, arguments = replay_arguments(SETTINGS, [recording], workers=1)
+            table, arguments = replay_arguments(done.settings, [recording], workers=1)
+            ran = [*zip(done.table.policy, done.table.budget, strict=True)]
+            table, arguments = (
+                rows[[pair in ran for pair in zip(rows.policy, rows.budget, strict=True)]]
+                for rows in (table, arguments)
+            )
             tables += [(at, table.assign(head=0), arguments)]
     assert len(tables) == 8
     assert [*done.table] == [*REPLAYED]
@@ -116,6 +123,8 @@ def test_a_run_is_the_mean_of_the_heads() -> None:
         of_dialog = [parts for parts in tables if parts[0] == at]
         values = np.mean([table.value for _, table, _ in of_dialog], axis=0)
         mine = done.table[done.table.dialog == dialog.name]
+        case = ["policy", "budget", "metric"]
+        assert mine[case].to_numpy().tolist() == of_dialog[0][1][case].to_numpy().tolist()
         np.testing.assert_allclose(mine.value, values, rtol=1e-6)
         pairs = done.arguments[done.arguments.dialog == dialog.name]
         held = np.mean([arguments.held for _, _, arguments in of_dialog], axis=0)
@@ -140,9 +149,10 @@ def test_a_verdict_has_the_models_vectors_once_it_has_read_the_file() -> None:
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     assert done.result.model == Vectors(NAME)
     assert done.result.settings.heads == ("kv",)
-    assert OF_LETTERS not in words_of(app)
+    letters = plain("* scores by letters of words")
+    assert letters not in words_of(app)
     settled(app.selectbox(key="dialogs/vectors").set_value("lexical").run())
-    assert plain(OF_LETTERS) in words_of(card(app))
+    assert letters in words_of(card(app))
 
 
 def test_what_does_not_fit_is_not_read_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +192,10 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
     assert [*read.recordings] == [0]
     assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
     assert (
-        replay_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "0"), FILE), cancelled=cancelled)
+        replay_file(
+            FileRun(SETTINGS, 0.95, FILE.key, Vectors(NAME, "0"), Encoding(), FILE),
+            cancelled=cancelled,
+        )
         is None
     )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import stage
-from tests.app_pages import SECONDS, link_of, open_page, press, settled, told
+from tests.app_pages import SECONDS, html, link_of, open_page, press, settled, stage_of, told
 
 WRONG = (
     ("gamma", 7, "must be a number above 0 and below 1"),
@@ -173,3 +175,79 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     app = open_page("step", policy="full", around="recall")
     (said,) = app.error
     assert "Wrapper is 'recall', but must be one of" in said.value
+
+
+# ------------------------------------------------------------------------------- the run before
+
+
+def change(app: AppTest, **numbers: float) -> AppTest:
+    for name, value in numbers.items():
+        app.number_input(key=f"step/fd-kvc/{name}").set_value(value)
+    return settled(app.run())
+
+
+def retention(app: AppTest) -> tuple[str, str]:
+    """Return the retention of the turn that is shown, and that of the ghost."""
+    (cell,) = re.findall("<small>Retention</small>(.*?)</div>", html(app))
+    value, *past = re.findall("<b>(.*?)</b>", cell)
+    return value, " ".join(past)
+
+
+def test_a_change_of_a_setting_is_shown_beside_the_run_before_and_undone() -> None:
+    app = open_page("step", turn=3)
+    first = retention(app)
+    assert (first[1], len(stage_of(app)["lanes"])) == ("", 1)
+    assert "since turn 2" in html(app)
+
+    change(app, gamma=0.6)
+    second = retention(app)
+    assert second == (second[0], first[0])
+    head = stage_of(app)
+    assert (head["before"], len(head["lanes"])) == ("run before", 2)
+    assert plain("Now recency decay at 0.6 instead of 0.88.") in " ".join(
+        c.value for c in app.caption
+    )
+
+    change(app, gamma=0.5, w_c=0.3)
+    assert retention(app)[1] == second[0]
+    change(app, gamma=0.7)
+    press(press(app, "Undo"), "Undo")
+    assert retention(app) == second
+    assert link_of(app)["gamma"] == "0.6"
+    press(app, "Undo")
+    assert (retention(app)[0], link_of(app)["turn"]) == (first[0], "3")
+    assert "Undo" not in [button.label for button in app.button]
+
+
+def test_the_papers_setting_stays_what_a_run_is_compared_with() -> None:
+    app = open_page("step", turn=3)
+    papers, _ = retention(app)
+    change(app, gamma=0.6)
+    app.button_group(key="step/compare-with").set_value("published").run()
+    change(app, gamma=0.5)
+
+    assert retention(app)[1] == papers
+    assert stage_of(app)["before"] == "paper's setting"
+    change(app, gamma=0.88)  # it is the paper's setting again
+    assert stage_of(app)["before"] == "run before"
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "compared"),
+    [
+        ("seed", 8, True),
+        ("budget", 40, True),
+        ("policy", "h2o", True),
+        ("scenario", "shift", False),
+    ],
+)
+def test_a_dialog_of_other_topics_is_not_compared_turn_by_turn(
+    what: str, value: object, compared: bool
+) -> None:
+    app = open_page("step", turn=3)
+    app.session_state[f"step/{what}"] = value
+    settled(app.run())
+
+    assert len(stage_of(app)["lanes"]) == 1 + compared
+    press(app, "Undo")
+    assert link_of(app)[what] == link_of(open_page("step"))[what]

@@ -1,25 +1,21 @@
-"""A verdict checked with a model: what is read, and what is said of it."""
+"""The card read by a model: which ways, which dialogs, and at which sizes."""
 
-from typing import Any
-
-import pandas as pd
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.models.answers import MEASURED
+from fdkvc.models.answers import Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
-from fdkvc.verdict import checked
-from fdkvc.verdict.checked import KL, RIGHT, RIVAL, check_verdict, sample_of
-from fdkvc.verdict.plan import Verdict
+from fdkvc.verdict.checked import read_card, readings_of, sample_of, ways_to_read
+from fdkvc.verdict.model_shape import read_shape
+from fdkvc.verdict.plan import Card, ModelRead, Way
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 MODEL = shared_language_model(BUNDLED)
 TOKENS = [count_tokens(MODEL, dialog) for dialog in DIALOGS]
 WORDS = sum(DIALOGS[0].word_counts)
-PINNED = f"whitelist({RIVAL}, first=0, speaker=prompt)"
 
 
 def test_a_sample_has_dialogs_with_calls_of_different_clusters_first() -> None:
@@ -44,58 +40,47 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
         sample_of(MODEL, DIALOGS, most=1)
 
 
-def test_a_model_reads_at_the_same_share_of_the_text() -> None:
-    check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
-    assert "on 2 dialogs (1,319 tokens) with 132 entries" in check.sentence
-    assert "20 % of the text as recommended" in check.sentence
-    assert "under FIFO and 0." in check.sentence
-    assert "under Sinks (H2O). Of" in check.sentence
+def card_of(*sizes: tuple[str, int | None], tokens: float = 800) -> Card:
+    letters = {"sinks(h2o)", "h2o"}
+    ways = tuple(
+        Way(name, size, 0.96, size or 0, "", guessed=name in letters) for name, size in sizes
+    )
+    shape = read_shape("4x2x64x16")
+    return Card(ways, ways[0], ways[0], tokens, 0.95, 2, 2, shape, "SmolLM2")
 
 
-def scores(clusters: int, **means: tuple[float, float]) -> pd.DataFrame:
-    """Return KL and values right of each policy, of five dialogs that differ a little."""
-    rows: list[tuple[Any, ...]] = []
-    for name, (kl, right) in {"full": (0.0, 1.0), **means}.items():
-        for at in range(5):
-            case = f"d{at}", f"c{at % clusters}", name, 40
-            rows += [(*case, KL, kl + 0.001 * at, 100), (*case, RIGHT, right, 4)]
-    return pd.DataFrame(rows, columns=list(MEASURED))
+def test_what_matters_is_read_first() -> None:
+    card = card_of(
+        ("sinks(weighted-recency)", 100),
+        ("sinks(learned)", 110),
+        ("sinks(h2o)", 120),
+        ("h2o", 130),
+        ("sinks(surprisal)", 140),
+        ("sinks(random)", 150),
+        ("shift", 160),
+        ("sink", 170),
+        ("fifo", None),
+    )
+    first, rest = ([way.policy for way in group] for group in ways_to_read(card))
+    assert first == ["sinks(weighted-recency)", "shift"]
+    assert rest == ["sinks(learned)", "sinks(surprisal)", "sinks(h2o)", "sink"]
 
 
-@pytest.mark.parametrize(
-    ("mine", "clusters", "told", "contradicts"),
-    [
-        ((0.21, 0.75), 5, "contradicts the recommendation: Sinks (H2O)", True),
-        ((0.19, 1.0), 5, "This agrees with the recommendation.", False),
-        ((0.19, 0.5), 5, "not distinguishable on this sample.", False),
-        ((0.41, 0.5), 2, "Sinks (H2O) loses less, as far as so few", True),
-        ((0.41, 1.0), 2, "not distinguishable on so few dialogs.", False),
-        ((0.21, 0.5), 2, "not distinguishable on so few dialogs.", False),
-    ],
-)
-def test_it_says_whether_the_model_bears_the_verdict_out(
-    mine: tuple[float, float],
-    clusters: int,
-    told: str,
-    contradicts: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    table = scores(clusters, **{"fifo": mine, RIVAL: (0.2, 0.75)})
-    monkeypatch.setattr(checked, "run_answers", lambda *_, **__: table)
-    check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
-    assert check.contradicts == contradicts
-    assert told in check.sentence
-    right = round(20 * mine[1])
-    assert "Of 20 values that the full" in check.sentence
-    assert f"{right} under FIFO and 15" in check.sentence
-
-
-def test_the_rival_itself_is_compared_with_the_full_cache_alone() -> None:
-    check = check_verdict(Verdict(PINNED, 52, ""), [260], MODEL, DIALOGS)
-    assert check.sentence.count(" under ") == 2
-    assert not check.contradicts
-    alone = check_verdict(Verdict(RIVAL, 52, ""), [260], MODEL, DIALOGS)
-    assert alone.sentence.count(f" under {read_policy(RIVAL).title}") == 2
-    assert not alone.contradicts
-    with pytest.raises(ValueError, match="nothing to check: There is no verdict"):
-        check_verdict(Verdict("", 0, "There is no verdict"), [260], MODEL, DIALOGS)
+def test_a_model_reads_each_way_at_its_share_of_the_text() -> None:
+    card = card_of(
+        ("fifo", 160), ("sink", 80), ("reread(messages(fifo))", 200), ("sinks(h2o)", 800)
+    )
+    seen: list[ModelRead] = []
+    read = read_card(card, MODEL, DIALOGS, seen.append, workers=1)
+    assert (read.dialogs, read.tokens, read.complete) == (2, sum(TOKENS), True)
+    names = {"fifo", "sink", "reread(messages(fifo))"}
+    assert read.scores.keys() == names, "one that keeps all is not read"
+    assert [row.complete for row in seen] == [False] * (len(seen) - 1) + [True]
+    mean = sum(TOKENS) / 2
+    for name, share in (("fifo", 0.2), ("sink", 0.1), ("reread(messages(fifo))", 0.25)):
+        settings = Answers((read_policy(name),), (round(share * mean),))
+        alone = readings_of(run_answers(settings, MODEL, DIALOGS, workers=1))
+        assert alone == {name: read.scores[name]}
+    assert read.scores["fifo"].values > 0
+    with pytest.raises(ValueError, match="there is nothing to check"):
+        read_card(card_of(("fifo", None)), MODEL, DIALOGS)

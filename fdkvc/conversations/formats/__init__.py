@@ -19,6 +19,8 @@ from fdkvc.conversations.formats import (
     chat,
     chatgpt,
     claude,
+    claude_code,
+    codex,
     gemini,
     inspect_log,
     langchain,
@@ -32,6 +34,7 @@ from fdkvc.conversations.formats import (
 )
 from fdkvc.conversations.formats.base import Format
 from fdkvc.conversations.formats.unknown import check_known_lines, unknown_sentence
+from fdkvc.conversations.sessions import Session
 from fdkvc.conversations.tools import listed_tools
 from fdkvc.core.extensions import register_installed
 from fdkvc.core.json_input import check_object, check_structure, parse_json, read_bytes
@@ -70,6 +73,8 @@ FORMATS: dict[str, Format] = {
         responses.REQUESTS,
         responses.FORMAT,
         responses.OUTPUT,
+        claude_code.FORMAT,
+        codex.FORMAT,
         plain.FORMAT,
     )
 }
@@ -126,15 +131,13 @@ def read_dialogs(
     compressed; `fdkvc.conversations.file_text` says how. A ValueError says what
     is wrong and where; also if all dialogs are left out.
     """
-    check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
-    content, name = unpacked(content, name)
-    text = decoded(content).rstrip()
-    if not text:
-        raise ValueError("the file is empty")
-    ending = Path(name).suffix.lower().removeprefix(".")
+    text, ending = _text_of(content, name)
     named = [format for format in FORMATS.values() if ending in format.endings]
-    texts = [format for format in named or FORMATS.values() if format.field is None]
-    if (named and texts) or not text.lstrip().startswith(("{", "[")):
+    texts = [row for row in named or FORMATS.values() if row.field is None and not row.recognizes]
+    log = None if named and texts else _log_format(text)
+    if log is not None:
+        dialogs = list(log.read(text, 0, calls))
+    elif (named and texts) or not text.lstrip().startswith(("{", "[")):
         if not texts:
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
         dialogs = list(texts[0].read(text, 0, calls))
@@ -144,9 +147,52 @@ def read_dialogs(
     skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
     transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
     if not transcripts:
-        raise ValueError(skipped[0] if skipped else "the file has no dialogs")
+        if skipped and log:  # a session of one long context, say
+            raise SkippedError(f"{skipped[0]}; python -m fdkvc forgot compares ways to fit it")
+        nothing = EMPTY_LOG if log else "the file has no dialogs"
+        raise ValueError(skipped[0] if skipped else nothing)
     names = different_names([dialog.name for dialog in transcripts])
     return tuple(map(Transcript.with_name, transcripts, names)), skipped
+
+
+def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
+    """Read the sessions of a coding agent's log: its own, and those of its subagents.
+
+    None of another file. Raises a ValueError as `read_dialogs` does, and if nobody says anything.
+    """
+    text, _ = _text_of(content, name)
+    log = _log_format(text)
+    if log is None or log.sessions is None:
+        return ()
+    sessions = log.sessions(text)
+    if not sessions:
+        raise ValueError(EMPTY_LOG)
+    return tuple(sessions)
+
+
+def is_agents_log(content: bytes, name: str = "") -> bool:
+    """Whether a file is a log of a coding agent; a ValueError as of `read_dialogs`."""
+    log = _log_format(_text_of(content, name)[0])
+    return log is not None and log.sessions is not None
+
+
+EMPTY_LOG = "the file is a log of a coding agent, but nobody says anything in it"
+
+
+def _text_of(content: bytes, name: str) -> tuple[str, str]:
+    """Return the text of a file, and the ending of its name."""
+    check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
+    content, name = unpacked(content, name)
+    text = decoded(content).rstrip()
+    if not text:
+        raise ValueError("the file is empty")
+    return text, Path(name).suffix.lower().removeprefix(".")
+
+
+def _log_format(text: str) -> Format | None:
+    """Return the format of a text that is recognized by its content, None if it is not."""
+    logs = (format for format in FORMATS.values() if format.field is None and format.recognizes)
+    return next((format for format in logs if format.recognizes and format.recognizes(text)), None)
 
 
 def endings() -> list[str]:

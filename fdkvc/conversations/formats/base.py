@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
 
 
@@ -25,8 +26,11 @@ class Format:
     """Called with a dialog's object or a whole text, the number of its first dialog in the file,
     and whether to prepend the text of calls (`with_calls`). Raises a SkippedError, or yields it in
     place of the dialog if others follow."""
-    recognizes: Callable[[Mapping[str, Any]], bool] | None = None
-    """Whether an object with the field has this format; by default, each has."""
+    recognizes: Callable[[Any], bool] | None = None
+    """Whether an object with the field has this format; by default, each has. Of a text format that
+    is recognized by its content and not by the ending: whether a text has it."""
+    sessions: Callable[[str], list[Session]] | None = None
+    """Of a log of a coding agent: reads a text into sessions; `read` gives their contexts."""
 
     def fits(self, value: Mapping[str, Any]) -> bool:
         """Whether an object is a dialog in this format."""

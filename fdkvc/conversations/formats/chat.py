@@ -159,11 +159,19 @@ def transcript_of(
     `unread` counts what is not read, here too.
     """
     name = clean_name(named) if isinstance(named, str) else ""
-    turns: list[Turn] = []
-    found_calls: list[tuple[int, str, Any]] = []
     placed = [*messages]
     check_turns(name or place, len(placed))
-    for sent, sent_at in placed:
+    said = [*turns_of(placed, unread, calls_in_text)]
+    return with_demands(name or place, said, calls_in_text, cluster, unread)
+
+
+Said = tuple[Turn, list[tuple[str, Any]]]
+"""A turn, and the method and arguments of each of its calls."""
+
+
+def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Said]:
+    """Yield the turns of chat messages; see `transcript_of`."""
+    for sent, sent_at in messages:
         for message, where in _in_chat_terms(sent, sent_at, unread):
             topic = clean_name(optional(message, "topic", str, where))
             role, text = message["role"], _content(message, where, unread)
@@ -176,31 +184,41 @@ def transcript_of(
             unread.fields(message, {*MESSAGE_FIELDS, *(LISTS if kind == "system" else ())})
             text = clean(text)
             words = with_calls(text, called if calls_in_text else [])
-            found_calls += [(len(turns), *call) for call in called]
-            turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
+            yield Turn(role, words, topic or None, kind, len(words) - len(text)), called
 
-    texts, name = [turn.text for turn in turns], name or place
+
+def with_demands(
+    name: str, said: Iterable[Said], calls_in_text: bool, cluster: str, unread: Unread
+) -> Transcript:
+    """Make the transcript of turns, and find the values that their calls need."""
+    turns: list[Turn] = []
+    found_calls: list[tuple[int, str, Any]] = []
+    for turn, called in said:
+        found_calls += [(len(turns), *call) for call in called]
+        turns.append(turn)
+    texts = [turn.text for turn in turns]
     beside = [("call, which is text on request", len(found_calls))] if found_calls else []
     check_texts(name, texts, [*unread.items(), *beside])
     finder = MentionFinder(texts, name)
     demands: list[Demand] = []
     calls: list[Call] = []
     missing = malformed = 0
-    for turn, method, values in found_calls:
+    for place, method, values in found_calls:
         if not isinstance(values, dict):
             malformed += 1
             continue
         arguments = []
-        for slot, wording in _values(values, ""):
-            value, demanded = clean_name(wording), wording.strip().casefold() not in NO_EVIDENCE
-            mentions = finder.mentions(wordings_of(wording) if demanded else (), before=turn)
+        for slot, wording in values_in(values):
+            value, demanded = clean_name(wording), is_demanded(wording)
+            mentions = finder.mentions(wordings_of(wording) if demanded else (), before=place)
             missing += demanded and not mentions
             if mentions:
-                demand = Demand("call", turn, method, slot, value, mentions, call_number=len(calls))
-                demands.append(demand)
+                demands.append(
+                    Demand("call", place, method, slot, value, mentions, call_number=len(calls))
+                )
             arguments.append(Argument(slot, value, mentions[-1] if mentions else None))
         arguments.sort(key=lambda argument: argument.slot)
-        calls.append(Call(turn, method, tuple(arguments)))
+        calls.append(Call(place, method, tuple(arguments)))
     return Transcript(
         name,
         tuple(turns),
@@ -352,15 +370,20 @@ def _call(function: Mapping[str, Any], place: str, unread: Unread) -> tuple[str,
     return method, parsed if isinstance(parsed, dict) else arguments
 
 
-def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
+def is_demanded(wording: str) -> bool:
+    """Whether a mention of a call's value would be evidence for it."""
+    return wording.strip().casefold() not in NO_EVIDENCE
+
+
+def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield the path and text of every text and finite number in a value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             path = f"{name}.{key}" if name else key
-            yield from _values(inner, path[: 2 * MAX_NAME_CHARACTERS])
+            yield from values_in(inner, path[: 2 * MAX_NAME_CHARACTERS])
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _values(inner, f"{name}.{index}")
+            yield from values_in(inner, f"{name}.{index}")
     elif type(value) in (str, int) or (isinstance(value, float) and math.isfinite(value)):
         yield clean_name(name), str(value)
 

@@ -44,7 +44,7 @@ def _request(value: Mapping[str, Any], place: str, unread: Unread) -> Iterable[P
 def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     instructions = body.get("instructions")
     if isinstance(instructions, list):  # a response may return them as items
-        yield from _turns(messages_of(body, "instructions", place, "instruction"), unread)
+        yield from turns_of_items(messages_of(body, "instructions", place, "instruction"), unread)
     elif instructions is not None:
         text = require(body, "instructions", str, place)
         yield {"role": "system", "content": text}, f"{place}, instructions"
@@ -54,10 +54,11 @@ def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[P
     elif "input" in body:
         items += messages_of(body, "input", place, "item")
     items += objects(optional(body, "output", list, place), "item", place)
-    yield from _turns(items, unread)
+    yield from turns_of_items(items, unread)
 
 
-def _turns(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
+def turns_of_items(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
+    """Yield items as chat messages: calls join the assistant's message before them."""
     turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
     begun = ""  # where it is
     for item, where in items:

@@ -31,7 +31,7 @@ SEEMS: Mapping[tuple[str, ...], str] = {
 
 
 def check_known_lines(values: Any) -> None:
-    """Raise a ValueError if a list is a session of a coding agent, line by line."""
+    """Raise a ValueError if a list of JSON is a session of a coding agent."""
     for value in values if isinstance(values, list) else ():
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
             continue
@@ -39,7 +39,8 @@ def check_known_lines(values: Any) -> None:
             if "role" not in value and isinstance(value.get(field), dict):
                 raise ValueError(
                     f"the file seems to be a session of a coding agent ({agent}), by its fields "
-                    f"'type' and {field!r}; this format is not known: {AS_MESSAGES}"
+                    f"'type' and {field!r}: give it as the agent wrote it, with an object on each "
+                    "line and not in a list"
                 )
 
 

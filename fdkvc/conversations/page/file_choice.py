@@ -12,6 +12,7 @@ from fdkvc.conversations.file_text import PACKED_ENDINGS
 from fdkvc.conversations.formats import FORMATS, endings
 from fdkvc.conversations.page import files
 from fdkvc.conversations.tools import with_tools
+from fdkvc.conversations.trace_file import ENDING
 from fdkvc.core.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS, MAX_UPLOAD_MEGABYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.words import count
@@ -94,7 +95,7 @@ def _read_upload(
     """
     upload = st.file_uploader(
         "Dialogs or a trace",
-        type=[*endings(), *PACKED_ENDINGS, "npz"],
+        type=[*endings(), *PACKED_ENDINGS, ENDING],
         key=f"{page}/upload",
         max_upload_size=MAX_UPLOAD_MEGABYTES,
         help=plain(f"{formats_read()}. The file stays in this app's memory."),
@@ -169,4 +170,4 @@ def formats_read() -> str:
     labels = (f"{format.label} (.{', .'.join(format.endings)})" for format in FORMATS.values())
     kinds = ", ".join(dict.fromkeys(labels))
     packed = f"Text may be compressed (.{', .'.join(PACKED_ENDINGS)})"
-    return f"{kinds}, or a trace of a model from python -m fdkvc capture (.npz). {packed}"
+    return f"{kinds}, or a trace of a model from python -m fdkvc capture ({ENDING}). {packed}"

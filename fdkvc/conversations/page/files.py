@@ -9,9 +9,9 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Self
 
-from fdkvc.conversations.formats import EXAMPLES, read_dialogs
+from fdkvc.conversations.formats import EXAMPLES, is_agents_log, read_dialogs
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.conversations.trace_file import read_trace_file
+from fdkvc.conversations.trace_file import ENDING, read_trace_file
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.limits import (
     MAX_JOINT_ENTRIES,
@@ -26,7 +26,7 @@ from fdkvc.core.limits import (
 )
 from fdkvc.core.parameters import check_most
 from fdkvc.core.recordings import Recording
-from fdkvc.core.transcripts import Transcript
+from fdkvc.core.transcripts import SkippedError, Transcript
 from fdkvc.engine.long import simulate_long
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
@@ -41,6 +41,7 @@ SHIPPED: Mapping[str, str] = {
     "evening": "Example: an evening in San Jose",
     "errands": "Example: errands, with the tools listed",
     "rental": "Example: an agent at a bike rental",
+    "agent": "Example: a coding agent's session, compacted twice",
 }
 """Labels of the examples by file name."""
 
@@ -50,15 +51,20 @@ class DialogFile:
     """A file of dialogs."""
 
     name: str
+    """As uploaded, or of an example."""
     digest: str
     """The SHA-256 of its content."""
     transcripts: tuple[Transcript, ...]
+    """Its dialogs."""
     traced: tuple[Recording, ...] = ()
     """A model's vectors of each dialog, if it is a trace."""
     skipped: tuple[str, ...] = ()
     """A sentence for each dialog that is left out."""
     packed: bytes = b""
-    """The compressed content of a file with calls, to read it again with their text."""
+    """The compressed content of a file with calls, to read it again with their text, or of a log of
+    a coding agent, to read its sessions."""
+    is_log: bool = False
+    """Whether it is a log of a coding agent."""
 
     @property
     def key(self) -> str:
@@ -84,15 +90,16 @@ class DialogFile:
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
     """Read an uploaded file; raise a ValueError that says what is wrong, and where."""
-    traces = name.lower().endswith(".npz")
+    traces = name.lower().endswith(ENDING)
     most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
     check_most("the file has", len(content), "bytes", most)
     digest = hashlib.sha256(content).hexdigest()
     if not traces:
-        transcripts, skipped = read_dialogs(content, name)
+        is_log = is_agents_log(content, name)
+        transcripts, skipped = _contexts(content, name) if is_log else read_dialogs(content, name)
         has_calls = any(transcript.calls for transcript in transcripts)
-        packed = zlib.compress(content, 1) if has_calls else b""
-        return DialogFile(name, digest, transcripts, skipped=skipped, packed=packed)
+        packed = zlib.compress(content, 1) if has_calls or is_log else b""
+        return DialogFile(name, digest, transcripts, (), skipped, packed, is_log)
     traced = read_trace_file(content, most)
     if not traced:
         raise ValueError("the file has no dialogs")
@@ -112,6 +119,17 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     return DialogFile(name, digest, transcripts, traced)
 
 
+def _contexts(content: bytes, name: str) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
+    """Return the contexts of a session; none, and why, if all are too long for policies to replay.
+
+    What a session forgot is shown for those, too.
+    """
+    try:
+        return read_dialogs(content, name)
+    except SkippedError as error:
+        return (), (str(error),)
+
+
 @cached
 def with_calls(file: DialogFile) -> DialogFile:
     """Return a file with the text of calls; a ValueError if all dialogs are then too large."""
@@ -126,7 +144,7 @@ UPLOADS: ByteLRU[DialogFile] = ByteLRU(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
 @lru_cache(maxsize=len(SHIPPED))
 def shipped_file(key: str) -> DialogFile:
     """Return one of the examples."""
-    path = EXAMPLES / f"{key}.json"
+    (path,) = EXAMPLES.glob(f"{key}.json*")
     return read_dialog_file(path.read_bytes(), path.name)
 
 

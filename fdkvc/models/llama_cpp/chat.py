@@ -31,7 +31,7 @@ import llama_cpp
 import numpy as np
 
 from fdkvc.core.arrays import one_dialog
-from fdkvc.core.attention import SPEAKERS, Floats, Ints
+from fdkvc.core.attention import KINDS, SPEAKERS, Floats, Ints
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_WRITTEN_TOKENS
 from fdkvc.core.parameters import Field, check_count
@@ -45,14 +45,14 @@ from fdkvc.models.llama_cpp.context import (
     state_of,
     vocabulary_of,
 )
-from fdkvc.models.numpy.head_eviction import POSITIONS, TEXT, check_no_future, with_new
+from fdkvc.models.numpy.head_eviction import POSITIONS, check_keeps, check_no_future, with_new
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import Kind, Passage, Writer
 from fdkvc.models.numpy.tokens import role_of
 from fdkvc.policies import POLICIES, Policy
-from fdkvc.policies.base import Available
+from fdkvc.policies.base import BY_TEXT, Available
 
-BY_TEXT = TEXT | {"chance", "similarity"}
+GIVEN = BY_TEXT | {"chance", "similarity"}
 """What a policy may look at here. Two tokens are similar if they are the same."""
 
 SURPRISAL = Field("Surprisal", name="surprisal", default="words", choices=("words", "model"))
@@ -120,6 +120,7 @@ class LlamaText:
         surprisal: str = SURPRISAL.default,
     ) -> None:
         check_by_text(policy)
+        check_keeps(policy)
         POSITIONS.check(positions, "positions")
         SURPRISAL.check(surprisal, "surprisal")
         check_count("budget", budget, high=llama.n_ctx() - 1)
@@ -134,7 +135,8 @@ class LlamaText:
         self.positions, self.surprisal = positions, surprisal
         self.tokens = llama_tokens(llama)
         speakers = SPEAKERS if self._tells_kinds else self.tokens.speakers
-        for note in policy.without_effect(Available(speakers, words=True)):
+        kinds = KINDS if self._tells_kinds else self.tokens.kinds
+        for note in policy.without_effect(Available(speakers, words=True, kinds=kinds)):
             warnings.warn(f"{policy.title}: {note}", stacklevel=2)
         self.turn_kind: Kind | None = None
         self.ids: list[int] = []
@@ -398,11 +400,11 @@ class PolicyChat(LlamaText):
 def check_by_text(policy: Policy) -> None:
     """Raise a ValueError for a policy that llama.cpp cannot serve, naming those that it can."""
     check_no_future(policy)
-    missing = [look for look in policy.looks_at if look not in BY_TEXT]
+    missing = [look for look in policy.looks_at if look not in GIVEN]
     tier = policy.tier_places(64, 1024) > 0
     if missing or tier or policy.reads_afresh:
         needs = "a second tier" if tier else "all tokens" if policy.reads_afresh else missing[0]
-        supported = [key for key, policy in POLICIES.items() if {*policy().looks_at} <= BY_TEXT]
+        supported = [key for key, policy in POLICIES.items() if {*policy().looks_at} <= GIVEN]
         raise ValueError(
             f"{policy.label} needs {needs}, which llama.cpp does not give: choose one of "
             f"{', '.join(supported)}"

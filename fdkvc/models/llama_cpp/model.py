@@ -15,14 +15,13 @@ import llama_cpp
 import numpy as np
 
 from fdkvc.core.attention import Floats, Ints
-from fdkvc.core.words import error_reason
 from fdkvc.models.llama_cpp.chat import SURPRISAL, LlamaText
 from fdkvc.models.llama_cpp.context import check_model, llama_tokens
 from fdkvc.models.numpy.decoder import ModelSizes
 from fdkvc.models.numpy.gguf_file import find_model, is_gguf
 from fdkvc.models.numpy.head_eviction import DECIDES, POSITIONS
 from fdkvc.models.numpy.language_model import AnyModel, model_digest, model_name
-from fdkvc.models.numpy.model_folder import check_memory
+from fdkvc.models.numpy.model_folder import check_memory, loading
 from fdkvc.models.numpy.text_cache import ModelCache
 from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import Policy, policy_named
@@ -113,7 +112,7 @@ def load_llama(
     `options` are those of `llama_cpp.Llama`. Raises a ValueError, in one sentence that names the
     file and what is wrong.
     """
-    try:
+    with loading(f"llama.cpp cannot load the model {str(path)!r}"):
         file = find_model(str(path))
         if not is_gguf(file):
             raise ValueError("it is no GGUF file")
@@ -122,9 +121,6 @@ def load_llama(
         llama = llama_cpp.Llama(str(file), **options)
         check_model(llama.model)
         tokens = llama_tokens(llama)
-    except (OSError, ValueError) as error:
-        reason = error_reason(error) if isinstance(error, OSError) else str(error)
-        raise ValueError(f"llama.cpp cannot load the model {str(path)!r}: {reason}") from None
     model = llama.model
     heads = llama_cpp.llama_model_n_head(model)
     shape = ModelSizes(

@@ -99,7 +99,7 @@ class Edge(NamedTuple):
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
 
 
-EDGES = [Edge(spaces, escaped) for escaped in (False, True) for spaces in ("", None, "\n")]
+EDGES = [Edge(spaces, escaped) for escaped, spaces in product((False, True), ("", None, "\n"))]
 
 
 class Gap(NamedTuple):
@@ -257,7 +257,10 @@ class ChatTexts:
         parts = [(text[place], place) for place in thought]
         parts += [(character, first) for character in inner or ""]
         parts += [(edge.written(text[place]), place) for place in range(first, end)]
-        return "".join(part for part, _ in parts), [place for part, place in parts for _ in part]
+        places: list[int] = []
+        for part, place in parts:
+            places += [place] * len(part)
+        return "".join(part for part, _ in parts), places
 
 
 def _key(roles: Roles, number: int, end: str, places: Sequence[str]) -> Key:
@@ -269,11 +272,8 @@ def _key(roles: Roles, number: int, end: str, places: Sequence[str]) -> Key:
 
 LETTERS = dict(zip("suatA", ("system", "user", "assistant", "tool", "thinking"), strict=True))
 
-SHORT = [
-    "".join(letters)
-    for letters in chain(product(LETTERS), product(LETTERS, repeat=2), product(LETTERS, repeat=3))
-    if "u" in letters
-]
+_UP_TO_THREE = chain.from_iterable(product(LETTERS, repeat=count) for count in (1, 2, 3))
+SHORT = ["".join(letters) for letters in _UP_TO_THREE if "u" in letters]
 EVERY_THREE = "uatttattutaatautuatuuaaauauuutt"
 LONG = [
     EVERY_THREE,
@@ -282,14 +282,9 @@ LONG = [
     "uauaaAuAaauAuAAaua",
     "uastusauu",
 ]
-PROBES = [
-    *product(SHORT, (END, BEGUN)),
-    *(
-        (start + long[:size], END)
-        for long, start in product(LONG, ("", "s"))
-        for size in range(len(long), 3, -3)
-    ),
-]
+PROBES = [*product(SHORT, (END, BEGUN))]
+for _long, _start in product(LONG, ("", "s")):
+    PROBES += [(_start + _long[:size], END) for size in range(len(_long), 3, -3)]
 """Orders of roles, by their letters, that are rendered with marks in place of words."""
 
 SPACED = "\n \nÄb<", '>"Äb\n \n'

@@ -14,28 +14,32 @@ tokens, 9 and 10, goes in one KV head with a budget of three::
     step.evicted           7     9        the tokens that it does not
     after.slots         3     8    10     the next turn's columns 0, 1 and 2
 
-A policy with a second tier sees its slots after those of the first, and may recall a token from
-there. A state never changes: `HeadEviction.after` returns another one, so forks of a text share it.
+The policy's own state, its numbers for each entry, names entries by their slots; step 5 of
+`HeadEviction.after` renames them for the next turn. A policy with a second tier sees its slots
+after those of the first, and may recall a token from there. A state never changes: `after` returns
+another one, so forks of a text share it.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import Ints, Observation
+from fdkvc.core.attention import KINDS, Ints
 from fdkvc.core.cache import EMPTY
 from fdkvc.core.parameters import Field, check_count
 from fdkvc.engine.simulate import initial_state, take_turn
 from fdkvc.engine.trace import Codes
 from fdkvc.models.numpy.head_tokens import HeadTokens, Vectors
 from fdkvc.policies import Policy
+from fdkvc.policies.base import BY_TEXT
 from fdkvc.policies.together import Together
 
 DECIDES = Field(
@@ -53,9 +57,6 @@ DECIDES = Field(
 
 POSITIONS = Field("Positions", name="positions", default="kept", choices=("kept", "slots"))
 """Whether kept entries keep their positions or close the gaps."""
-
-TEXT = frozenset({"positions", "history", "surprisal", "speakers", "words", "traits"})
-"""What all heads see alike: if a policy looks at nothing else, they keep the same tokens."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +84,30 @@ class EvictionStep:
     sources: Ints
     """Shape (L, K, S + R). The slot that each token in the cache and its second tier had before:
     the old slots (first tier, then second), followed by the turn's tokens; −1 for none."""
-    evicted: tuple[Ints, Ints, Ints]
-    """Shape (E,) each. Layer, KV head and token of the evicted entries."""
-    rule: Codes
-    """Shape (E,). The `Rule` that evicted each."""
+    find_evicted: Callable[[], tuple[tuple[Ints, Ints, Ints], Codes]]
+    """Computes what `evicted` and `rule` are, which few ask for."""
+
+    @property
+    def evicted(self) -> tuple[Ints, Ints, Ints]:
+        """Layer, KV head and token of the evicted entries (E,)."""
+        return self._found[0]
+
+    @property
+    def rule(self) -> Codes:
+        """The `Rule` that evicted each (E,)."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[tuple[Ints, Ints, Ints], Codes]:
+        return self.find_evicted()
 
 
 class HeadEviction:
     """The state of a policy over a text; immutable.
 
     `decides` says which heads decide together; see `DECIDES`. The heads are those of `layers`, by
-    default as many as they have, from the `first_layer` on. Raises a ValueError for a budget below
-    1, or a policy that uses the future.
+    default as many as they have, from the `first_layer` on; `tokens` observe their vectors. Raises
+    a ValueError for a budget below 1, or a policy that uses the future.
     """
 
     def __init__(
@@ -105,18 +118,19 @@ class HeadEviction:
         decides: str = DECIDES.default,
         layers: int | None = None,
         first_layer: int = 0,
+        tokens: type[HeadTokens] = HeadTokens,
     ) -> None:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
-        # 1. Who decides. Where all heads see the same, one of them decides for all.
-        one = equal_budgets(policy, budget) and TEXT.issuperset(policy.looks_at)
-        self._deciding = rows_of = Heads(1, 1, 1, heads.head_width) if one else heads
-        rows = rows_of.layers * rows_of.heads
-        together = {"head": rows_of.group, "layer": rows_of.heads, "model": rows}[decides]
+        # 1. Who decides. Where all heads see the same and hold as much, one decides for all.
+        alike = equal_budgets(policy, budget) and BY_TEXT.issuperset(policy.looks_at)
+        self._deciders = deciders = Heads(1, 1, 1, heads.head_width) if alike else heads
+        rows = deciders.layers * deciders.heads
+        together = {"head": deciders.group, "layer": deciders.heads, "model": rows}[decides]
         self._together = Together(policy, together)
-        # Layers that decide together are treated as one: they share no budget.
-        self._layers = 1 if one or decides == "model" else layers or heads.layers
-        self._first_layer = first_layer
+        # Layers that decide together count as one, since they share no budget.
+        self._layers = 1 if alike or decides == "model" else layers or heads.layers
+        self._first_layer, self._tokens = first_layer, tokens
         # 2. What a turn changes.
         self._state = initial_state(
             self._together,
@@ -124,7 +138,7 @@ class HeadEviction:
             budget,
             heads.head_width,
             layers=self._layers,
-            heads=rows if decides == "model" else rows_of.heads,
+            heads=rows if decides == "model" else deciders.heads,
         )
         # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
         self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
@@ -151,33 +165,30 @@ class HeadEviction:
         and of the new tokens; the features (N, ...) those of each token so far, as far as known, as
         of `fdkvc.models.numpy.tokens.Tokens.features`.
         """
-        heads = self._deciding
+        heads = self._deciders
         layers, kv_heads = heads.layers, heads.kv_heads
         rows, first = layers * heads.heads, self.slots.shape[2]
         born = np.append(self._born, np.full(new, self._turns))
 
-        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, whose
-        #    columns hold those of any token.
+        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, which
+        #    reads the columns of some other token; no policy looks at them.
         turn_tokens = np.arange(self.count, self.count + new)
         turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
         ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
-        token_ids = np.repeat(ids, heads.group, axis=1).reshape(rows, -1)
         arrivals = np.broadcast_to(np.arange(first, first + new), (rows, new))
 
         # 2. Let the policy take the turn, in every row.
-        tokens = HeadTokens(
+        tokens = self._tokens(
             vectors[:layers],
             arrivals,
-            positions=token_ids,
-            born=born[token_ids],
-            features={name: column[token_ids] for name, column in features.items()},
+            positions=np.repeat(ids, heads.group, axis=1).reshape(rows, -1),
+            features={**features, "born": born},
             layers=self._layers,
             first_layer=self._first_layer,
         )
         capacity = self.policy.capacity(self.budget, len(born))
         state = self._state.with_tier(self.policy.tier_places(self.budget, len(born)))
-        turn = Observation(0, arrivals, tokens)
-        result = take_turn(self._together, state, turn, capacity)
+        result = take_turn(self._together, state, tokens.observe(), capacity)
 
         # 3. Find what stays: the slots that any head uses, then those of the second tier.
         cache, tier = result.after.cache, result.after.tier
@@ -187,11 +198,12 @@ class HeadEviction:
         sources = np.concatenate([kept[:, :, used], self._of_kv_heads(tier)], axis=2)
         slots = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
 
-        # 4. Find what is evicted.
-        rule = self._for_all_heads(self._of_kv_heads(result.rule))
-        column = self._for_all_heads(self._of_kv_heads(result.token))
-        layer, head, _ = place = np.nonzero(rule)
-        evicted = layer, head, self._for_all_heads(ids)[layer, head, column[place]]
+        # 4. Find what is evicted, if asked.
+        def find_evicted() -> tuple[tuple[Ints, Ints, Ints], Codes]:
+            rule = self._for_all_heads(self._of_kv_heads(result.rule))
+            column = self._for_all_heads(self._of_kv_heads(result.token))
+            layer, head, _ = place = np.nonzero(rule)
+            return (layer, head, self._for_all_heads(ids)[layer, head, column[place]]), rule[place]
 
         # 5. The state after the turn names its entries by their new slots. It keeps no observation,
         #    since the next turn's comes from the model.
@@ -204,17 +216,17 @@ class HeadEviction:
             cache=dataclasses.replace(cache, token=token),
             tier=np.where(tier >= 0, size + np.arange(tier.shape[1]), EMPTY),
         )
-        return after, EvictionStep(self._for_all_heads(sources), evicted, rule[place])
+        return after, EvictionStep(self._for_all_heads(sources), find_evicted)
 
     def _of_kv_heads(self, column: NDArray[Any]) -> NDArray[Any]:
         """Return rows (R, ·) by KV head (L, K, ·): the query heads of a group are alike."""
-        heads = self._deciding
+        heads = self._deciders
         return column.reshape(heads.layers, heads.kv_heads, heads.group, -1)[:, :, 0]
 
     def _for_all_heads(self, column: NDArray[Any]) -> NDArray[Any]:
         """Return what the deciding heads decided (…, …, ·) for all heads (L, K, ·)."""
-        heads, deciding = self.heads, self._deciding
-        repeats = heads.layers // deciding.layers, heads.kv_heads // deciding.kv_heads, 1
+        heads, deciders = self.heads, self._deciders
+        repeats = heads.layers // deciders.layers, heads.kv_heads // deciders.kv_heads, 1
         return np.tile(column, repeats) if max(repeats) > 1 else column
 
 
@@ -246,17 +258,59 @@ def check_no_future(policy: Policy) -> None:
         )
 
 
+def check_keeps(policy: Policy) -> None:
+    """Raise a ValueError for a policy whose text is read again, of which no entry is kept."""
+    if policy.reads_again:
+        raise ValueError(
+            f"{policy.name} reads its text again, so it keeps no entries: use it in answers or live"
+        )
+
+
 def with_new(
     features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
     """Return the features of a text with those of its new tokens.
 
-    Speakers go on until the next mark.
+    Speakers and kinds go on until the next mark; results have the tools of the calls before them,
+    in their order.
     """
-    if features.get("speakers", np.empty(0)).size and "speakers" in new:
-        last, speakers = features["speakers"][-1], new["speakers"]
-        new = {**new, "speakers": np.where(speakers < 0, last, speakers)}
+    for name in ("speakers", "kinds"):
+        if features.get(name, np.empty(0)).size and name in new:
+            new = {**new, name: np.where(new[name] == -1, features[name][-1], new[name])}
+    if "tools" in new:
+        new = {**new, "tools": _with_tools_of_results(features, new)}
     return {
         name: np.concatenate([features[name], column]) if name in features else column
         for name, column in new.items()
     }
+
+
+def _with_tools_of_results(
+    features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
+) -> NDArray[Any]:
+    """Return the tools of new tokens, with those of results."""
+    tools, results = new["tools"].copy(), new["kinds"] == KINDS.index("result")
+    if not results.any():
+        return tools
+    for start in np.flatnonzero(results & ~np.append(False, results[:-1])).tolist():
+        end = start + int(np.append(results[start:], False).argmin())
+        kinds = np.append(features.get("kinds", tools[:0]), new["kinds"][:start])
+        tools[start:end] = _tool_of_next(
+            kinds, np.append(features.get("tools", tools[:0]), tools[:start])
+        )
+    return tools
+
+
+def _tool_of_next(kinds: NDArray[Any], tools: NDArray[Any]) -> int:
+    """Return the tool of the next result, 0 if unknown: results are in the order of the calls."""
+    begins = np.append(True, (np.diff(kinds) != 0) | (np.diff(tools) != 0))
+    called, results = list[int](), 0
+    for start in np.flatnonzero(begins[: len(kinds)])[::-1].tolist():
+        kind = kinds[start]
+        if kind == KINDS.index("call"):
+            called.append(int(tools[start]))
+        elif kind == KINDS.index("result") and not called:
+            results += 1
+        elif kind >= 0 and called:
+            break
+    return called[::-1][results] if results < len(called) else 0

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
-from fdkvc.core.recordings import Recording, Token
+from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Transcript
 from fdkvc.models.numpy.language_model import AnyModel, LanguageModel
 from fdkvc.models.numpy.text_cache import TextCache, read
-from fdkvc.models.numpy.tokens import EncodedPassage
+from fdkvc.models.numpy.tokens import EncodedPassage, tokens_by_turn
 
 AT_ONCE = 256
 """Tokens that are read between two reports."""
@@ -47,7 +48,7 @@ def read_dialog(
     longer than the model can hold.
     """
     passages = encode_dialog(model, transcript)
-    ids = [*model.tokens.first, *(token for passage in passages for token in passage.ids)]
+    ids = [*model.tokens.first, *chain.from_iterable(passage.ids for passage in passages)]
     decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
     cache = TextCache(decoder, layers)
     cache.reserve(len(ids))
@@ -66,19 +67,12 @@ def head_recordings(
 ) -> list[Recording]:
     """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
 
-    The passages are all that the cache has read, after the tokenizer's prefix. The tokens of a call
-    belong to the turn that makes it, and to no words of that turn, as do those of tools that a chat
-    template lists in its own way. Names are the dialog's with layer and KV head: ``visit, 0.1``.
+    The passages are all that the cache has read, after the tokenizer's prefix. Names are the
+    dialog's with layer and KV head: ``visit, 0.1``.
     """
-    turns: list[list[Token]] = [[] for _ in transcript.turns]
     prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
-    turns[0] += [Token("", 0, 0)] * prefix
-    for encoded in passages:
-        passage = encoded.passage
-        worded = not passage.call and passage.text == transcript.turns[passage.turn].text
-        spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
-        turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
-    shape, layers, tokens = cache.decoder.shape, cache.layers, tuple(map(tuple, turns))
+    shape, layers = cache.decoder.shape, cache.layers
+    tokens = tokens_by_turn(transcript, passages, prefix)
     hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
     surprisal, note = model.tokens.surprisal(cache.ids), transcript.source_note

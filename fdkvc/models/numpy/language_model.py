@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from fdkvc.core.arrays import read_safetensors
 from fdkvc.core.attention import Floats
 from fdkvc.core.json_input import check_object
 from fdkvc.core.parameters import Parameter, check_parameter
 from fdkvc.core.transcripts import clean_name, different_names
-from fdkvc.core.words import error_reason
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.decoder import Decoder, Layer, Shape
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
@@ -27,6 +27,7 @@ from fdkvc.models.numpy.model_folder import (
     RANGES,
     check_memory,
     check_model_folder,
+    loading,
     read_json,
     weight_files,
 )
@@ -100,21 +101,13 @@ def load_language_model(
     `on_progress` gets the share that is read, from 0 to 1. Raises a ValueError that names the
     model, the file and the problem.
     """
-    try:
+    with loading(f"the model {str(name)!r} cannot be loaded"):
         path = find_model(str(name))
         stored = read_gguf(path) if is_gguf(path) else path
         decoder = load_decoder(stored, on_progress)
         tokens = load_tokens(stored, decoder.shape.vocabulary)
         decoder = replace(decoder, features=tokens.features)
-        digest = model_digest(path)
-    except MemoryError:
-        raise ValueError(
-            f"the model {str(name)!r} cannot be loaded: it needs more memory than is available"
-        ) from None
-    except (OSError, ValueError) as error:
-        reason = error_reason(error) if isinstance(error, OSError) else str(error)
-        raise ValueError(f"the model {str(name)!r} cannot be loaded: {reason}") from None
-    return LanguageModel(model_name(path), decoder, tokens, digest)
+        return LanguageModel(model_name(path), decoder, tokens, model_digest(path))
 
 
 class _Shared:
@@ -295,25 +288,13 @@ def _shape(config: Mapping[str, Any]) -> Shape:
 
 
 def _arrays(folder: Path) -> dict[str, Floats]:
-    import safetensors
-
-    deserialize: Any = safetensors.deserialize
     arrays: dict[str, Floats] = {}
     for path in weight_files(folder):
-        try:
-            stored = deserialize(path.read_bytes())
-        except safetensors.SafetensorError as error:
-            raise ValueError(f"{path.name} cannot be read: {str(error)[:200]}") from None
-        for name, array in stored:
-            if array["dtype"] not in PRECISIONS:
-                raise ValueError(
-                    f"{name[:80]} has numbers of the type {array['dtype']}, but must have one of "
-                    + ", ".join(PRECISIONS)
-                )
-            numbers = np.frombuffer(array["data"], PRECISIONS[array["dtype"]])
-            if array["dtype"] == "BF16":  # the upper half of a number in single precision
+        content = read_safetensors(path.read_bytes(), PRECISIONS, path.name)
+        for name, numbers in content.items():
+            if numbers.dtype == "<u2":  # BF16, the upper half of a number in single precision
                 numbers = (numbers.astype("<u4") << 16).view("<f4")
-            arrays[name] = numbers.astype(np.float32).reshape(array["shape"])
+            arrays[name] = numbers.astype(np.float32)
             if not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name[:80]} holds a number that is not finite")
     return arrays

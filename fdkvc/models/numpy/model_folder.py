@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from fdkvc.core.limits import (
     MAX_UNIGRAM_CHARACTERS,
 )
 from fdkvc.core.parameters import Parameter, check_most, check_parameter
-from fdkvc.core.words import error_reason
+from fdkvc.core.words import as_value_error, error_reason
 
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
@@ -173,15 +174,16 @@ def _numbers(path: Path) -> int:
 
 
 @contextmanager
-def as_value_error(failed: str) -> Iterator[None]:
-    """Turn any error of a library, including a panic in Rust, into a ValueError with its reason."""
+def loading(failed: str) -> Iterator[None]:
+    """Say why a model cannot be loaded: memory, the system's reason, or what this project finds."""
     try:
         yield
-    except BaseException as error:
-        # The panic's class cannot be imported; other BaseExceptions are not the library's.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
+    except MemoryError:
+        raise ValueError(f"{failed}: it needs more memory than is available") from None
+    except OSError as error:
         raise ValueError(f"{failed}: {error_reason(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{failed}: {error}") from None
 
 
 @contextmanager
@@ -215,7 +217,8 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
                 f"{step} makes a text up to {growth:,.0f} times as long, but at most "
                 f"{MAX_TOKENIZER_GROWTH} times is allowed"
             )
-        inserted = max((len(str(part.get(name))) for part in parts for name in _ADDED), default=0)
+        lengths = (len(str(part.get(name))) for part, name in product(parts, _ADDED))
+        inserted = max(lengths, default=0)
         check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
         longest = max((len(str(part)) for part in parts), default=0)
         check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)

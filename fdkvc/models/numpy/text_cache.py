@@ -6,12 +6,13 @@ attends only to those that its policy kept, and to its own turn. The life of a c
     1. read(3 tokens)    vectors  0 1 2            the decoder calls `attend` in every layer:
                          turn    |0 1 2|           each token attends to those of its turn so far
     2. end_turn()        vectors  0 1 2            the policy keeps 0 and 2: `attended`;
-                         attended 0   2            1 is in `evicted_in`, and its vectors stay
-    3. read(2 tokens)    vectors  0 1 2 3 4        3 and 4 attend to 0, 2 and their own turn
-                         attended 0   2|3 4|       `turn_start` is 3
-    4. fork()                                      an independent cache with the same vectors:
-                                                   see `fdkvc.models.numpy.token_vectors`
-    5. end_turn()        attended 0       4        of what it attended to, the policy keeps two
+                         attended 0   2            `evicted_in` of 1 is turn 0, and its vectors stay
+    3. read(2 tokens)    vectors  0 1 2 3 4        3 and 4 attend to 0, 2 and their own turn,
+                         attended 0   2|3 4|       which begins at `turn_start`
+    4. end_turn()        vectors  0 1 2 3 4        of the four that were attended to, the policy
+                         attended 0       4        keeps two
+    5. restored(1, 2)    vectors  0 1 2 3 4        another cache, which attends to 1 again until
+                         attended 0 1     4        it next evicts
 
 Each KV head of each layer has its own `attended`; `fdkvc.models.numpy.head_eviction` applies the
 policy to them. Everything later is computed from what is attended to. Positions are those of the
@@ -19,8 +20,9 @@ text. A policy that modulates attention does so in its scores only: the model's 
 unchanged.
 
 `read`, `end_turn`, `follow`, `reserve` and `forget_queries` change a cache. `fork`, `restored`,
-`before_turn` and `without_hidden` change nothing, and return another cache. All of these, and
-`follow`, copy by `TextCache._take`.
+`before_turn` and `without_hidden` change nothing, and return another cache, which shares the
+vectors (see `fdkvc.models.numpy.token_vectors`). All of these, and `follow`, copy by
+`TextCache._take`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from fdkvc.core.cache import EMPTY
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.trace import Codes, Rule
 from fdkvc.models.numpy.decoder import Decoder, ModelSizes, attention, unnormalized_attention
-from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, with_new
+from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, check_keeps, with_new
 from fdkvc.models.numpy.model_text import Kind
 from fdkvc.models.numpy.token_vectors import TokenVectors
 from fdkvc.policies import Policy
@@ -70,13 +72,18 @@ class ModelCache(Protocol):
     """That of the passage which is read: its tokens may not tell a system prompt."""
 
     @property
+    def engine(self) -> ModelCache:
+        """What the model reads with: this cache, unless it stands around another."""
+        return self
+
+    @property
     def count(self) -> int:
         """Number of tokens read so far."""
         return len(self.ids)
 
     @property
     def whole(self) -> bool:
-        """Whether it computes what a full cache does, so that it can `follow` one."""
+        """Whether it still computes what a full cache does, so that it can `follow` one."""
         return False
 
     def end_turn(self) -> object:
@@ -89,13 +96,12 @@ class ModelCache(Protocol):
 class TextCache(ModelCache):
     """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
 
-    whole = True
-
     def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
         self.decoder: Decoder = decoder
         self.layers = range(shape.layers) if layers is None else layers
         self.ids: list[int] = []
+        self._whole = True  # until an eviction, and never again
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
         h = shape.head_width
         sizes = dict.fromkeys(("keys", "values"), (shape.layers, shape.kv_heads, h))
@@ -111,6 +117,11 @@ class TextCache(ModelCache):
         self._evicted_in: Ints = np.empty((shape.layers, shape.kv_heads, 0), np.intp)
         self._evicted_by: Codes = self._evicted_in.astype(np.uint8)  # as of the last eviction
         self._gathered: dict[str, Floats] = {}  # keys and values of `attended` (L, K, S, h)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was evicted so far."""
+        return self._whole
 
     @property
     def token_bytes(self) -> Mapping[str, int]:
@@ -133,7 +144,7 @@ class TextCache(ModelCache):
         Those of an evicted token are as they were computed. Queries are of the last tokens only,
         once earlier ones are forgotten.
         """
-        return self._vectors.of(name, self.count)
+        return self._vectors.before(name, self.count)
 
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
@@ -168,7 +179,7 @@ class TextCache(ModelCache):
 
     def _attended_vectors(self, name: str, layer: int, end: int) -> Floats:
         """Return the attended keys or values (K, S, h), then the turn's own up to an end."""
-        stored = self._vectors.of(name, end)
+        stored = self._vectors.before(name, end)
         if self.attended is None:
             return np.asarray(stored[layer])
         if name not in self._gathered:
@@ -189,7 +200,7 @@ class TextCache(ModelCache):
         return mask
 
     def reserve(self, end: int) -> None:
-        """Allocate what so many tokens need, but for queries; it grows anyway, in steps."""
+        """Allocate room for so many tokens, except for their queries; it also grows by itself."""
         self._vectors.reserve(end)
 
     def forget_queries(self) -> None:
@@ -214,10 +225,10 @@ class TextCache(ModelCache):
         """Set the tokens of earlier turns that are attended to."""
         self.attended, self._gathered = attended, {}
         if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
-            self.whole = False
+            self._whole = False
 
     def _take(self, other: TextCache, count: int) -> None:
-        """Take over the first tokens of a cache, and share its vectors: those stored here."""
+        """Take over the first tokens of a cache; share those of their vectors that belong here."""
         self.ids = other.ids[:count]
         self._vectors = other._vectors.fork(count, self._vectors.names)
 
@@ -266,8 +277,8 @@ class TextCache(ModelCache):
         other._set_attended(_with_tokens(attended, range(first, end)))
         return other
 
-    def before_turn(self, turn: int, also: Sequence[int] = ()) -> TextCache:
-        """Return what a turn began with, attending `also` to these earlier tokens.
+    def before_turn(self, turn: int, restored: Sequence[int] = ()) -> TextCache:
+        """Return what a turn began with, attending to the `restored` earlier tokens, too.
 
         It can be read with, evicts no more, and stores keys and values only. Raises a ValueError if
         there was no such turn.
@@ -278,7 +289,7 @@ class TextCache(ModelCache):
             other.turn_start = self.ends[turn - 1]
             other._take(self, other.turn_start)
             attended = self.attended_by_turn[turn - 1]
-            other._set_attended(None if attended is None else _with_tokens(attended, also))
+            other._set_attended(None if attended is None else _with_tokens(attended, restored))
         return other
 
     def attention(self, position: int, *, whole_text: bool = False) -> Floats:
@@ -316,18 +327,22 @@ class EvictingCache(TextCache):
     def __init__(
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
+        check_keeps(policy)
         super().__init__(decoder)
         self._features: dict[str, NDArray[Any]] = {}  # of the turns that have ended
         self._eviction = HeadEviction(policy, budget, decoder.shape, decides)
 
     def _evict(self) -> None:
         before = self._eviction
+        # 1. Note what the turn's tokens say, if the policy looks at text.
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
             features = self.decoder.features(new, before.policy.looks_at, self.turn_kind)
             self._features = with_new(self._features, features)
+        # 2. Let the policy decide in every head. It reads vectors of a layer when it needs them.
         vectors = [functools.partial(self._of_layer, *slots) for slots in enumerate(before.slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)
+        # 3. Note what was evicted, in copies, and attend to what is held.
         held, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
         evicted_in[step.evicted] = len(self.ends)
         evicted_by[step.evicted] = step.rule
@@ -348,6 +363,8 @@ class EvictingCache(TextCache):
         vectors = self.vectors(name)
         if where == "turn":
             return vectors[layer, :, self.turn_start - self.count :]
+        # Slots are those of KV heads: for queries each is repeated, for its group of heads; hidden
+        # states are in one row, which all KV heads read.
         token = np.repeat(slots, max(vectors.shape[1] // len(slots), 1), axis=0)
         head = np.minimum(np.arange(len(token)), vectors.shape[1] - 1)
         return np.asarray(vectors[layer, head[:, None], token])
@@ -385,13 +402,13 @@ class RetrievalCache(TextCache):
         self.policy, self.budget = policy, budget
 
     def _evict(self) -> None:
-        self.whole = self.count <= self.budget
+        self._whole = self.count <= self.budget
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         m, start = len(queries), self.turn_start
         if start <= self.budget:
             return super()._mask(layer, queries, end)
-        keys = self._vectors.of("keys", start)[layer]
+        keys = self._vectors.before("keys", start)[layer]
         size = min(self.policy.size, self.budget)
         low, high = (
             extreme.reduceat(keys, np.arange(0, start, size), axis=1).swapaxes(1, 2)[:, None]
@@ -418,6 +435,7 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     The caches are of one decoder; `ids` (n,) are the same for all texts, or (C, n) those of each.
     Raises a ValueError if a text would exceed the model's length, or a token is unknown.
     """
+    caches = [cache.engine for cache in caches]
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
     counts = [cache.count for cache in caches]

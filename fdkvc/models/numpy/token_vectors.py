@@ -50,7 +50,7 @@ class TokenVectors:
             for name, (layers, heads, width) in sizes.items()
         }
         self._first_query = 0  # the first token whose queries are stored
-        self._end = 0  # of the tokens written, or about to be
+        self._end = 0  # after the last token that is written, or claimed for writing
         self._sharing = WeakSet([self])  # all stores with these arrays
 
     @property
@@ -64,7 +64,7 @@ class TokenVectors:
         shapes = {name: array.shape for name, array in self._arrays.items()}
         return {name: 4 * layers * heads * h for name, (layers, heads, _, h) in shapes.items()}
 
-    def of(self, name: str, end: int) -> Floats:
+    def before(self, name: str, end: int) -> Floats:
         """Return the vectors of the tokens before an end (L, ·, N, ·), from the first stored on."""
         return self._arrays[name][:, :, : end - self._first(name)]
 
@@ -91,7 +91,7 @@ class TokenVectors:
     def extend(self, start: int, end: int) -> None:
         """Make the places from `start` to `end` writable, if need be by a move.
 
-        Tokens that it already has there will be overwritten.
+        Tokens that this store already has there will be overwritten, in no other store.
         """
         self.reserve(end)
         if not self._claim(start, end):
@@ -113,7 +113,7 @@ class TokenVectors:
     def forget_queries(self, end: int) -> None:
         """Forget the queries of the tokens before an end, except those of the last."""
         if "queries" in self._arrays:
-            last = self._arrays["queries"] = self.of("queries", end)[:, :, -1:].copy()
+            last = self._arrays["queries"] = self.before("queries", end)[:, :, -1:].copy()
             self._first_query = end - last.shape[2]
 
     @property
@@ -149,7 +149,7 @@ class TokenVectors:
 
     def _copy(self, name: str, room: int) -> Floats:
         """Return a copy of its tokens' vectors, with room up to so many tokens."""
-        vectors = self.of(name, self._end)
+        vectors = self.before(name, self._end)
         size = room - self._first(name)
         copied = np.zeros((*vectors.shape[:2], size, vectors.shape[3]), np.float32)
         copied[:, :, : vectors.shape[2]] = vectors

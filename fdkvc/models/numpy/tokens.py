@@ -7,19 +7,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS, word_id
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_MODEL_JSON_BYTES
+from fdkvc.core.recordings import Token
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import token_traits, word_surprisal
-from fdkvc.core.transcripts import Transcript, word_ids
+from fdkvc.core.transcripts import SpanKind, Transcript, word_ids
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy.chat_template import (
     BEGUN,
     JOIN,
@@ -34,21 +36,58 @@ from fdkvc.models.numpy.chat_template import (
 from fdkvc.models.numpy.gguf_file import GgufFile
 from fdkvc.models.numpy.model_folder import (
     TOKENIZER,
-    as_value_error,
     check_tokenizer,
     read_json,
     stderr_silenced,
 )
-from fdkvc.models.numpy.model_text import CALL_TAGS, Kind, Passage, Writer, model_text
+from fdkvc.models.numpy.model_text import (
+    CALL_TAGS,
+    Kind,
+    Passage,
+    Writer,
+    model_text,
+    read_call,
+)
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
 """Tokens that a model may have for the start and end of a passage."""
 
-TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "traits"))
+MARK = -2
+"""The kind of what is written around calls and results, which stays where they are cleared."""
+
+_KIND_OF: Mapping[str, SpanKind] = {
+    "prompt": "system",
+    "result": "result",
+    "call": "call",
+    "system": "assistant",
+    "user": "user",
+}
+"""The kind of message that each mark begins."""
+
+_SPEAKER_OF = {
+    kind: SPEAKERS.index({"system": "prompt", "user": "user"}.get(kind, "system")) for kind in KINDS
+} | {"": -1}
+
+
+class _Message(NamedTuple):
+    """A message in a passage."""
+
+    start: int
+    """Its first token."""
+    text: int
+    """The first after its mark."""
+    kind: SpanKind | Literal[""]
+    """Its kind, if known."""
+
+
+TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "kinds", "traits"))
 """What a policy looks at that depends on the text of tokens."""
 
 _TEMPLATE, _SETTINGS = "chat_template.jinja", "tokenizer_config.json"
+
+MAX_VOCABULARY = 2**31
+"""Of a tokenizer whose model is not known."""
 
 BLOCK = 256
 """Tokens of a text that are decoded at once to find where each ends."""
@@ -132,10 +171,12 @@ class Tokens:
     ) -> dict[str, NDArray[Any]]:
         """Return what a policy may look at of the text of a passage's tokens, of each (n, ...).
 
-        The names are those of `TOKEN_FEATURES` that `looks_at` has; words and speakers go together.
-        A word is the `fdkvc.core.attention.word_id`, 0 for none; a speaker the index into
-        `fdkvc.core.attention.SPEAKERS`, −1 before the first mark; traits are
-        `fdkvc.core.attention.TRAITS`. `kind` is that of the passage, which its mark may not tell.
+        The names are those of `TOKEN_FEATURES` that `looks_at` has; words and speakers go together,
+        and so do kinds and tools. A word is the `fdkvc.core.attention.word_id`, 0 for none; a
+        speaker the index into `fdkvc.core.attention.SPEAKERS`, and a kind that into
+        `fdkvc.core.attention.KINDS`, −1 before the first mark, or `MARK`; a tool is that of a call;
+        traits are `fdkvc.core.attention.TRAITS`. `kind` is that of the passage, which its mark may
+        not tell.
         """
         features: dict[str, NDArray[Any]] = {}
         if "surprisal" in looks_at:
@@ -143,6 +184,8 @@ class Tokens:
         if {"words", "speakers"} & {*looks_at}:
             features["words"] = np.array(word_ids(*self._written(ids)), np.intp)
             features["speakers"] = self._speakers(ids, kind)
+        if "kinds" in looks_at:
+            features["kinds"], features["tools"] = self._kinds(ids, kind)
         if "traits" in looks_at:
             user = self._speaker(ids) == SPEAKERS.index("user")
             features["traits"] = token_traits(*self._written(ids), user)
@@ -203,37 +246,84 @@ class Tokens:
         prompted = bool(prompts - {(), *self.marks.values()})
         return SPEAKERS[: 2 + prompted] if self.marks else ()
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of messages that marks distinguish; see `fdkvc.core.attention.KINDS`."""
+        if not self.marks:
+            return ()
+        spoken = {(), self.marks.get("user"), self.marks.get("system")}
+        marked = {"user", "assistant"}
+        for name, mark in [*self.openings, *self.marks.items()]:
+            if mark not in spoken:
+                marked.add(_KIND_OF[name])
+        return tuple(kind for kind in KINDS if kind in marked)
+
     def _speakers(self, ids: Sequence[int], kind: Kind | None) -> NDArray[np.intp]:
         """Return the speaker of each token, that of the last mark before it.
 
         A passage may be several messages, if a chat template marks each, and the model's own prompt
         is one of them. What a written passage is closed with later belongs to the next.
         """
-        begun: list[tuple[int, int]] = []  # where each message starts, and its speaker
-        for start in range(len(ids)):
-            for mark, speaker in self._message_marks.items():
-                if tuple(ids[start : start + len(mark)]) == mark:
-                    begun.append((start, speaker))
-                    break  # the longest mark counts
-        begun = begun or [(0, self._speaker(ids))]
-        if kind is not None:
-            begun[-1] = begun[-1][0], SPEAKERS.index("prompt" if kind == "system" else "system")
-        speakers = np.full(len(ids), begun[0][1] if self._speaker(ids) >= 0 else -1, np.intp)
-        for start, speaker in begun:
-            speakers[start:] = speaker
+        begun = self._messages(ids, kind)
+        known = self._speaker(ids) >= 0
+        speakers = np.full(len(ids), _SPEAKER_OF[begun[0].kind] if known else -1, np.intp)
+        for message in begun:
+            speakers[message.start :] = _SPEAKER_OF[message.kind]
         return speakers
 
+    def _kinds(
+        self, ids: Sequence[int], kind: Kind | None
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the kind of each token, and the tool of those of calls."""
+        begun = self._messages(ids, kind)
+        kinds, tools = np.full(len(ids), -1, np.intp), np.zeros(len(ids), np.intp)
+        ends = [*(message.start for message in begun[1:]), len(ids)]
+        for message, end in zip(begun, ends, strict=True):
+            start = 0 if message is begun[0] else message.start
+            if message.kind in ("call", "result"):
+                # What the template writes around it stays if it is cleared.
+                kinds[start:end] = MARK
+                start, end = message.text, end - self._closed(ids[message.text : end])
+            if message.kind:
+                kinds[start:end] = KINDS.index(message.kind)
+            if message.kind == "call":
+                tools[start:end] = word_id(read_call(self.text(ids[start:end]))[0])
+        return kinds, tools
+
+    def _closed(self, ids: Sequence[int]) -> int:
+        """Return how many tokens at the end of a message close it."""
+        closing = self.closing if self.closing != (self.end,) else ()
+        for close in (closing, (self.end,)):
+            if close and tuple(ids[-len(close) :]) == close:
+                return len(close)
+        return 0
+
+    def _messages(self, ids: Sequence[int], kind: Kind | None) -> list[_Message]:
+        """Return the messages of a passage, at least one."""
+        begun: list[_Message] = []
+        for start in range(len(ids)):
+            for core, (kind_of, mark) in self._message_marks.items():
+                if tuple(ids[start : start + len(core)]) == core:
+                    whole = tuple(ids[start : start + len(mark)]) == mark
+                    text = start + len(mark if whole else core)
+                    begun.append(_Message(start, text, kind_of))
+                    break  # the longest mark counts
+        length, _ = self.mark_of(ids)
+        begun = begun or [_Message(0, length, self._kind(ids))]
+        if kind is not None:
+            begun[-1] = begun[-1]._replace(kind=kind)
+        return begun
+
     @cached_property
-    def _message_marks(self) -> dict[tuple[int, ...], int]:
-        """The marks of messages in a chat, the longest first, with their speakers."""
+    def _message_marks(self) -> dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]]:
+        """The cores of marks of messages in a chat, the longest first, with their kind and mark."""
         if not self.openings:
             return {}
-        speakers = {"prompt": "prompt", "result": "system", "system": "system", "user": "user"}
-        marks: dict[tuple[int, ...], int] = {}
-        for kind, speaker in speakers.items():  # of equal marks the last one counts
-            for name, mark in [*self.openings, *self.marks.items()]:
-                if name == kind:
-                    marks[self._core(mark)] = SPEAKERS.index(speaker)
+        marks: dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]] = {}
+        for name, kind in _KIND_OF.items():  # of equal marks the last one counts
+            for key, mark in [*self.openings, *self.marks.items()]:
+                if key == name:
+                    marks[self._core(mark)] = kind, mark
         return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
@@ -245,8 +335,13 @@ class Tokens:
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
-        _, kinds = self.mark_of(ids)
-        return SPEAKERS.index("user" if {*kinds} == {"user"} else "system") if kinds else -1
+        kind = self._kind(ids)
+        return SPEAKERS.index("user" if kind == "user" else "system") if kind else -1
+
+    def _kind(self, ids: Sequence[int]) -> SpanKind | Literal[""]:
+        """Return the kind of a passage by the mark that it begins with, "" without one."""
+        _, names = self.mark_of(ids)
+        return _KIND_OF[names[0]] if len({*names}) == 1 else "assistant" if names else ""
 
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
@@ -294,11 +389,30 @@ class EncodedPassage:
         return tuple(index for index, length in enumerate(shared) if length > 0)
 
 
+def tokens_by_turn(
+    transcript: Transcript, passages: Sequence[EncodedPassage], prefix: int = 0
+) -> tuple[tuple[Token, ...], ...]:
+    """Return the tokens of each turn of a dialog, whose first turn begins with a prefix of tokens.
+
+    The tokens of a call belong to the turn that makes it, and to no words of that turn, as do those
+    of tools that a chat template lists in its own way.
+    """
+    turns: list[list[Token]] = [[] for _ in transcript.turns]
+    turns[0] += [Token("", 0, 0)] * prefix
+    for encoded in passages:
+        passage = encoded.passage
+        worded = not passage.call and passage.text == transcript.turns[passage.turn].text
+        spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
+        turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
+    return tuple(map(tuple, turns))
+
+
 @dataclass(frozen=True, eq=False)
 class TemplateTokens(Tokens):
     """The tokens of a chat model: dialogs as its template writes them, with calls as JSON."""
 
     _: KW_ONLY
+
     chat: ChatTexts
     """What the template writes around messages."""
     written: Mapping[str, tuple[int, ...]]
@@ -395,7 +509,7 @@ class TemplateTokens(Tokens):
 
     def _ids(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the ids of parts that the template writes."""
-        return tuple(token for text in texts for token in self.written[text])
+        return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
 
     def _text(
         self, passage: Passage, reading: Reading, listed: bool, space: str = ""
@@ -441,7 +555,25 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         else:
             check_tokenizer(content := stored.tokenizer)
             tokenizer = Tokenizer.from_str(json.dumps(content))
-        vocabulary_ids = tokenizer.get_vocab()
+    return _tokens_of(tokenizer, vocabulary, *_template(stored))
+
+
+def read_tokens(content: str, template: str = "", special: SpecialTokens = ()) -> Tokens:
+    """Read the content of a checked ``tokenizer.json``, for a model with a chat template or none.
+
+    Raises a ValueError that names the problem.
+    """
+    from tokenizers import Tokenizer
+
+    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
+        tokenizer = Tokenizer.from_str(content)
+    return _tokens_of(tokenizer, MAX_VOCABULARY, template, special)
+
+
+def _tokens_of(
+    tokenizer: Any, vocabulary: int, template: str, special: SpecialTokens = ()
+) -> Tokens:
+    vocabulary_ids = tokenizer.get_vocab()
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
         raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
@@ -450,13 +582,13 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         _encoded(tokenizer, "a")
-        for token in range(min(vocabulary, 1000)):
+        for token in range(min(highest + 1, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             return Tokens(tokenizer, first, marks, vocabulary_ids[END], (vocabulary_ids[END],))
-        return marked_tokens(tokenizer, first, *_template(stored))
+        return marked_tokens(tokenizer, first, template, special)
 
 
 def marked_tokens(
@@ -517,7 +649,7 @@ def _template_tokens(
     def mark(roles: Sequence[str], number: int, *end: str) -> tuple[int, ...]:
         texts = chat.around(roles, *end)[1][number]
         before = closings[roles[number - 1] if number else START]
-        return tuple(token for text in texts for token in written[text])[len(before) :]
+        return tuple(chain.from_iterable(map(written.__getitem__, texts)))[len(before) :]
 
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)
@@ -526,8 +658,8 @@ def _template_tokens(
     call = mark(turns, 1) + written[CALL_TAGS[0]]
     openings = set[tuple[str, tuple[int, ...]]]()
     for (before, after, *_), ids in gaps:
-        if after in KINDS and not (size and (before, after) == (START, "user")):
-            openings.add((KINDS[after], ids[len(closings[before]) :]))
+        if after in _MARK_OF and not (size and (before, after) == (START, "user")):
+            openings.add((_MARK_OF[after], ids[len(closings[before]) :]))
     return TemplateTokens(
         tokenizer,
         (),
@@ -545,7 +677,7 @@ def _template_tokens(
     )
 
 
-KINDS = {"user": "user", "tool": "result", "system": "prompt"} | dict.fromkeys(
+_MARK_OF = {"user": "user", "tool": "result", "system": "prompt"} | dict.fromkeys(
     ("assistant", "thinking", BEGUN), "system"
 )
 """The writer or kind of passage for each role in a chat template."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fdkvc.conversations.page import file_choice as dialogs
 from fdkvc.conversations.page.files import SHIPPED
-from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import Transcript
@@ -209,10 +209,16 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
                 f"{policy.title} is left out: it needs the future of the dialog, which the model "
                 "has not written yet."
             )
+        elif policy.reads_again:
+            problems(
+                f"{policy.title} is left out: this page follows the entries of a cache, and it "
+                "reads the text again. The commands answers and live measure it."
+            )
         elif policy.name != EVERYTHING:  # the full cache is always shown
             policies.append(policy)
     shape = model.decoder.shape
-    warn_no_effect(policies, Available(SPEAKERS, True, heads=shape.heads, layers=shape.layers))
+    heads = {"heads": shape.heads, "layers": shape.layers}
+    warn_no_effect(policies, Available(SPEAKERS, words=True, kinds=KINDS, **heads))
     return tuple(policies)
 
 

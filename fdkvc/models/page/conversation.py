@@ -44,8 +44,11 @@ class Conversation:
     turn: int
     """How many turns of the dialog come first."""
     policies: tuple[Policy, ...]
+    """Each answers with a cache of its own."""
     budget: int
+    """Entries that a KV head may hold."""
     decides: str
+    """See `fdkvc.models.numpy.head_eviction.DECIDES`."""
     messages: tuple[str, ...]
     """The user's, one per answer."""
     stops: tuple[tuple[int, int], ...]
@@ -234,6 +237,7 @@ class Answered:
     """A conversation with its last answer: the chat before and after it; fork them to go on."""
 
     conversation: Conversation
+    """What was asked."""
     context: Chat
     """The chat before the answer."""
     chat: Chat
@@ -298,6 +302,7 @@ class Written:
     """The texts of an `Answered`, and whether it is complete."""
 
     conversation: Conversation
+    """What was asked."""
     context: ChatText
     chat: ChatText
     complete: bool

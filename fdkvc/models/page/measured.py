@@ -12,7 +12,7 @@ from fdkvc.charts.theme import Spec
 from fdkvc.core.limits import MAX_RUN_JSON_BYTES
 from fdkvc.core.words import count
 from fdkvc.engine.metrics import METRICS, Metric, metrics_of
-from fdkvc.models.answers import CUT_TEXT, FULL
+from fdkvc.models.answers import FULL
 from fdkvc.models.page.choices import BY, MEASURE
 from fdkvc.models.results import AnswersRun, cost_grid
 from fdkvc.policies import read_policy
@@ -79,7 +79,7 @@ def damage_rows(paired: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _title(name: str) -> str:
-    return {CUT_TEXT: "Cut text", FULL: "Full cache"}.get(name) or read_policy(name).title
+    return read_policy(name).title
 
 
 def show_measured(page: str) -> Mapping[str, pd.DataFrame]:

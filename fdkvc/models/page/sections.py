@@ -1,6 +1,7 @@
 """Below the chat: why, restored words, damage, results over many dialogs, and downloads."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -17,7 +18,7 @@ from fdkvc.models.page.restore import show_restored
 from fdkvc.models.page.scene import answers_table
 from fdkvc.models.page.why import show_why
 from fdkvc.runs.export import csv_text
-from fdkvc.ui.downloads import download_files, show_address
+from fdkvc.ui.downloads import show_address, show_files
 from fdkvc.ui.fields import held
 from fdkvc.ui.frame import open_section_of
 from fdkvc.ui.glossary import show_entries
@@ -59,6 +60,10 @@ def show_model_note(name: str, model: LanguageModel) -> None:
     st.caption(plain(f"{note} {model.tokens.note}".strip()))
 
 
+def _csv_of(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    return {name: csv_text(table) for name, table in tables.items()}
+
+
 def open_section(page: str, answered: Answered) -> None:
     """Show the open section and its downloads."""
     sections: dict[str, Callable[[], Mapping[str, pd.DataFrame]]] = {
@@ -71,5 +76,5 @@ def open_section(page: str, answered: Answered) -> None:
     tables |= open_section_of(page, SECTION, sections)
     with st.container(horizontal=True), st.popover("Download", icon=":material/download:"):
         show_address(held(page, FILE) == OWN)
-        download_files(page, lambda: {name: csv_text(tables[name]) for name in tables}, [*tables])
+        show_files(page, partial(_csv_of, tables), tables, "answers.zip")
     show_entries(HELP)

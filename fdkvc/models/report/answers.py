@@ -33,8 +33,6 @@ def answers_parts(run: AnswersRun) -> dict[str, str]:
             title, help = metric.heading(), escape(metric.help)
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
-    if "policies" in options or not settings.cut_text:
-        options["policies"] = settings.names[1:]
     commands = [command_line("answers", options | {"baseline": run.baseline}), REPORT]
     again = provenance(commands, ran_on(None), run.files)
     return {"Answers of a model": body, "How to repeat the answers": again}

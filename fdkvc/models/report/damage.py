@@ -5,6 +5,7 @@ A word that opens is a ``details`` element, so that it needs no script, on pages
 
 from collections.abc import Sequence
 from html import escape
+from itertools import chain, product
 
 import numpy as np
 
@@ -112,7 +113,8 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
     mean, parts = recorded.received.mean(axis=0), recorded.text.parts
     early = mean[: len(mean) * 9 // 10]  # each has many later tokens
     tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
-    word_of = {token: word for word in recorded.text.words for token in range(*word.span)}
+    words = recorded.text.words
+    word_of = dict(chain.from_iterable(product(range(*word.span), [word]) for word in words))
     largest = [recorded.received[:, token] for token in tokens]
     return {
         "token": [f"{token:,}" for token in tokens],

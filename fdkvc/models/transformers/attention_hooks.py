@@ -39,7 +39,8 @@ from transformers.cache_utils import DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
-from fdkvc.models.numpy.model_folder import as_value_error, cache_name
+from fdkvc.core.words import as_value_error
+from fdkvc.models.numpy.model_folder import cache_name
 
 PREFIX = "fdkvc_"
 MASKS = {"eager": eager_mask, "sdpa": sdpa_mask}

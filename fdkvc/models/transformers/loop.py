@@ -27,12 +27,12 @@ from transformers.cache_utils import DynamicCache
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.core.attention import Floats, Ints
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy.decoder import ModelSizes
 from fdkvc.models.numpy.gguf_file import as_folder, find_model
 from fdkvc.models.numpy.head_eviction import DECIDES, POSITIONS
 from fdkvc.models.numpy.language_model import AnyModel, model_digest, model_name
 from fdkvc.models.numpy.model_folder import (
-    as_value_error,
     cache_name,
     check_loaded,
     check_memory,

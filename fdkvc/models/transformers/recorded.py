@@ -92,16 +92,13 @@ def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recordi
 def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
     """Yield the demands of a dialog with passages as turns."""
     said = [passage.passage for passage in passages]
-    turn_of_words = {
-        passage.turn: index for index, passage in enumerate(said) if passage.call is None
-    }
-    turns = [passage.turn for passage in said]
+    words = [(passage.turn, index) for index, passage in enumerate(said) if passage.call is None]
+    turn_of_words, turns = dict(words), [passage.turn for passage in said]
     for demand in demands:
-        mentions = tuple(
-            mention._replace(turn=turn_of_words[mention.turn])
-            for mention in demand.mentions
-            if mention.turn in turn_of_words
-        )
+        mentions = [mention for mention in demand.mentions if mention.turn in turn_of_words]
         if mentions:
+            moved = tuple(
+                mention._replace(turn=turn_of_words[mention.turn]) for mention in mentions
+            )
             turn = bisect_left(turns, demand.turn)  # the first passage of its turn
-            yield replace(demand, turn=turn, mentions=mentions)
+            yield replace(demand, turn=turn, mentions=moved)

@@ -5,11 +5,14 @@ each layer of the pass:
 
 1. The layer brings keys and values of the new tokens. `SideBySide.update` gives each cache its row,
    and each returns what its text attends to.
-2. These differ in length. They are padded in front to the longest, and returned as one tensor.
+2. These differ in length. They are padded in front to the longest, and returned as one tensor. The
+   attention will get that tensor, so what is expected next (`attention_hooks.Expected`) is
+   replaced: each cache expected the row that it returned.
 3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns its mask,
    which is padded like its keys; the padding is masked.
 
-Then each turn ends by the cache of its text alone: a `SideBySide` stores nothing, and is left.
+A `SideBySide` stores nothing and is dropped after the pass. Each text's turn is then ended by its
+own cache, with `PolicyCache.end_turn`.
 """
 
 from collections.abc import Sequence
@@ -58,7 +61,6 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             torch.cat([pad(part, (0, 0, max(sizes) - part.shape[2], 0)) for part in parts])
             for parts in zip(*rows, strict=True)
         )
-        # In place of what the last of the caches expects.
         before = partial(self._before_attention, layer_idx, sizes)
         this_pass.expected = Expected(keys, values, before, after=_end_no_turn)
         return keys, values

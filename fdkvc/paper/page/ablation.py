@@ -27,7 +27,7 @@ from fdkvc.runs.grid import figures, pivot
 from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui import fields
-from fdkvc.ui.downloads import show_chart, show_files
+from fdkvc.ui.downloads import files_of, show_chart, show_files
 from fdkvc.ui.fields import held
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.glossary import show_glossary
@@ -81,7 +81,7 @@ def first_of(policy: str) -> Field:
     settings = read_policy(policy).settings
     labels = {name: settings[name].title for name in sweepable(policy)}
     start = "gamma" if "gamma" in labels else next(iter(labels))
-    return Field("Hyperparameter", name="first", default=start, choices=labels, of=policy)
+    return Field("Hyperparameter", name="first", default=start, choices=labels, owner=policy)
 
 
 def second_of(policy: str, first: str) -> Field:
@@ -89,7 +89,9 @@ def second_of(policy: str, first: str) -> Field:
     labels = first_of(policy).labels
     others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
     label, help = "Second hyperparameter", "The results of two are tables."
-    return Field(label, help, name="second", default=NONE, choices=others, of=f"{policy}/{first}")
+    return Field(
+        label, help, name="second", default=NONE, choices=others, owner=f"{policy}/{first}"
+    )
 
 
 def values_of(policy: str, name: str, which: str = "values") -> Field:
@@ -100,7 +102,7 @@ def values_of(policy: str, name: str, which: str = "values") -> Field:
         f"Each {setting.allowed(setting.kind)}.",
         name=which,
         default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
-        of=f"{policy}/{name}",
+        owner=f"{policy}/{name}",
     )
 
 
@@ -200,7 +202,7 @@ def kind_of(page: str) -> Kind:
         link_fields,
         _described,
         shipped=[SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()],
-        made=papers_run().made,
+        date=papers_run().date,
         version=papers_run().version,
     )
 
@@ -236,7 +238,7 @@ def show(page: str, place: DeltaGenerator) -> None:
         st.html(f"<style>{STYLE}</style>{claims_html(results, opened=False)}")
     show_glossary(sweep.metrics)
     with place, st.popover("Download", icon=":material/download:"):
-        show_files(page, run, ["run.json", *run.tables], "fdkvc-sweep.zip")
+        show_files(page, partial(files_of, run), ["run.json", *run.tables], "fdkvc-sweep.zip")
 
 
 def effects_sentence(runs: Sequence[SweepRun]) -> str:

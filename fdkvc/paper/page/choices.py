@@ -68,6 +68,6 @@ def kind_of(page: str) -> Kind:
         lambda *_: FIELDS,
         _described,
         shipped=[StudyRun(papers_run().study)],
-        made=papers_run().made,
+        date=papers_run().date,
         version=papers_run().version,
     )

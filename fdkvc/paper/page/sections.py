@@ -1,6 +1,7 @@
 """The results of a benchmark, section by section."""
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,7 +16,7 @@ from fdkvc.paper.page.tables import show_cost, show_tables
 from fdkvc.paper.report.document import papers_report, study_report
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
-from fdkvc.ui.downloads import STUDY, report_button, show_files
+from fdkvc.ui.downloads import files_of, report_button, show_files
 from fdkvc.ui.frame import open_tab
 from fdkvc.ui.past import open_run
 
@@ -37,6 +38,13 @@ SECTIONS: dict[str, Callable[[str, Study], None]] = {
     "Time and memory": show_cost,
 }
 
+TABLES = (
+    "summary adaptation paired comparison latency cost cells claims series alignments "
+    "alignment_differences dialogs"
+)
+FILES = ("run.json", *(f"{name}.csv" for name in TABLES.split()), "tables.md", "tables.tex")
+"""The files of a study, in the order in which they are offered."""
+
 
 def show(page: str, place: DeltaGenerator) -> None:
     """Show the results, and at a place the runs and their files."""
@@ -47,9 +55,10 @@ def show(page: str, place: DeltaGenerator) -> None:
     run, study = shown.result, shown.result.study
     what = "Claims, tables, figures and three interactive examples"
     swept = [f"ablation_{parameter}.csv" for parameter in study.sweeps]
+    files = partial(files_of, run)
     with place, st.popover("Download", icon=":material/download:"):
         report_button(page, lambda: report_of(study), what)
-        show_files(page, run, [*STUDY, *swept], "fdkvc-run.zip")
+        show_files(page, files, [*FILES, *swept], "fdkvc-run.zip")
     with answer:
         show_answer(study)
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")

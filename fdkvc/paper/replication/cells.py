@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import get_args
 
 import pandas as pd
@@ -222,13 +223,14 @@ def sign_of(fact: Fact) -> str:
 
 def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
-    verdicts = [fact.verdict for table in tables for fact in table.cells.values()]
+    facts = chain.from_iterable(table.cells.values() for table in tables)
+    verdicts = [fact.verdict for fact in facts]
     return {verdict: verdicts.count(verdict) for verdict in SIGNS}
 
 
 def reproduced_by_spread(tables: list[MeasuredTable]) -> dict[Spread, int]:
     """Count the reproduced figures by spread: varying, constant or percentile."""
-    facts = (fact for table in tables for fact in table.cells.values())
+    facts = chain.from_iterable(table.cells.values() for table in tables)
     spreads = [fact.spread for fact in facts if fact.verdict == REPRODUCED]
     return {spread: spreads.count(spread) for spread in get_args(Spread)}
 

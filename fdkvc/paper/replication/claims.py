@@ -36,21 +36,6 @@ _NORMAL = NormalDist()
 SETTLED = 0.1
 """Largest distance of a settled quantity from its last value, as a share of that value."""
 
-CLAIM_COLUMNS = (
-    "claim",
-    "source",
-    "published",
-    "recomputed_low",
-    "recomputed",
-    "recomputed_high",
-    "n",
-    "measured",
-    "ci_low",
-    "ci_high",
-    "verdict",
-    "why",
-)
-
 
 @dataclass(frozen=True)
 class Measurement:
@@ -130,25 +115,28 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
 
 
 def claims_table(results: Sequence[ClaimResult]) -> pd.DataFrame:
-    """Return the claims as a tidy table with columns `CLAIM_COLUMNS`, numbers unscaled."""
+    """Return the claims as a tidy table, numbers unscaled."""
     nan, rows = math.nan, []
     for result in results:
         claim, measured = result.claim, result.measured or Measurement(nan, nan, nan)
+        low, recomputed, high = claim.recomputed or (nan, nan, nan)
         rows.append(
-            (
-                claim.claim,
-                claim.source,
-                nan if claim.published is None else claim.published.value,
-                *(claim.recomputed or (nan, nan, nan)),
-                measured.n or None,
-                measured.value,
-                measured.low,
-                measured.high,
-                result.verdict,
-                claim.why,
-            )
+            {
+                "claim": claim.claim,
+                "source": claim.source,
+                "published": nan if claim.published is None else claim.published.value,
+                "recomputed_low": low,
+                "recomputed": recomputed,
+                "recomputed_high": high,
+                "n": measured.n or None,
+                "measured": measured.value,
+                "ci_low": measured.low,
+                "ci_high": measured.high,
+                "verdict": result.verdict,
+                "why": claim.why,
+            }
         )
-    return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"n": "Int64"})
+    return pd.DataFrame(rows).astype({"n": "Int64"})
 
 
 # ------------------------------------------------------------------------------- in words

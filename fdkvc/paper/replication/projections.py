@@ -15,6 +15,7 @@ from fdkvc.paper.benchmark import Results
 from fdkvc.paper.published import ABLATED_POLICY
 from fdkvc.paper.replication.facts import DIFFERENCE, printed, unrelated_spread
 from fdkvc.paper.replication.rules import t_of_difference
+from fdkvc.paper.replication.tables import PAIR
 from fdkvc.policies import BASELINE
 
 PROJECTIONS = {
@@ -28,18 +29,7 @@ PUBLISHED = "published"
 """The projection's name in rows of published figures."""
 
 ALIGNMENTS = ("scenario", "projection", "policy", "n", "mean", "sd", "ci_low", "ci_high")
-DIFFERENCES = (
-    "scenario",
-    "projection",
-    "policy",
-    "baseline",
-    "n",
-    "mean_diff",
-    "ci_low",
-    "ci_high",
-    "t",
-    "p",
-)
+DIFFERENCES = ("scenario", "projection", *PAIR)
 
 
 def alignments_table(results: Results) -> pd.DataFrame:

@@ -22,46 +22,13 @@ from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import BASELINE, baseline_of
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
-ADAPTATIONS = (
-    "policy",
-    "n",
-    "mean",
-    "median",
-    "p90",
-    "published_mean",
-    "published_median",
-    "published_p90",
-)
-PAIRED = (
-    "scenario",
-    "metric",
-    "policy",
-    "baseline",
-    "n",
-    "mean_diff",
-    "ci_low",
-    "ci_high",
-    "t",
-    "p",
-)
+_TURNS = ("mean", "median", "p90")
+ADAPTATIONS = ("policy", "n", *_TURNS, *(f"published_{name}" for name in _TURNS))
+PAIR = ("policy", "baseline", "n", "mean_diff", "ci_low", "ci_high", "t", "p")
+PAIRED = ("scenario", "metric", *PAIR)
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
 COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
-COST = (
-    "policy",
-    "ms_per_turn",
-    "ratio_to_fifo",
-    "published_ms",
-    "published_ratio",
-    "ms_per_turn_batched",
-    "batched_ratio_to_fifo",
-    "key_bytes",
-    "value_bytes",
-    "score_bytes",
-    "score_bytes_per_entry",
-    "full_cache_bytes",
-    "read_bytes",
-)
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 
@@ -80,11 +47,10 @@ def adaptation_table(results: Results) -> pd.DataFrame:
     Columns `ADAPTATIONS`; empty without the adaptation run. Dialogs that never adapt count with all
     their turns.
     """
+    table = _of(facts_table(results), ADAPTATION)
     rows = [
         (policy, rows_of_policy.n.iloc[0], *rows_of_policy["mean"], *rows_of_policy.published)
-        for policy, rows_of_policy in _of(facts_table(results), ADAPTATION).groupby(
-            "policy", sort=False
-        )
+        for policy, rows_of_policy in table.groupby("policy", sort=False)
     ]
     return pd.DataFrame(rows, columns=list(ADAPTATIONS))
 
@@ -169,7 +135,7 @@ def _paired_rows(compared: Iterable[tuple[str, str, str, Paired]], baseline: str
 def cost_table(study: Study) -> pd.DataFrame:
     """Return the time of a turn, single and batched, and the bytes of a cache.
 
-    Columns `COST`. Batched times are of one dialog of a batch.
+    The columns of `latency_table` and those below. Batched times are of one dialog of a batch.
     """
     single, budget = latency_table(study), study.results.benchmark.budget
     batched = {latency.policy: latency.batched for latency in study.latencies}
@@ -185,7 +151,7 @@ def cost_table(study: Study) -> pd.DataFrame:
         score_bytes_per_entry=[size.scores / budget for size in sizes],
         full_cache_bytes=[size.full_cache for size in sizes],
         read_bytes=[size.reads for size in sizes],
-    )[list(COST)]
+    )
 
 
 def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
@@ -194,11 +160,8 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     Columns `ABLATION`, in the order of the policies with this parameter. Published figures appear
     where only this parameter of FD-KVC differs from its default, on the paper's scenario.
     """
-    values = {
-        policy.name: policy.settings[parameter].default
-        for policy in results.benchmark.policies
-        if parameter in policy.settings
-    }
+    swept = [policy for policy in results.benchmark.policies if parameter in policy.settings]
+    values = {policy.name: policy.settings[parameter].default for policy in swept}
     table = facts_table(results, parameter)
     table = table[table.policy.isin(values)]
     return _columns(table.assign(parameter=parameter, value=table.policy.map(values)), ABLATION)

@@ -40,18 +40,18 @@ def papers_report(recordings: Sequence[Recording]) -> str:
     run = papers_run()
     seed = run.study.results.benchmark.seed
     ran = ran_on(seed, {"fdkvc-lab": run.version}, run.processor)
-    return study_report(run.study, recordings, ran, f"{run.made} with version {run.version}")
+    return study_report(run.study, recordings, ran, f"{run.date} with version {run.version}")
 
 
 def study_report(
     study: Study,
     recordings: Sequence[Recording],
     ran: Mapping[str, str] | None = None,
-    made: str = "",
+    measured: str = "",
 ) -> str:
     """Return the report of a study, with a failed call in these recordings of real dialogs.
 
-    `ran` has seed, versions and processor, by default the current ones; `made` as for
+    `ran` has seed, versions and processor, by default the current ones; `measured` as for
     `report_html`.
     """
     benchmark = study.results.benchmark
@@ -86,7 +86,7 @@ def study_report(
         ),
     }
     style = f"{claims.STYLE}{tables.STYLE}"
-    return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made, style)
+    return report_html("FD-KVC: the paper's claims, measured again", scope, parts, measured, style)
 
 
 def _claims(study: Study) -> str:

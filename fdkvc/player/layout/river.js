@@ -22,6 +22,14 @@ export function riverBox({ step, bottom, slot }, { turn, low, high }) {
   return [left, bottom - high * slot, Math.max(snap((turn + 1) * step) - gap - left, 1), (high - low) * slot];
 }
 
+/** The part of a box that shows the run, or beside it the run before.
+ * @param {[x: number, y: number, width: number, height: number]} box @param {boolean} before
+ * @returns {[x: number, y: number, width: number, height: number]} */
+export function riverShare([x, y, width, height], before) {
+  const narrow = Math.max(width * 0.25, 1);
+  return before ? [x + width - narrow, y, narrow, height] : [x, y, width - narrow - Math.min(2, width / 8), height];
+}
+
 const LINE = 13; // height of a name
 
 /** Where the names of topics stand: across neighbouring turns that have room for them.

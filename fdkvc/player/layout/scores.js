@@ -90,12 +90,13 @@ export function axisOf({ top, bottom, tall }, { all, contending, stayed, cutoff 
   };
 }
 
-/** A term is shown by how much more it is than that of the last kept, if one was evicted; else as it stands.
- * Returns what it is measured from, and what fills the lane.
- * @param {number[]} values @param {number | undefined} last */
+/** The axis of a term: from its lowest value to its highest, with a ground from which its bars rise and fall:
+ * the last kept's, if one was evicted, or else zero. @param {number[]} values @param {number | undefined} last */
 export function spanOf(values, last) {
-  const from = last ?? 0;
-  const most = values.reduce((sum, value) => Math.max(sum, Math.abs(value - from)), 0) || 1;
-  const share = (/** @type {number} */ value) => (Number.isFinite(value) ? (value - from) / most : 0);
-  return { most, both: last !== undefined, share };
+  const ground = last ?? 0;
+  const all = [ground, ...values.filter(Number.isFinite)];
+  const [low, high] = [all.reduce((one, other) => Math.min(one, other)), all.reduce((one, other) => Math.max(one, other))];
+  const wide = high - low || 1;
+  const share = (/** @type {number} */ value) => (Number.isFinite(value) ? (value - ground) / wide : 0);
+  return { low, high, ground, foot: (ground - low) / wide, cut: last !== undefined, share };
 }

@@ -12,8 +12,7 @@ from fdkvc.core.parameters import Field
 from fdkvc.core.words import count, listed, percent
 from fdkvc.engine.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_named
 from fdkvc.explain.narrate import return_sentence
-from fdkvc.explain.tables import all_entries, figures_table, first_difference
-from fdkvc.runs.export import csv_text
+from fdkvc.explain.tables import figures_table, first_difference
 from fdkvc.ui import downloads, fields
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.fields import held
@@ -24,7 +23,6 @@ from fdkvc.ui.lanes import FORK, PAIR, POLICIES, Lane, choose_pair, differences,
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import DIALOG, LOOK, MORE_METRICS
 
-FILE = "comparison.csv"
 FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR, *FORKED)
 """Every field of the page's view."""
 
@@ -132,21 +130,14 @@ def _words(column: pd.Series, form: str) -> list[str]:
 
 
 def show_downloads(page: str, lanes: tuple[Lane, ...], *, uploaded: bool = False) -> None:
-    """Offer the comparison as one table and as a scene."""
+    """Offer the tables of all runs, and their stage as a scene."""
     with st.popover("Download", icon=":material/download:"):
         downloads.show_address(uploaded)
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].dialog.title}"
         view = stage_view(page)  # the session is out of reach at the click
         save_scene(page, title, lambda: shown(view, lanes), rows, lanes=True)
-        if lanes[0].run.long:
-            st.caption(plain(lanes[0].run.long_note(FILE)))
-        else:
-            downloads.download_files(page, lambda: {FILE: _entries(lanes)}, [FILE])
-
-
-def _entries(lanes: Sequence[Lane]) -> str:
-    return csv_text(all_entries({lane.words: lane.run.entries for lane in lanes}))
+        downloads.show_run_files(page, {lane.words: lane.run for lane in lanes})
 
 
 # ------------------------------------------------------------------------------- whole runs
@@ -157,8 +148,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     st.header("The whole run in figures", anchor=False)
     first = lanes[0].run
     turns = {lane.label: lane.run.turns for lane in lanes}
-    table = figures_table(turns, first.dialogs, first.more)
-    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *first.more)
+    table = figures_table(turns, first.dialogs, first.optional)
+    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *first.optional)
     for metric in map(metric_named, metrics):
         heading = f"{metric.title.lower()} {'↓' if metric.lower_is_better else '↑'}"
         columns[heading] = [*map(metric.with_unit, table[metric.name])]

@@ -11,31 +11,30 @@ from fdkvc.charts.timeline import Line
 from fdkvc.core.words import written_bytes
 from fdkvc.engine.metrics import cache_bytes, default_metrics
 from fdkvc.explain.narrate import StepStory, narrate
-from fdkvc.player.entry_files import trace_files
 from fdkvc.player.run import StageRun
 from fdkvc.ui import downloads
 from fdkvc.ui.component import payload
 from fdkvc.ui.follow import save_scene
 from fdkvc.ui.glossary import show_glossary
-from fdkvc.ui.lanes import Lane, show_lines
+from fdkvc.ui.lanes import Lane
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.step import stage
+from fdkvc.ui.step.before import NO_GHOST, Ghost
 
 
-def show(page: str, lane: Lane, write: Callable[[], None]) -> None:
-    """Show a run on the stage, with charts and steps below; `write` writes the address."""
+def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost = NO_GHOST) -> None:
+    """Show a run on the stage, with figures and steps; `write` writes the address."""
     run, above = lane.run, st.container(key="turn-figures").empty()
-    stage.show(page, run)
+    stage.show(page, run, ghost=ghost)
     below = st.container()
-    show_glossary((*default_metrics(), *run.more), [run.trace.policy])
+    show_glossary((*default_metrics(), *run.optional), [run.trace.policy])
     steps = algorithm(run)
 
     @st.fragment
     def following() -> None:
         turn = stage.follow(page, run)
-        above.html(figures(run, turn))
-        show_lines(page, (lane,), turn)
+        above.html(figures(run, turn, ghost))
         for place, description in zip(steps, _descriptions(run)[turn], strict=True):
             place.html(description)
         write()
@@ -44,28 +43,34 @@ def show(page: str, lane: Lane, write: Callable[[], None]) -> None:
         following()
 
 
-def figures(run: StageRun, turn: int) -> str:
-    """Return the numbers of the turn, with their change from the last, as HTML."""
+def figures(run: StageRun, turn: int, ghost: Ghost = NO_GHOST) -> str:
+    """Return the numbers of the turn as HTML, with their change since the turn before.
+
+    Beside them are those of the ghost in the same turn.
+    """
     shown = []
     for line in (*run.metrics, *run.states):
         values = run.turns[line.field]
-        value = float(values.iloc[turn])
-        before = float(values.iloc[turn - 1]) if turn else math.nan
-        shown.append((line.label, line.words(value), _change(line, value - before)))
+        notes = []
+        difference = float(values.iloc[turn] - values.iloc[turn - 1]) if turn else math.nan
+        if not math.isnan(difference):
+            notes.append(f"{_change(line, difference)} since turn {turn - 1}")
+        if ghost.run is not None and line.field in ghost.run.turns:
+            value = float(ghost.run.turns[line.field].iloc[turn])
+            notes.append(f"{ghost.called}: <b>{line.words(value)}</b>")
+        shown.append((line.label, line.words(float(values.iloc[turn])), notes))
     bytes_ = cache_bytes(run.trace, run.dialogs, turn)
     note = f"full cache {written_bytes(bytes_.full_cache)}; scores {written_bytes(bytes_.scores)}"
-    shown.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), note))
+    shown.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), [note]))
     cells = "".join(
-        f"<div><small>{name}</small><b>{value}</b> <i>{note}</i></div>"
-        for name, value, note in shown
+        f"<div><small>{name}</small><b>{value}</b>{''.join(map('<i>{}</i>'.format, notes))}</div>"
+        for name, value, notes in shown
     )
     where = f"Turn {turn} of {run.dialogs.turns - 1}"
     return f'<div class="figures" role="status" aria-label="{where}">{cells}</div>'
 
 
 def _change(line: Line, difference: float) -> str:
-    if math.isnan(difference):
-        return ""
     words = line.words(abs(difference))
     if words == line.words(0.0):
         return "±0"
@@ -81,11 +86,11 @@ def algorithm(run: StageRun) -> list[DeltaGenerator]:
     places = []
     with st.container(key="algorithm"):
         for number, step in enumerate(run.trace.policy.steps, 1):
-            with st.expander(
-                Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source),
-                key=f"algorithm/{number}",
-            ):
-                st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
+            title = Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source)
+            expander = st.expander(title, key=f"algorithm/{number}", on_change="rerun")
+            with expander:
+                if expander.open:  # typesetting takes the browser longer than all else on the page
+                    st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
                 places.append(st.container())
     return places
 
@@ -107,11 +112,12 @@ def _what_happened(story: StepStory) -> str:
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 
-def show_downloads(page: str, run: StageRun, *, uploaded: bool = False) -> None:
+def show_downloads(
+    page: str, run: StageRun, ghost: Ghost = NO_GHOST, *, uploaded: bool = False
+) -> None:
     """Offer the run as CSV and as a scene."""
     with st.popover("Download", icon=":material/download:"):
         downloads.show_address(uploaded)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
-        save_scene(page, title, lambda: payload(run, ""), [run])
-        parts = run.trace, run.dialogs, run.more, run.dialog.words
-        downloads.download_files(page, lambda: trace_files(*parts), ["entries.csv", "turns.csv"])
+        save_scene(page, title, lambda: payload(run, "", *ghost), [run])
+        downloads.show_run_files(page, {run.trace.policy.name: run})

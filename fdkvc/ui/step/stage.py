@@ -15,11 +15,12 @@ from fdkvc.ui.component import draw, last_message, listen, name_of, payload
 from fdkvc.ui.follow import follow as follow_stage
 from fdkvc.ui.jobs import Jobs, Report
 from fdkvc.ui.run_panel import session_job
+from fdkvc.ui.step.before import NO_GHOST, Ghost
 
 
-def show(page: str, run: StageRun, shows: str = "") -> None:
+def show(page: str, run: StageRun, shows: str = "", ghost: Ghost = NO_GHOST) -> None:
     """Show the run as the stage, which steps through it in the browser, or some of its panels."""
-    draw(page, payload(run, shows))
+    draw(page, payload(run, shows, *ghost))
     st.fragment(_answer)(page, run)
 
 

@@ -20,24 +20,27 @@ from fdkvc.conversations.page.file_choice import (
     formats_read,
     warn_skipped,
 )
+from fdkvc.conversations.page.session import show_session
 from fdkvc.conversations.replay import HEADS as WAYS
 from fdkvc.conversations.replay import deciders, default_heads
 from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.player.moments import with_schedule
-from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked
 from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
+from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS, ORDER
 from fdkvc.verdict.model_shape import SHAPE
+from fdkvc.verdict.page.replay import in_tokens_of
 from fdkvc.verdict.page.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
-from fdkvc.verdict.plan import OFFERED, TARGET, tenth_of
+from fdkvc.verdict.plan import TARGET
 
 
 class Chosen(NamedTuple):
@@ -82,32 +85,26 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
-COMPARED = Field(
-    "Compared policies",
-    "They also run with the system prompt pinned, where there is one.",
-    name="judged",  # in links
-    default=CANDIDATES,
-    choices={**{name: read_policy(name).title for name in CANDIDATES}, **ALL_POLICIES},
-)
-LARGER = Field("Larger budgets", name="larger", default=0, low=0, high=len(OFFERED))
-"""How many budgets larger than half of the text a verdict also tries."""
+DROPPED = ("judged", "larger")
+"""Parts of a link of an earlier version that no longer say anything."""
 
-_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS, LARGER)
+_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS)
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
 
 _VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, ORDER, HUES, *PAIR, MORE_METRICS)
 
-FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET, COMPARED)
+FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET)
 """Every field of the page."""
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
+    link = {name: value for name, value in link.items() if name not in DROPPED}
     wrong = fields.adopt_link(page, FIELDS, link)
-    if link:
-        st.session_state[f"{page}/fitted"] = ""
+    if {BUDGET.name, POLICIES.name} & link.keys():
+        st.session_state[f"{page}/followed"] = ""  # any file
     open_as_linked(page, link)
     return wrong
 
@@ -127,12 +124,18 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
     file = chosen_file(page, PLACED, below_title)
     if file is None:
         _stop(page, below_title)
+    if not file.transcripts:  # all contexts of a session are too long for policies to replay
+        fields.write_link(page, FIELDS)
+        with below_title:
+            warn_skipped(file)
+            show_session(page, file)
+        st.stop()
     try:
         if fields.choice(page, CALLS, bool(file.packed)) == "said":
             file = files.with_calls(file)
         file = choose_tools(page, file)
         warn_skipped(file)
-        _fit_budget(page, file)
+        _follow_card(page, file)
         dialog = choose_transcript(page, file)
         way, schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
@@ -140,6 +143,8 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
             if vectors is not None and read is None:  # `below_title` has the button to read it
                 fields.write_link(page, FIELDS)
                 st.stop()
+            if read is None and not file.traced:
+                read = in_tokens_of(file, dialog, chosen_encoding(page))
             recording, names = files.shown_recording(file, dialog, way, schedule, read)
     except ValueError as error:
         with below_title:
@@ -150,11 +155,34 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
     return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
 
 
-def _fit_budget(page: str, file: files.DialogFile) -> None:
-    """Begin a file with a budget of a tenth of its text, unless a link led to it."""
-    fitted, st.session_state[f"{page}/fitted"] = st.session_state.get(f"{page}/fitted"), file.digest
-    if fitted not in ("", file.digest):
-        hold(page, BUDGET, tenth_of(file.mean_words))
+def _follow_card(page: str, file: files.DialogFile) -> None:
+    """Show what the card of a file recommends once it is known, unless a link says what to show.
+
+    Until then, another file begins with a tenth of its text.
+    """
+    key, followed = f"{page}/followed", st.session_state.get(f"{page}/followed")
+    if followed == "":
+        st.session_state[key] = file.digest
+    elif (
+        followed != file.digest and (before := st.session_state.get(f"{page}/begun")) != file.digest
+    ):
+        st.session_state[f"{page}/begun"] = file.digest
+        if before is not None:
+            hold(page, BUDGET, max(1, round(file.mean_words / 5)))  # a word has two tokens
+
+
+def chosen_encoding(page: str) -> Encoding:
+    """Return how tokens are counted: by a tokenizer.json of one's own, or as SmolLM2 does."""
+    upload = st.session_state.get(f"{page}/plan/tokenizer")
+    if upload is not None:
+        try:
+            return encoding_of(upload.getvalue())
+        except ValueError as error:
+            problems(f"{error}. Counting tokens as SmolLM2 does.")
+    return Encoding()
+
+
+encoding_of = cached(Encoding.of_file)
 
 
 def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:

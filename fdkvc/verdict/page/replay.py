@@ -9,17 +9,20 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
 from fdkvc.conversations.page.files import DialogFile
-from fdkvc.conversations.replay import Replay, replay_arguments, replay_tables
+from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.recordings import Recording
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.runs.jobs import Execution, Progress
-from fdkvc.verdict.checked import Check, check_verdict
+from fdkvc.ui.lru import cached
+from fdkvc.verdict.checked import read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, Vectors, read_file
-from fdkvc.verdict.plan import Verdict
+from fdkvc.verdict.plan import Card, ModelRead
 from fdkvc.verdict.report import replay_report
-from fdkvc.verdict.results import ReplayRun
+from fdkvc.verdict.results import ReplayRun, at_sizes, in_tokens
+from fdkvc.verdict.search import Tables, find_sizes
 
 CHECKED_WITH = "smollm2"
 """The model that reads a few dialogs of a file to check its verdict, where it is installed."""
@@ -30,10 +33,14 @@ class FileRun:
     """What is run over a file."""
 
     replay: Replay
+    """The ways, and the metrics."""
+    target: float
     key: str
     """The file's."""
     vectors: Vectors | None
     """Those of a model; None for those of the file's trace, or else of letters."""
+    encoding: Encoding
+    """What counts tokens, unless there are vectors."""
     file: DialogFile = field(compare=False, repr=False)
     first: int = field(default=0, compare=False)
     """The dialog that a model reads first."""
@@ -49,26 +56,40 @@ class Replayed(ReplayRun):
     def recording(self, dialog: int) -> Recording:
         """Return one of the file's dialogs that ran."""
         ran = self.recordings
-        return ran[ran.places.index(dialog) if isinstance(ran, ReadRecordings) else dialog]
+        if isinstance(ran, ReadRecordings):
+            place = ran.places.index(dialog)
+        else:
+            names = [transcript.name for transcript in transcripts_of(ran)]
+            place = names.index(self.file.transcripts[dialog].name)
+        recording: Recording = ran[place]
+        return recording
 
 
-def measured_recordings(file: DialogFile) -> Sequence[Recording]:
+def measured_recordings(file: DialogFile, encoding: Encoding) -> Sequence[Recording]:
     """Return the dialogs of a file that a run measures, with the vectors of its trace or letters'.
 
-    Those of letters are computed on access.
+    Those of letters are computed on access. Raises a ValueError if all have too many tokens.
     """
-    return file.traced[: file.measured] or LexicalRecordings(file.transcripts[: file.measured])
+    texts = file.transcripts[: file.measured]
+    return file.traced[: file.measured] or in_tokens(LexicalRecordings(texts), encoding)[0]
+
+
+@cached
+def in_tokens_of(file: DialogFile, dialog: int, encoding: Encoding) -> Recording:
+    """Return a dialog of a file in tokens."""
+    return lexical_recording(file.transcripts[dialog], encoding=encoding)
 
 
 def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
-    """Replay the dialogs of a file; meanwhile, progress has the result of those that are done.
+    """Search the sizes that ways need for a file; progress has those of its first dialogs.
 
     With a model's vectors, the numbers are means over KV heads, and the result is None if cancelled
     before the model has read a dialog.
     """
     file, began = run.file, perf_counter()
     about: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
-    ran = shown = measured_recordings(file)
+    about |= {"target": run.target, "searched": True}
+    ran = shown = measured_recordings(file, run.encoding)
     if run.vectors is not None:
         read = read_file(run.vectors, file, run.first, **how)
         if not read.recordings:
@@ -78,22 +99,24 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
         ran = [*chain.from_iterable(rows for _, rows in sorted(read.recordings.items()))]
         shown = ReadRecordings(run.vectors, file, read)
         about |= {"model": run.vectors, "vectors": "vectors={}&layers={}".format(*run.vectors)}
-    report, latest, due = how.pop("on_progress", None), None, 0
+    report, latest = how.pop("on_progress", None), None
 
-    def replayed(tables: tuple[pd.DataFrame, pd.DataFrame]) -> Replayed:
+    def replayed(tables: Tables, recordings: Sequence[Recording]) -> Replayed:
         table, arguments = tables if run.vectors is None else map(_over_heads, tables)
-        return Replayed(run.replay, shown, table, arguments, perf_counter() - began, **about)
+        settings = at_sizes(run.replay, tables)
+        seconds = perf_counter() - began
+        return Replayed(settings, recordings, table, arguments, seconds, **about)
+
+    def on_first(tables: Tables, first: Sequence[Recording]) -> None:
+        nonlocal latest
+        latest = replayed(tables, first if run.vectors is None else shown)
 
     def progress(step: Progress) -> None:
-        nonlocal latest, due
-        if len(step.partial) > due:
-            # A table is made anew each time twice as much is done, so all of them cost little.
-            latest, due = replayed(replay_tables(step.partial)), 2 * len(step.partial)
         if report is not None:
-            report(replace(step, partial=latest if step.done < step.total else None))
+            report(replace(step, partial=latest))
 
     how = how | {"on_progress": progress}
-    return replayed(replay_arguments(run.replay, ran, spread=True, **how))
+    return replayed(find_sizes(run.replay, ran, run.target, on_first, **how), shown)
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
@@ -106,12 +129,21 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
     return means[[*table]].astype({"lost": np.int32} if "lost" in table else {})
 
 
-def check_file(
-    verdict: Verdict, tokens: Sequence[int], file: DialogFile, **how: Unpack[Execution]
-) -> Check:
-    """Check a verdict on a file, whose dialogs have these lengths, with a model."""
+def check_file(card: Card, file: DialogFile, **how: Unpack[Execution]) -> ModelRead:
+    """Let a model read dialogs of a file under the ways of a card; progress has what it read."""
     model = shared_language_model(CHECKED_WITH)
-    return check_verdict(verdict, tokens, model, file.transcripts, **how)
+    report, latest = how.pop("on_progress", None), None
+
+    def on_read(read: ModelRead) -> None:
+        nonlocal latest
+        latest = read
+
+    def progress(step: Progress) -> None:
+        if report is not None:
+            report(replace(step, partial=latest))
+
+    how = how | {"on_progress": progress}
+    return read_card(card, model, file.transcripts, on_read, **how)
 
 
 def report_of(done: Replayed) -> str:

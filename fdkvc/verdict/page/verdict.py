@@ -1,8 +1,11 @@
-"""The verdict on a file: which policy, how much cache and what is forgotten, measured unasked."""
+"""The card of a file: which way, how much cache and what is forgotten, measured unasked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -13,7 +16,7 @@ from fdkvc.conversations.arguments import worst_losses
 from fdkvc.conversations.page.file_choice import DIALOG
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.replay import default_heads
-from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_DRAWN_POLICIES, MAX_LANES
+from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import command_line, count
@@ -21,15 +24,16 @@ from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.sinks import PROTECT
 from fdkvc.engine.summary import mean_table
 from fdkvc.explain.notes import pinned_notes
-from fdkvc.models.numpy.gguf_file import find_model
+from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.gguf_file import NO_MODEL, find_model
 from fdkvc.models.numpy.model_folder import parse_config
-from fdkvc.policies import CANDIDATES, read_policy
+from fdkvc.policies import CANDIDATES, Policy
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, report_button, show_chart
 from fdkvc.ui.fields import held, pick, problems
 from fdkvc.ui.follow import arrive
-from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
+from fdkvc.ui.frame import page_theme, panel, show_grid
 from fdkvc.ui.jobs import Job, Jobs
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
@@ -37,7 +41,7 @@ from fdkvc.ui.run_panel import POLL_SECONDS, cancel_other, session_job, shared_j
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.verdict.page import choices
-from fdkvc.verdict.page.choices import COMPARED, LARGER, Chosen
+from fdkvc.verdict.page.choices import Chosen, chosen_encoding
 from fdkvc.verdict.page.replay import (
     CHECKED_WITH,
     FileRun,
@@ -48,32 +52,44 @@ from fdkvc.verdict.page.replay import (
     report_of,
 )
 from fdkvc.verdict.page.vectors import LAYERS, LETTERS, VECTORS, Vectors
-from fdkvc.verdict.plan import OFFERED, TARGET, Verdict, replay_settings, unpinned_name
+from fdkvc.verdict.plan import (
+    TARGET,
+    Card,
+    ModelRead,
+    Way,
+    card_grid,
+    card_sentences,
+    setting_line,
+    way_words,
+    ways_for,
+)
 from fdkvc.verdict.results import replay_grid, sources_grid
 
 
-def show_verdict(page: str, chosen: Chosen) -> None:
-    """Show the card with the verdict on a file, whose run starts by itself."""
+def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
+    """Show the card of a file, whose run starts by itself; `policies` are compared, too."""
     dialog, heads = held(page, DIALOG), default_heads(chosen.head.recording)
     with st.container(border=True, key="verdict"):
-        card = st.container()
+        shown = st.container()
         with st.container(horizontal=True, key="verdict-controls"):
-            with st.popover("Model, target, policies", icon=":material/tune:"):
+            with st.popover("Model and target", icon=":material/tune:"):
                 model, shape = _choose_shape(page)
                 target = int(fields.choice(page, TARGET)) / 100
-                compared = fields.several(page, COMPARED)
-            larger = int(held(page, LARGER))
-            run = _run(chosen.file, compared, larger, chosen.vectors, heads)
+            added = tuple(row.name for row in policies if row.name not in CANDIDATES)
+            run = _run(chosen.file, added, target, chosen.vectors, heads, chosen_encoding(page))
             run = replace(run, first=dialog)
             job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
             check = None
-            if job.result is None:  # a check of another file would slow this one down
+            if job.result is None:  # a model that reads another file would slow this one down
                 cancel_other(f"{page}/check", _checks())
             else:
-                verdict = _verdict(job.result, shape, target)
-                check = _check(page, job.result, verdict)
-                planned = replace(job.result, shape=shape, target=target)
-                _offer(page, planned, _command(run, compared, model, target, check is not None))
+                check = _check(page, job.result, _card(job.result, None, shape, target))
+                read = None if check is None else check.result
+                planned = replace(job.result, shape=shape, target=target, read=read)
+                card = _card(job.result, read, shape, target)
+                _offer(page, planned, card, _command(run, added, model, check is not None))
+                if check is None or check.finished:
+                    _follow(page, chosen.file, card)
     under_way = [row for row in (job, check) if row is not None and not row.finished]
 
     def draw() -> None:
@@ -81,27 +97,31 @@ def show_verdict(page: str, chosen: Chosen) -> None:
             st.rerun()
         _draw(page, job, check, shape, target)
 
-    with card:
+    with shown:
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
 @st.cache_resource(show_spinner=False)
 def _checks() -> Jobs:
-    """Return the checks of this process, one at a time, for which no verdict waits."""
+    """Return the checks of this process, one at a time, for which no card waits."""
     return Jobs(running=1)
 
 
-def _check(page: str, done: Replayed, verdict: Verdict) -> Job | None:
-    """Return the job that checks a verdict with a model; None where that is not installed."""
+def _check(page: str, done: Replayed, card: Card) -> Job | None:
+    """Return the job in which a model reads; None where it is missing, or nothing is to read."""
     try:
         find_model(CHECKED_WITH)
     except ValueError:
         return None
-    if not verdict.policy:
+    if not card.ways:
         return None
-    work = partial(check_file, verdict, done.tokens, done.file)
-    content = done.file.key, verdict.policy, verdict.budget
-    return session_job(f"{page}/check", _checks(), work, content)
+    content = done.file.key, tuple((way.policy, way.size) for way in card.ways)
+    return session_job(f"{page}/check", _checks(), partial(check_file, card, done.file), content)
+
+
+@cached
+def _card(done: Replayed, read: ModelRead | None, shape: ModelShape, target: float) -> Card:
+    return replace(done, read=read).card_for(shape, target)
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
@@ -113,6 +133,12 @@ def _choose_shape(page: str) -> tuple[str, ModelShape]:
         key=f"{page}/plan/config",
         max_upload_size=MAX_CONFIG_MEGABYTES,
     )
+    st.file_uploader(
+        "Its tokenizer.json, to count its tokens",
+        type="json",
+        key=f"{page}/plan/tokenizer",
+        max_upload_size=MAX_MODEL_JSON_BYTES // 1_000_000,
+    )
     if config is not None:
         try:
             return "config.json", shape_of(parse_config(config.getvalue()))
@@ -123,95 +149,113 @@ def _choose_shape(page: str) -> tuple[str, ModelShape]:
 
 @cached
 def _run(
-    file: DialogFile, compared: tuple[str, ...], larger: int, vectors: Vectors | None, heads: str
+    file: DialogFile,
+    added: tuple[str, ...],
+    target: float,
+    vectors: Vectors | None,
+    heads: str,
+    encoding: Encoding,
 ) -> FileRun:
-    policies = () if compared == CANDIDATES else tuple(map(read_policy, compared))
-    settings = replay_settings(measured_recordings(file), policies)
-    added = [size for size in OFFERED if size > max(settings.budgets)][:larger]
-    settings = replace(settings, budgets=(*settings.budgets, *added), heads=(heads,))
-    return FileRun(settings, file.key, vectors, file)
+    settings = ways_for(measured_recordings(file, encoding), added=added)
+    settings = replace(settings, heads=(heads,))
+    return FileRun(settings, target, file.key, vectors, encoding, file)
+
+
+def _follow(page: str, file: DialogFile, card: Card) -> None:
+    """Once for a file, show its recommended way and size against what people do."""
+    values = _shown_values(card)
+    if values and st.session_state.get(f"{page}/followed") != file.digest:
+        st.session_state[f"{page}/followed"] = file.digest
+        fields.hold_and_rerun(page, values)
+
+
+def _shown_values(card: Card) -> list[tuple[Field, Any]]:
+    """Return the values with which the transcript shows the recommended way."""
+    best = card.best
+    if best is None or best.size is None:
+        return []
+    others = (way for way in (card.today, *card.ways) if way is not None and way != best)
+    names = [*(way.policy for way in islice(others, 1)), best.policy]
+    size = min(best.size, choices.BUDGET.high or best.size)
+    return [(choices.POLICIES, (*names,)), (choices.WHOSE, best.policy), (choices.BUDGET, size)]
 
 
 # ------------------------------------------------------------------------------- the card
 
 
 def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: float) -> None:
-    """Draw the answer so far, with its curve and the worst losses."""
+    """Draw the sentence, the table and the curve, so far."""
     if not job.finished:
         share, words = standing(job)
         st.progress(share, text=plain(f"Replaying this file: {words}"))
     problems(job.problem)
-    done = job.latest
+    done: Replayed | None = job.latest
     if done is None:
         return
-    verdict = _verdict(done, shape, target)
-    with side_by_side("verdict"):
-        with panel("verdict-words"):
-            begun = "" if job.finished else "Not final: "
-            st.markdown(Markdown("**{}{}**").format(begun, verdict.lead))
-            if verdict.policy:
-                st.markdown(plain(verdict.rest))
-                _show_losses(page, done, verdict)
-                if check is not None:
-                    _show_check(check)
-                st.caption(plain(f"{_so_far(done)}{verdict.caution}"))
-        if verdict.policy:
-            with panel("verdict-curve"):
-                show_chart(page, "verdict", _chart(done, verdict, page_theme()))
+    read = None if check is None else check.latest
+    card = _card(done, read, shape, target)
+    with panel("verdict-words"):
+        begun = "" if job.finished else f"So far, from {count(len(done.recordings), 'dialog')}: "
+        lead, basis = card_sentences(card)
+        st.markdown(Markdown("**{}{}**").format(begun, lead))
+        st.markdown(plain(basis))
+        if check is None and card.ways:
+            st.caption(plain(f"No model is installed to read them: {NO_MODEL}."))
+        elif check is not None and not check.finished:
+            _, words = standing(check)
+            st.caption(plain(f"SmolLM2 reads a few of these dialogs under the ways: {words}."))
+        elif check is not None and check.result is None:
+            st.caption(plain(check.problem))
+        if card.best is not None and card.best.size is not None:
+            st.code(setting_line(card.best), language=None, wrap_lines=True)
+    if not card.dialogs and card.read is None:
+        return
+    show_grid(card_grid(card), "Ways to fit the conversations")
+    st.caption(plain(_legend(done, card)))
+    best = card.best
+    if best is not None and best.size is not None:
+        ways = dict.fromkeys((best, card.today, *card.ways[:2]))
+        names = tuple(way.policy for way in ways if way is not None)
+        with panel("verdict-curve"):
+            show_chart(page, "verdict", _chart(done, names, (best.policy, best.size), page_theme()))
+        _show_losses(page, done, best)
     if job.finished:
-        _show_figures(page, done, verdict)
+        _show_figures(page, done, card)
 
 
-def _show_check(job: Job) -> None:
-    """Show what a model says of the verdict, or that it reads."""
-    if not job.finished:
-        _, words = standing(job)
-        reading = "SmolLM2 reads a few of these dialogs in the background, to check this"
-        st.caption(plain(f"{reading}: {words}."))
-    elif job.result is None:
-        st.caption(plain(job.problem))
-    elif job.result.contradicts:
-        st.warning(plain(job.result.sentence), icon=":material/warning:")
-    else:
-        st.markdown(plain(job.result.sentence))
-
-
-_verdict = cached(Replayed.verdict)
-
-
-def _so_far(done: Replayed) -> str:
-    """Return on how many dialogs an answer rests, unless it rests on all of the file."""
-    ready, requested = done.table.dialog.nunique(), len(done.recordings)
-    if ready < requested:
-        return f"So far {ready} of {count(requested, 'dialog')}. "
-    total = len(done.file.transcripts)
-    if requested == total:
-        return ""
-    part = f"These are {requested:,} of {total:,} dialogs of the file"
-    return f"{part}; the command line runs any number. "
-
-
-@cached
-def _chart(done: Replayed, verdict: Verdict, theme: Theme) -> Spec:
-    """Return recall by budget, of the chosen policy and of those without a pinned prompt."""
-    means = mean_table(done.table)
-    means = means[(means.metric == "call_recall") & (means.heads == done.settings.heads[0])]
-    titles = {policy.name: policy.title for policy in done.settings.policies}
-    unpinned = [name for name in titles if unpinned_name(name) in (name, verdict.policy)]
-    names = [*dict.fromkeys((verdict.policy, *unpinned))][:MAX_DRAWN_POLICIES]
-    drawn = means[means.policy.isin(names)]
-    return budgets_chart(
-        drawn.assign(policy=drawn.policy.map(titles)),
-        "Recall of the values that calls need",
-        theme,
-        policies=tuple(titles[name] for name in titles if name in names),
-        chosen=(titles[verdict.policy], verdict.budget),
+def _legend(done: Replayed, card: Card) -> str:
+    """Return what the cells of the table count."""
+    total, measured = len(done.file.transcripts), len(done.recordings)
+    part = "" if measured == total else f" These are {measured:,} of {total:,} dialogs."
+    letters = " * scores by letters of words, since no model's vectors are there."
+    return (
+        f"Tokens are those of {card.unit}, with the marks of its chat template, for which a way "
+        f"holds what calls need; cache: {card.shape.name}; right, KL: values that the model still "
+        "gets right, and nats per token from the full cache."
+        f"{letters if any(way.guessed for way in card.ways) else ''}{part}"
     )
 
 
-def _show_losses(page: str, done: Replayed, verdict: Verdict) -> None:
+@cached
+def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], theme: Theme) -> Spec:
+    """Return recall by size of some ways, of which one is chosen at a size."""
+    means = mean_table(done.table)
+    means = means[(means.metric == "call_recall") & means.policy.isin(names)]
+    means = means[means.heads == done.settings.heads[0]]
+    titles = {name: way_words(name) for name in names}
+    return budgets_chart(
+        means.assign(policy=means.policy.map(titles)),
+        "Recall of the values that calls need",
+        theme,
+        policies=tuple(titles.values()),
+        chosen=(titles[chosen[0]], chosen[1]),
+        unit="tokens",
+    )
+
+
+def _show_losses(page: str, done: Replayed, way: Way) -> None:
     """Offer the worst losses, each of which leads to its moment on the stage."""
-    losses = worst_losses(done.lost(verdict.policy, verdict.budget))
+    losses = worst_losses(done.lost(way.policy, way.size or 0))
     if losses.empty:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
@@ -247,17 +291,19 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     fields.hold_and_rerun(page, values)
 
 
-def _show_figures(page: str, done: Replayed, verdict: Verdict) -> None:
-    """Offer recall by source and age, and every metric by policy and budget."""
+def _show_figures(page: str, done: Replayed, card: Card) -> None:
+    """Offer recall by source and age, and every metric by policy and size."""
     figures = st.expander("All figures", key=f"{page}/figures", on_change="rerun")
     if not figures.open:
         return
+    best = card.best
     with figures:
-        if verdict.policy:
-            grid = sources_grid(done.sources, done.settings, verdict.budget)
-            show_grid(grid, f"Recall of call arguments with {verdict.budget:,} entries")
+        if best is not None and best.size is not None:
+            size = best.size
+            grid = sources_grid(done.sources, done.settings, size)
+            show_grid(grid, f"Recall of call arguments with {size:,} tokens")
             by = "by the kind of span that mentioned the value last, and how many turns ago"
-            st.caption(plain(f"With {verdict.budget:,} entries, in percent: {by}."))
+            st.caption(plain(f"With {size:,} tokens, in percent: {by}."))
         titles = {key: late_metric(key).title for key in dict.fromkeys(done.table.metric)}
         key = pick(f"{page}/figures/metric", "Table of", titles)
         show_grid(_by_budget(done, key), titles[key])
@@ -276,31 +322,31 @@ def _notes(done: Replayed) -> list[str]:
     return pinned_notes(done.file.transcripts, done.settings.policies, done.settings.budgets)
 
 
-def _offer(page: str, done: Replayed, command: str) -> None:
-    """Offer larger budgets, the command line that prints the same, the files and a report."""
-    largest = max(done.settings.budgets)
-    if largest < min(max(done.tokens), OFFERED[-1]) and st.button(
-        "Try larger budgets", key=f"{page}/verdict/larger", icon=":material/expand:"
+def _offer(page: str, done: Replayed, card: Card, command: str) -> None:
+    """Offer the transcript under the card's way, the command line, the files and a report."""
+    values = _shown_values(card)
+    if values and st.button(
+        "Show in the transcript", key=f"{page}/verdict/show", icon=":material/visibility:"
     ):
-        fields.hold_and_rerun(page, [(LARGER, int(held(page, LARGER)) + 1)])
+        fields.hold_and_rerun(page, values)
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
-    offer_zip(f"{page}/verdict/zip", "fdkvc-run.zip", lambda: done.files, "Download")
-    report_button(f"{page}/verdict", lambda: report_of(done), "The verdict and all tables")
+    name = f"fdkvc-{Path(done.file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"
+    offer_zip(f"{page}/verdict/zip", f"{name}.zip", lambda: done.files, "Download")
+    report = partial(report_of, done)
+    report_button(f"{page}/verdict", report, "The card and all tables", f"{name}.html")
 
 
-def _command(
-    run: FileRun, compared: tuple[str, ...], model: str, target: float, checked: bool
-) -> str:
-    """Return the command line that prints the same verdict."""
+def _command(run: FileRun, added: tuple[str, ...], model: str, checked: bool) -> str:
+    """Return the command line that prints the same card."""
     file, options = run.file, dict[str, object]()
     options["trace" if file.traced else "dialogs"] = file.name
     for name in ("calls", "tools"):
         if any(getattr(transcript, f"{name}_in_text") for transcript in file.transcripts):
             options[name] = True
-    if compared != CANDIDATES:
-        options["policies"] = compared
-    options |= {"budgets": run.replay.budgets, "plan": model, "target": f"{100 * target:.0f}"}
+    if added:
+        options["policies"] = (*CANDIDATES, *added)
+    options |= {"plan": model, "target": f"{100 * run.target:.0f}"}
     if checked:
         options["model"] = CHECKED_WITH
     return command_line("dialogs", options)

@@ -72,6 +72,9 @@ def test_the_projects_memories_pass(decoder: Decoder, key: str, decides: str) ->
     ("key", "promises"),
     [
         ("sink", {"sinks": 4}),
+        ("messages(fifo)", {}),
+        ("clear-results", {}),
+        ("regions", {}),
         ("tova", {"scores": last_attention}),
         ("keydiff", {"scores": key_difference}),
         ("recall(h2o)", {"recalls": True, "sinks": 0}),

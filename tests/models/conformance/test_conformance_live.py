@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.engine.sinks import sinks_of
 from fdkvc.models.conformance import Fault, Restored, Subject, checks
+from fdkvc.models.conformance.transformers_adapter import LibraryCache, TransformersModel
+from fdkvc.models.transformers import cache as live
 from fdkvc.policies import policy_named, read_policy
 from tests.library import CONFIGS, Numbers, model_of
 from tests.models.conformance.scores import key_difference, last_attention
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    live = import_module("fdkvc.models.transformers.cache")
-else:
-    live = pytest.importorskip("fdkvc.models.transformers.cache", reason=NO_TRANSFORMERS)
-
-import torch
-
-from fdkvc.models.conformance.transformers_adapter import LibraryCache, TransformersModel
 
 torch.set_num_threads(1)  # what is small is slower on several
 
@@ -69,6 +60,7 @@ def test_it_passes_whoever_decides(key: str, decides: str) -> None:
         ("sinks(h2o)", {"sinks": 4}),
         ("sinks(fd-kvc tau=0.9)", {"sinks": 4}),
         ("whitelist(surprisal)", {"sinks": 4}),
+        ("messages(fifo, prompt=may leave)", {}),
         ("tova", {"scores": last_attention}),
         ("keydiff", {"scores": key_difference}),
     ],

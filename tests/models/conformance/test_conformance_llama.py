@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import pytest
 
-from conftest import NO_LLAMA
 from fdkvc.engine.sinks import sinks_of
 from fdkvc.models.conformance import Fault, Subject, checks
 from fdkvc.models.conformance.decoder_adapter import DecoderModel
-from fdkvc.models.numpy.language_model import load_language_model
-from fdkvc.policies import read_policy
-from tests.language_models import gguf_bytes, gguf_parts, write_model
-
-if os.environ.get("FDKVC_REQUIRE_LLAMA") == "1":
-    import llama_cpp
-else:
-    llama_cpp = pytest.importorskip("llama_cpp", reason=NO_LLAMA)
-
 from fdkvc.models.conformance.llama_adapter import LlamaTurns
 from fdkvc.models.llama_cpp import chat as llama_module
 from fdkvc.models.llama_cpp.chat import LlamaText
 from fdkvc.models.llama_cpp.model import LlamaModel, load_llama
+from fdkvc.models.numpy.language_model import load_language_model
+from fdkvc.policies import read_policy
+from tests.language_models import gguf_bytes, gguf_parts, write_model
 
 BUDGET = 12
 EVERY = 3

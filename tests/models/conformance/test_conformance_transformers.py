@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-
-from conftest import NO_TRANSFORMERS
-from fdkvc.models.conformance import Fault, Subject, checks
-from tests.library import CONFIGS, model_of
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
+import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from fdkvc.models.conformance import Fault, Subject, checks
 from fdkvc.models.conformance.transformers_adapter import LibraryCache, TransformersModel
+from tests.library import CONFIGS, model_of
 
 # A former name of the library's is a failure.
 pytestmark = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")

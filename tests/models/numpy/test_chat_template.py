@@ -484,7 +484,7 @@ def test_values_of_json_are_graded(folder: Path, monkeypatch: pytest.MonkeyPatch
         return logits
 
     monkeypatch.setattr(type(model.decoder), "read", knows)
-    settings = Answers((policy_named("fifo"),), (12,), cut_text=False, write_calls=True)
+    settings = Answers((policy_named("fifo"),), (12,), write_calls=True)
     table = run_answers(settings, model, [dialog], workers=1)
     for metric in ("values_right", "calls_exact", "arguments_right"):
         rows = table[table.metric == metric]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -106,11 +105,12 @@ def test_one_head_decides_for_all_what_all_would(
         for n in filter(None, lengths):
             features = {"surprisal": surprisal[: state.count + n]}
             state, step = state.after(n, vectors, features)
-            records.append({**asdict(step), "slots": state.slots, "size": state.size})
+            parts = {name: getattr(step, name) for name in ("sources", "evicted", "rule")}
+            records.append({**parts, "slots": state.slots, "size": state.size})
         return records
 
     alone = steps()
-    with patch.object(head_eviction, "TEXT", frozenset({None})):  # each head decides
+    with patch.object(head_eviction, "BY_TEXT", frozenset({None})):  # each head decides
         every = steps()
     for one, other in zip(alone, every, strict=True):
         for part in one:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.explain.notes import pinned_notes
@@ -20,10 +19,8 @@ from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.text_cache import read
-from fdkvc.policies import CANDIDATES, policy_named, read_policy, with_pinned_prompts
+from fdkvc.policies import policy_named, read_policy, with_pinned_prompts
 from fdkvc.policies.base import Available
-from fdkvc.verdict.checked import check_verdict
-from fdkvc.verdict.plan import Verdict
 from tests.language_models import write_model
 
 PINNED = read_policy("whitelist(fifo, first=0, speaker=prompt, most=1)")
@@ -89,7 +86,7 @@ def test_answers_measure_another_cache_where_a_prompt_is_pinned(
     model = models[kind]
     policies = policy_named("fifo"), PINNED, read_policy("sinks(fifo)")
     for every in (None, 3):
-        asked = Answers(policies, (40,), cut_text=False, every=every)
+        asked = Answers(policies, (40,), every=every)
         table = run_answers(asked, model, [DIALOG], workers=1)
         kl = table[table.metric == "kl"].set_index("policy")["value"]
         assert kl[PINNED.name] != kl["fifo"]
@@ -153,15 +150,6 @@ def test_what_is_pinned_in_vain_is_said(models: Mapping[str, LanguageModel]) -> 
             "At 8 entries, only the first words of the pinned prompt stay: the longest has "
             f"{size} tokens."
         ]
-
-
-def test_the_check_of_a_verdict_says_what_changes_nothing(
-    models: Mapping[str, LanguageModel],
-) -> None:
-    dialogs, model = read_file(EXAMPLES / "dialogues.json"), models["own marks"]
-    name = f"whitelist({CANDIDATES[-1]}, first=0, speaker=prompt)"
-    check = check_verdict(Verdict(name, 52, ""), [260], model, dialogs)
-    assert "No dialog has a system prompt" in check.sentence
 
 
 @pytest.mark.parametrize("wrapper", ["ada-heads", "pyramid"])

@@ -63,7 +63,7 @@ class Masked(TextCache):
 
     def _attend_block(self, layer: int, queries: Any, end: int) -> Any:
         shape, m = self.decoder.shape, len(queries)
-        keys, values = (self._vectors.of(name, end)[layer] for name in ("keys", "values"))
+        keys, values = (self._vectors.before(name, end)[layer] for name in ("keys", "values"))
         mixed = np.empty((m, shape.heads, shape.head_width))
         for at, head in np.ndindex(m, shape.heads):
             kv_head, position = head // shape.group, end - m + at

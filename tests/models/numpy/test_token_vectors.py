@@ -20,7 +20,7 @@ def write(store: TokenVectors, start: int, numbers: list[int]) -> None:
 
 
 def keys(store: TokenVectors, end: int) -> Any:
-    return store.of("keys", end)[0, 0, :, 0].tolist()
+    return store.before("keys", end)[0, 0, :, 0].tolist()
 
 
 def test_the_life_of_a_store_is_as_drawn() -> None:
@@ -28,9 +28,9 @@ def test_the_life_of_a_store_is_as_drawn() -> None:
     write(a, 0, [0, 1, 2, 3, 4, 5])
     b = a.fork(6, a.names)
     write(a, 6, [6])
-    assert np.shares_memory(a.of("keys", 7), b.of("keys", 6))
+    assert np.shares_memory(a.before("keys", 7), b.before("keys", 6))
     write(b, 6, [66])
-    assert not np.shares_memory(a.of("keys", 7), b.of("keys", 7))
+    assert not np.shares_memory(a.before("keys", 7), b.before("keys", 7))
     assert (keys(a, 7), keys(b, 7)) == ([*range(7)], [*range(6), 66])
 
     write(c := a.fork(7, ["keys"]), 2, [22, 33])  # tokens that another one sees
@@ -61,4 +61,4 @@ def test_every_fork_has_what_it_would_have_alone(steps: list[tuple[str, int, int
         del store
         for other, expected in stores:
             assert keys(other, len(expected)) == expected
-            assert other.of("queries", len(expected))[0, 1, :, 0].tolist() == expected
+            assert other.before("queries", len(expected))[0, 1, :, 0].tolist() == expected

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy import BUNDLED, model_folder
 from fdkvc.models.numpy import tokens as tokens_module
 from fdkvc.models.numpy.language_model import load_language_model
-from fdkvc.models.numpy.model_folder import as_value_error, check_tokenizer
+from fdkvc.models.numpy.model_folder import check_tokenizer
 from fdkvc.models.numpy.tokens import load_tokens
 from tests.language_models import write_model
 from tests.refusals import assert_one_sentence
@@ -179,6 +180,6 @@ def test_tokens_of_a_long_text_end_where_they_end_at_once(monkeypatch: pytest.Mo
     whole = tokens.features(ids, tokens_module.TOKEN_FEATURES)
     monkeypatch.setattr(tokens_module, "BLOCK", 7)
     again = tokens.features(ids, tokens_module.TOKEN_FEATURES)
-    assert again.keys() == whole.keys() == tokens_module.TOKEN_FEATURES
+    assert again.keys() == whole.keys() == {*tokens_module.TOKEN_FEATURES, "tools"}
     for name, column in whole.items():
         np.testing.assert_array_equal(again[name], column)

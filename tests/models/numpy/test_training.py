@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import lzma
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from conftest import NO_TRANSFORMERS
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-
+import torch
 from safetensors.torch import load_file
 
 from benchmarks.research.train_bundled_model import Corpus, Settings, Training

@@ -1,8 +1,9 @@
-"""One thread and no gradients for the tests of live models."""
+"""What the tests of live models share: one thread, no gradients, and a small model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,3 +18,10 @@ def one_thread() -> Iterator[None]:
     with torch.inference_mode():
         yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    from tests.models.transformers.test_live import made
+
+    return made()

@@ -8,7 +8,6 @@ a user of that library has them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.gguf_file import find_model
@@ -29,20 +29,12 @@ from fdkvc.models.numpy.language_model import (
 )
 from fdkvc.models.numpy.model_text import Passage
 from fdkvc.models.numpy.text_cache import TextCache, read
+from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
 from tests.language_models import write_model
 from tests.library import SHAPE
 from tests.models.numpy.test_chat_template import CHATML, MARKS
 from tests.models.numpy.test_smollm2 import NO_ACCELERATE
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
-from fdkvc.models.transformers.cache import PolicyCache
 from tests.models.transformers.test_live import CACHE
 
 BY_TEXT = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import json
-import os
 import re
 import sys
 import warnings
@@ -17,10 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
@@ -34,6 +34,11 @@ from fdkvc.models.numpy.model_folder import cache_name
 from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import Tokens
+from fdkvc.models.transformers import loop
+from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.cost import COST
+from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, load_live
+from fdkvc.models.transformers.recorded import record_dialog, record_layer
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
@@ -43,19 +48,6 @@ from tests.library import Numbers
 from tests.models.test_answers import shortened
 from tests.refusals import assert_one_sentence
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
-from fdkvc.models.transformers import loop
-from fdkvc.models.transformers.cache import PolicyCache
-from fdkvc.models.transformers.cost import COST
-from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, load_live
-from fdkvc.models.transformers.recorded import record_dialog, record_layer
 
 CACHE = cache_name(transformers.LlamaForCausalLM)
 """The argument of the installed library that takes a cache."""
@@ -105,7 +97,9 @@ def refused(policy: Policy) -> bool:
 
 EVICTING = tuple(key for key in STREAMING_POLICIES if not refused(policy_named(key)))
 WITHIN = tuple(
-    key for key in WRAPPERS if key != "recall" and not refused(read_policy(f"{key}(h2o)"))
+    key
+    for key in WRAPPERS
+    if key not in ("recall", "reread") and not refused(read_policy(f"{key}(h2o)"))
 )
 RAGGED = "fd-kvc:tau=0.9"
 """A threshold evicts more of one head than of another: they have empty slots."""
@@ -124,11 +118,6 @@ def made(shape: str = "llama", attention: str = "sdpa", **sizes: Any) -> Any:
     config = getattr(transformers, name)(**known)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     return model.eval()
-
-
-@pytest.fixture(scope="module")
-def llama() -> Any:
-    return made()
 
 
 def text(tokens: int, seed: int = 0) -> Any:
@@ -507,7 +496,8 @@ def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
 
 def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     dialog = shortened(6)[:1]
-    asked = Answers(tuple(map(policy_named, ("h2o", "fd-kvc"))), (24,), every=9, write_calls=True)
+    names = ("h2o", "fd-kvc", "reread(fifo)")
+    asked = Answers(tuple(map(read_policy, names)), (24,), every=9, write_calls=True)
     ours, theirs = (
         run_answers(asked, load(BUNDLED), dialog, workers=1)
         for load in (load_live, load_language_model)
@@ -518,7 +508,7 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     exact = ours.metric.str.contains("exact|right|same")
     np.testing.assert_allclose(ours.value[~exact], theirs.value[~exact], atol=2e-3)
     np.testing.assert_allclose(ours.value[exact], theirs.value[exact], atol=0.02)
-    assert set(ours.policy) == {"full", "h2o", "fd-kvc", "cut-text"}
+    assert set(ours.policy) == {"full", *names}
 
 
 # ------------------------------------------------------------------------------- recorded
@@ -631,7 +621,7 @@ def test_the_command_writes_what_its_document_says(
     assert cost.bytes_ratio["full"] == cost.read_ratio["full"] == 1
     assert cost.bytes_ratio["fifo"] < 1
     assert (cost > 0).all(axis=None)
-    assert set(pd.read_csv(out / "answers.csv").policy) == {"full", "fifo", "h2o", "cut-text"}
+    assert set(pd.read_csv(out / "answers.csv").policy) == {"full", "fifo", "h2o", "reread(fifo)"}
     about = json.loads((out / "run.json").read_text())["parameters"]["model"]
     assert about["positions"] == "slots"
     assert about["transformers"] == transformers.__version__

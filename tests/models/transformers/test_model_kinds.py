@@ -12,19 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.engine.sinks import FirstTokensWarning
-from fdkvc.policies import read_policy
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
 from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.policies import read_policy
 from tests.language_models import write_model
 from tests.models.numpy.test_speakers import CHATML, MARKS
 from tests.models.transformers.test_live import (

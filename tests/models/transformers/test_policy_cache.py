@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-from benchmarks import live_cost
-from conftest import NO_TRANSFORMERS
-from fdkvc.policies import read_policy
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
+import torch
+import transformers
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import live_cost
 from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.policies import read_policy
 from tests.library import Numbers
 from tests.models.transformers.test_live import (
     CACHE,
@@ -42,11 +33,6 @@ from tests.models.transformers.test_live import (
 from tests.refusals import assert_one_sentence
 
 pytestmark = NO_OLD_NAME
-
-
-@pytest.fixture(scope="module")
-def llama() -> Any:
-    return made()
 
 
 # ------------------------------------------------------------------------------- memory

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pytest
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.text_cache import read
-from fdkvc.policies import policy_named, read_policy
-from tests.library import Numbers
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1":
-    pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
 from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
 from fdkvc.models.transformers.side_by_side import SideBySide
+from fdkvc.policies import policy_named, read_policy
+from tests.library import Numbers
 from tests.models.transformers.test_live import (
     CACHE,
     CAPPED,

@@ -1,0 +1,64 @@
+"""``forgot``: what a session of a coding agent forgot at its compactions, and what that cost."""
+
+from argparse import Namespace
+from pathlib import Path
+from time import perf_counter
+
+from fdkvc.conversations.forgot import Forgot, forgot
+from fdkvc.conversations.forgot_report import as_json, as_text
+from fdkvc.conversations.formats import EXAMPLES, read_sessions
+from fdkvc.conversations.sessions import Session
+from fdkvc.core.json_input import read_bytes
+from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
+from fdkvc.core.parameters import check_count
+from fdkvc.policies import read_policy
+from fdkvc.runs.console import flush, progress, warn
+from fdkvc.runs.jobs import Progress
+
+
+def forgot_command(options: Namespace) -> None:
+    """Print what each compaction of a session forgot."""
+    ways = None if options.ways is None else [*map(read_policy, options.ways)]
+    if options.at is not None:
+        check_count("--at", options.at)
+    name = options.file or str(EXAMPLES / "agent.jsonl")
+    with progress(f"Reading {Path(name).name}"):
+        sessions = read_sessions(read_bytes(name, MAX_DIALOG_FILE_BYTES), name)
+    if not sessions:
+        raise ValueError(
+            f"{name!r} is no session of a coding agent that is known (Claude Code, Codex): "
+            "python -m fdkvc dialogs replays other conversations"
+        )
+    compacted = [session for session in sessions if session.compactions]
+    if options.at is not None:
+        if compacted:
+            compacted[0].imagined(options.at)
+        compacted = [sessions[0].imagined(options.at)]
+    began, results = perf_counter(), list[Forgot]()
+    with progress("Comparing ways to fit") as show:
+        for session in compacted:
+
+            def told(done: int, total: int, name: str = session.name) -> None:
+                seconds = perf_counter() - began
+                show(Progress(done, total, f"compaction {done + 1} of {name}", seconds))
+
+            results += forgot(session, ways, told)
+    for session in sessions:
+        for note in session.notes:
+            warn(f"{session.name}: {note}")
+    if unread := ", ".join(f"{kind} ({times:,}×)" for kind, times in sessions[0].unread):
+        warn(f"Not read: {unread}.")
+    if options.json:
+        flush(as_json(sessions, results, not options.without_words) + "\n")
+    else:
+        flush((as_text(results, not options.without_words) if results else _none(sessions)) + "\n")
+
+
+def _none(sessions: tuple[Session, ...]) -> str:
+    """Say that there is no compaction, and how to see what one would forget."""
+    tokens = sessions[0].tokens_of(sessions[0].contexts[0])
+    size = max(tokens // 10, 1)
+    return (
+        f"No compaction in this session of {tokens:,} tokens: nothing was forgotten. To see what "
+        f"each way would forget at a size of {size:,} tokens, add --at {size}."
+    )

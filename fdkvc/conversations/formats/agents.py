@@ -1,0 +1,279 @@
+"""What the logs of coding agents share: lines of JSON, and a conversation with its contexts.
+
+A line that cannot be read is left out and named; a session that was cut off is still a session.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fdkvc.conversations.formats.base import Format
+from fdkvc.conversations.formats.chat import Placed, Said, turns_of, with_demands
+from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
+from fdkvc.core.json_input import check_structure, parse_json
+from fdkvc.core.limits import (
+    MAX_DIALOG_FILE_LINES,
+    MAX_NAMED_LINES,
+    MAX_SAMPLED_CHARACTERS,
+    MAX_SAMPLED_LINES,
+)
+from fdkvc.core.parameters import check_most
+from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean_name
+from fdkvc.core.unread import Unread
+from fdkvc.core.words import count
+
+Line = tuple[Mapping[str, Any], str]
+"""The object of a line, and its place, such as "line 12"."""
+
+
+def agent_format(
+    key: str,
+    label: str,
+    is_line: Callable[[Mapping[str, Any]], bool],
+    sessions: Callable[[Iterable[Line], Unread], list[Session]],
+) -> Format:
+    """Return a format of logs, which are recognized by any of their first lines."""
+
+    def read_sessions(text: str) -> list[Session]:
+        unread = Unread()
+        return with_unread(sessions(lines_of(text, unread), unread), unread)
+
+    def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedError]:
+        for session in read_sessions(text):
+            yield from transcripts_of(session, calls)
+
+    def recognizes(text: str) -> bool:
+        # Other formats have files of one line of 50 MB, whose parsing would be in vain.
+        sample = (line for line in _numbered(text) if len(line[1]) < MAX_SAMPLED_CHARACTERS)
+        for _, (_, line) in zip(range(MAX_SAMPLED_LINES), sample, strict=False):
+            try:
+                check_structure(line.encode())
+                value = parse_json(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict) and is_line(value):
+                return True
+        return False
+
+    return Format(key, label, ("jsonl",), None, read, recognizes, read_sessions)
+
+
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that is not blank, and its number from 1, without a list of all."""
+    start, number = 0, 0
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        line = text[start:end].strip()
+        start, number = end + 1, number + 1
+        if line:
+            yield number, line
+
+
+def lines_of(text: str, unread: Unread) -> Iterator[Line]:
+    """Yield the object of each line; count and name the lines that have none."""
+    check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
+    named = 0
+    for number, line in _numbered(text):
+        try:
+            check_structure(line.encode())
+            value = parse_json(line, number)
+            reason = "is not an object"
+        except ValueError as error:
+            value, reason = None, str(error).removeprefix(f"line {number} ")
+        if isinstance(value, dict):
+            yield value, f"line {number}"
+        else:
+            named += 1
+            if named <= MAX_NAMED_LINES:
+                unread.add(f"line {number}, which {_relative(reason)}")
+            else:
+                unread.add("more lines that cannot be read")
+
+
+def _relative(reason: str) -> str:
+    """Return a reason so that it may follow "which"."""
+    begins = ("is ", "has ")
+    for subject in ("the file ", "a text of the file ", "line 1 "):
+        reason = reason.removeprefix(subject)
+    return reason if reason.startswith(begins) else f"cannot be read: {reason}"
+
+
+class Thread:
+    """A conversation while its log is read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.messages: list[Placed] = []
+        """As chat messages; an answer of the model may still be joined by more of its lines."""
+        self.contexts: list[list[int]] = [[]]
+        self.compactions: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.used: int | None = None
+        """Tokens in the model's context at its last answer, as the file says."""
+        self.is_fresh = False
+        """Whether nothing was said since the last compaction."""
+
+    @property
+    def context(self) -> list[int]:
+        """The messages that the model has in context."""
+        return self.contexts[-1]
+
+    def add(self, message: Mapping[str, Any], place: str) -> int:
+        """Add a message to the context; return its number."""
+        self.messages.append((message, place))
+        self.context.append(len(self.messages) - 1)
+        self.is_fresh = False
+        return self.context[-1]
+
+    def join(self, index: int, message: Mapping[str, Any]) -> None:
+        """Add the content and calls of a line to an answer that has begun; not what it has."""
+        begun = self.messages[index][0]
+        for field in ("content", "tool_calls"):
+            for part in message.get(field) or ():
+                if part not in begun[field]:
+                    begun[field].append(part)
+
+    def compact(
+        self, place: str, summary: Sequence[Mapping[str, Any]], stayed: Iterable[int], **about: Any
+    ) -> None:
+        """Begin a context with a summary and with messages that stay."""
+        if not self.context and not self.compactions:  # it goes on from another file
+            self.notes.append("It begins with a summary of what is not in the file.")
+            for message in summary:
+                self.add(message, place)
+            return
+        context = [*self.context]
+        self.contexts.append([])
+        written = [self.add(message, place) for message in summary]
+        kept = sorted({*stayed} - {*written})
+        self.contexts[-1] += kept
+        before, after = about.pop("recorded", (None, None))
+        self.compactions.append(
+            {
+                **about,
+                "place": place,
+                "context": context,
+                "stayed": [*written, *kept],
+                "summary": written,
+                "recorded": [self.used if before is None else before, after],
+            }
+        )
+        self.is_fresh = True
+
+    def stay(self, messages: Iterable[int]) -> None:
+        """Keep more messages at the last compaction."""
+        for index in messages:
+            if index not in self.context:
+                self.context.append(index)
+                self.compactions[-1]["stayed"].append(index)
+
+    def attached(self) -> None:
+        """Count what the agent put into the context after a compaction, and which is not read."""
+        if self.compactions:
+            about = self.compactions[-1]
+            about["attached"] = about.get("attached", 0) + 1
+
+    def use(self, tokens: int | None) -> None:
+        """Note how many tokens the model had in its context when it answered."""
+        if tokens:
+            self.used = tokens
+            if self.compactions and self.compactions[-1]["recorded"][1] is None:
+                self.compactions[-1]["recorded"][1] = tokens
+
+    def session(self, unread: Unread) -> Session:
+        """Return the conversation; a message without words or calls is left out."""
+        numbers: dict[int, int] = {}
+        read: list[tuple[Turn, list[tuple[str, Any]], list[Any], str]] = []
+        for index, (message, place) in enumerate(self.messages):
+            try:
+                said: list[Said] = [*turns_of([(message, place)], unread, calls_in_text=True)]
+            except ValueError as error:
+                unread.add(f"message that cannot be read: {error}")
+                continue
+            for turn, called in said:
+                if turn.text or called:
+                    numbers[index] = len(read)
+                    read.append((turn, called, call_ids(message), place))
+        made = {
+            call: (index, place)
+            for index, (_, _, ids, _) in enumerate(read)
+            for place, call in enumerate(ids)
+            if isinstance(call, str)
+        }
+        results: dict[tuple[int, int], int] = {}
+        tools: dict[int, str] = {}
+        alone = 0
+        for index, number in numbers.items():
+            message = self.messages[index][0]
+            if read[number][0].kind == "result":
+                call = message.get("tool_use_id") or message.get("call_id")
+                origin = made.get(call) if isinstance(call, str) else None
+                if origin is None:
+                    alone += 1
+                else:
+                    results.setdefault(origin, number)
+                    tools[number] = read[origin[0]][1][origin[1]][0]
+        if alone:
+            self.notes.append(f"{count(alone, 'result')} without a call before it.")
+        messages = tuple(
+            Message(
+                turn,
+                place,
+                tuple(
+                    MadeCall(method, arguments, results.get((number, order), -1))
+                    for order, (method, arguments) in enumerate(called)
+                ),
+                tools.get(number, ""),
+            )
+            for number, (turn, called, _, place) in enumerate(read)
+        )
+
+        def kept(indices: Iterable[int]) -> tuple[int, ...]:
+            return tuple(numbers[index] for index in indices if index in numbers)
+
+        compactions = []
+        for about in self.compactions:
+            if attached := about.pop("attached", 0):
+                beside = f"Not read: {count(attached, 'attachment')} that the agent put after it."
+                about["note"] = f"{about['note']} {beside}".strip()
+            indices = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
+            compactions.append(Compaction(**about | indices | {"recorded": (*about["recorded"],)}))
+        contexts = tuple(map(kept, self.contexts))
+        return Session(self.name, messages, contexts, tuple(compactions), notes=tuple(self.notes))
+
+
+def call_ids(message: Mapping[str, Any]) -> list[Any]:
+    """Return the id of each call of a chat message."""
+    functions = (
+        call.get("function") or call.get("custom") or {} for call in message.get("tool_calls") or ()
+    )
+    return [function.get("id") or function.get("call_id") for function in functions]
+
+
+def with_unread(sessions: list[Session], unread: Unread) -> list[Session]:
+    """Return sessions with messages, the first with what is not read of the file."""
+    told = [session for session in sessions if session.messages]
+    return [replace(told[0], unread=tuple(unread.items())), *told[1:]] if told else []
+
+
+def transcripts_of(session: Session, calls: bool) -> Iterator[Transcript | SkippedError]:
+    """Yield each context as a dialog, with the text of calls or without."""
+    unread = Unread.of(session.unread)
+    for name, context in zip(session.context_names(), session.contexts, strict=True):
+        if not context:  # nothing stayed, and nothing was said
+            continue
+        said = (_said(session.messages[index], calls) for index in context)
+        try:
+            yield with_demands(clean_name(name), said, calls, session.name, unread)
+        except SkippedError as error:
+            yield error
+        unread = Unread()
+
+
+def _said(message: Message, calls: bool) -> Said:
+    turn, made = message.turn, [(call.method, call.arguments) for call in message.calls]
+    if calls:
+        return turn, made
+    silent = turn.text[turn.call_characters :]
+    return Turn(turn.speaker, silent, turn.topic, turn.kind), made

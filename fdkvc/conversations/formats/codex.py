@@ -1,0 +1,143 @@
+"""Sessions of Codex: JSON Lines, the ``payload`` of a ``response_item`` is an item of a response.
+
+``compacted`` begins a context with its ``replacement_history``; without one, the user's newest
+messages stay, up to 20,000 tokens, and the summary is added. What ``event_msg`` lines repeat is not
+read twice; of ``token_count`` the size of the context is read.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids
+from fdkvc.conversations.formats.responses import turns_of_items
+from fdkvc.conversations.sessions import Session
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.unread import Unread
+
+TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+"""Types of lines."""
+
+ITEMS = (
+    "message",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "local_shell_call",
+)
+"""Types of items that are read."""
+
+KEPT_BYTES = 80_000
+"""Of the user's messages that a compaction without a ``replacement_history`` keeps: Codex takes
+four bytes for a token."""
+
+
+def is_line(value: Mapping[str, Any]) -> bool:
+    """Whether an object is a line of a session."""
+    has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
+    return has_payload or "record_type" in value  # as first versions have it, whose items are bare
+
+
+def _items(items: Iterable[Line], unread: Unread) -> list[Line]:
+    """Return the items that are messages, calls and results; count others."""
+    read = []
+    for item, place in items:
+        kind = item.get("type")
+        if kind not in ITEMS:
+            unread.part(str(kind))
+            continue
+        if kind == "local_shell_call":
+            call = {"name": "local_shell", "arguments": item.get("action")}
+            item = {"type": "function_call", "call_id": item.get("call_id"), **call}
+        read.append((item, place))
+    return read
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message, by which copies are found."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _key(message: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    """Return what a message and its copy share: role, text, and the ids of calls or of a result."""
+    ids = [message.get("call_id"), *call_ids(message)]
+    return str(message.get("role")), _text(message), tuple(str(call) for call in ids if call)
+
+
+class _Reader:
+    def __init__(self, unread: Unread) -> None:
+        self.unread = unread
+        self.thread = Thread("session")
+        self.items: list[Line] = []  # since the last compaction
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        kind, payload = line.get("type"), line.get("payload")
+        if kind in ITEMS and payload is None:
+            kind, payload = "response_item", line
+        if not isinstance(payload, dict):
+            self.unread.add(f"line of type {clean_name(str(kind))!r}")
+        elif kind == "response_item":
+            self.items += _items([(payload, place)], self.unread)
+        elif kind == "compacted":
+            self.flush()
+            self._compact(payload, place)
+        elif kind == "event_msg" and payload.get("type") == "token_count":
+            self.flush()
+            match payload.get("info"):
+                case {"last_token_usage": {"total_tokens": int(tokens)}}:
+                    self.thread.use(tokens)
+        else:
+            named = payload.get("type") if kind == "event_msg" else None
+            inner = f", {named}" if isinstance(named, str) else ""
+            self.unread.add(f"line of type {clean_name(f'{kind}{inner}')!r}")
+
+    def flush(self) -> None:
+        """Add the items so far to the conversation."""
+        for message, place in turns_of_items(self.items, self.unread):
+            self.thread.add(message, place)
+        self.items = []
+
+    def _compact(self, payload: Mapping[str, Any], place: str) -> None:
+        thread, message = self.thread, payload.get("message")
+        message = message if isinstance(message, str) else ""
+        history = payload.get("replacement_history")
+        earlier = {_key(thread.messages[index][0]): index for index in thread.context}
+        stays: list[int] = []
+        summary: list[Mapping[str, Any]] = []
+        note = ""
+        if isinstance(history, list):
+            given = [(item, place) for item in history if isinstance(item, dict)]
+            if any("compaction" in str(item.get("type")) for item, _ in given):
+                note = "Its summary is encrypted, so no value can be looked for in it."
+            for said, _ in turns_of_items(_items(given, self.unread), self.unread):
+                if (index := earlier.get(_key(said))) is None:
+                    summary.append(said)
+                else:
+                    stays.append(index)
+        else:
+            left = KEPT_BYTES
+            for (role, text, _), index in reversed(earlier.items()):
+                if role == "user":
+                    left -= len(text.encode())
+                    stays += [index] if left >= 0 else []
+                elif role in ("developer", "system"):
+                    stays.append(index)
+        if message and not any(message in _text(said) for said in summary):
+            summary.append({"role": "user", "content": [{"type": "input_text", "text": message}]})
+        if not summary and not note:
+            note = "The file has its boundary, but not its summary."
+        thread.compact(place, summary, stays, trigger="", note=note)
+
+
+def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
+    reader = _Reader(unread)
+    for line, place in lines:
+        reader.read(line, place)
+    reader.flush()
+    return [reader.thread.session(unread)]
+
+
+FORMAT = agent_format("codex", "sessions of Codex", is_line, _sessions)

@@ -1,0 +1,357 @@
+"""A coding agent's session on the page *Dialogs*: a bar with its compactions, and a card for each.
+
+A card says what a compaction forgot, beside other ways of the same size; a click on a loss shows
+where the value was given and where it was needed, and what was in context then.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from html import escape
+from itertools import pairwise
+from threading import Event
+from time import perf_counter
+
+import streamlit as st
+
+from fdkvc.conversations.forgot import Forgot, forgot
+from fdkvc.conversations.forgot_report import (
+    TOKENS_NOTE,
+    WORST,
+    given_by,
+    heading,
+    sentence,
+    ways_grid,
+)
+from fdkvc.conversations.formats import read_sessions
+from fdkvc.conversations.page.files import DialogFile
+from fdkvc.conversations.session_text import span_kind
+from fdkvc.conversations.sessions import Session
+from fdkvc.core.transcripts import SPAN_KINDS
+from fdkvc.core.words import count
+from fdkvc.runs.grid import Grid
+from fdkvc.runs.jobs import Progress
+from fdkvc.ui import fields
+from fdkvc.ui.address import scroll_to
+from fdkvc.ui.fields import problems
+from fdkvc.ui.frame import show_grid
+from fdkvc.ui.jobs import Job, Report
+from fdkvc.ui.lru import cached
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import POLL_SECONDS, session_job, shared_jobs, standing
+
+NEAR = 4
+"""Messages that are shown before a moment, and half as many after it; of a loss, one each."""
+
+SHOWN_CHARACTERS = 800
+"""Of a message; a longer one is cut around the value, or after its beginning."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A value that was not held, and the messages that tell of it."""
+
+    value: str
+    words: str
+    given: int
+    needed: int
+    again: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is shown of a compaction."""
+
+    title: str
+    sentence: str
+    notes: tuple[str, ...]
+    ways: Grid
+    losses: tuple[Loss, ...]
+    lost: int
+    """How many values were lost in all."""
+
+    @classmethod
+    def of(cls, result: Forgot) -> "Card":
+        """Return the card of a compaction."""
+        lost = result.lost() if result.ways else []
+        notes = tuple(filter(None, (result.compaction.note, *result.notes)))
+        losses = tuple(_losses(result))
+        told = heading(result), sentence(result), notes, ways_grid(result)
+        return cls(*told, losses, len(lost))
+
+
+def _losses(result: Forgot) -> Iterator[Loss]:
+    """Yield the worst losses in words."""
+    for need in result.lost()[:WORST] if result.ways else ():
+        ago = count(need.needed - need.given, "message")
+        calls = f", and {count(need.calls - 1, 'more call')}" if need.calls > 1 else ""
+        again = "; given again in between" if need.again >= 0 else ""
+        holders = ", ".join(f"“{label}”" for label in result.holders(need))
+        held = f". Held by {holders}" if holders else ""
+        words = f"from {given_by(need)}, {ago} before {need.method} needed it{calls}{again}{held}"
+        yield Loss(need.value, words, need.given, need.needed, need.again)
+
+
+@dataclass(frozen=True)
+class SessionRun:
+    """What is compared."""
+
+    key: str
+    """The file's SHA-256."""
+    session: int
+    """Its place in the file."""
+    size: int
+    """At which a session without compactions is compared."""
+    file: DialogFile = field(compare=False, repr=False)
+
+
+@cached
+def sessions_of(file: DialogFile) -> tuple[Session, ...]:
+    """Return the sessions of a file; none if it is no log of a coding agent."""
+    return read_sessions(zlib.decompress(file.packed), file.name) if file.is_log else ()
+
+
+def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Card]:
+    """Return the cards of a session."""
+    session, began, cards = sessions_of(run.file)[run.session], perf_counter(), list[Card]()
+    if run.size:
+        session = session.imagined(run.size)
+
+    def report(done: int, total: int) -> None:
+        title = f"Comparing ways to fit: compaction {done + 1} of {total}"
+        on_progress(Progress(done, total, title, perf_counter() - began, partial=[*cards]))
+
+    for result in forgot(session, on_progress=report):
+        cards.append(Card.of(result))
+        if cancelled.is_set():
+            break
+    return cards
+
+
+def show_session(page: str, file: DialogFile) -> None:
+    """Show a coding agent's session, if the file is one: its cards, its bar and its transcript."""
+    sessions = sessions_of(file)
+    if not sessions:
+        return
+    with st.container(border=True, key="session"):
+        labels = {str(place): session.name for place, session in enumerate(sessions)}
+        chosen = fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"
+        session, size = sessions[int(chosen)], 0
+        if not session.compactions:
+            session, size = _imagined(page, session)
+        run = SessionRun(file.digest, int(chosen), size, file)
+        job = session_job(f"{page}/session-job", shared_jobs(), partial(compare, run), run)
+        scope = f"{page}/session/{file.digest}/{chosen}/{size}"
+        under_way = not job.finished
+
+        def draw() -> None:
+            if under_way and job.finished:
+                st.rerun()
+            _draw(scope, session, job)
+
+        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
+
+
+def _imagined(page: str, session: Session) -> tuple[Session, int]:
+    """Return a session without compactions as if it had been fitted to a size that is chosen."""
+    tokens = session.tokens_of(session.contexts[0])
+    st.markdown(
+        f"**This session was never compacted**: nothing of its {count(tokens, 'token')} was "
+        "forgotten. As if its first half had been fitted to a size:"
+    )
+    most = max(tokens // 2 - 1, 1)
+    chosen = st.number_input(
+        "Tokens that stay", 1, most, max(1, tokens // 10), key=f"{page}/session-size", width=200
+    )
+    try:
+        return session.imagined(int(chosen)), int(chosen)
+    except ValueError as error:
+        problems(f"{error}.")
+        return session, 0
+
+
+def _draw(scope: str, session: Session, job: Job) -> None:
+    """Draw the chosen compaction's card."""
+    if not job.finished:
+        share, words = standing(job)
+        st.progress(share, text=plain(words))
+    problems(job.problem)
+    cards: Sequence[Card] = job.latest or ()
+    if not session.compactions:
+        return
+    bar, chosen, several = st.container(), 0, len(session.compactions) > 1
+    if several:
+        places = range(len(session.compactions))
+        labels = {str(place): f"Compaction {place + 1}" for place in places}
+        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels))
+    scope = f"{scope}/{chosen}"
+    moment, loss = _moment(scope, session, session.bounds[chosen + 1])
+    with bar:
+        if several:
+            times = f"**This session was compacted {len(session.compactions):,} times.**"
+            st.markdown(f"{times} What did it forget?")
+        st.html(bar_html(session, moment))
+    if chosen < len(cards):
+        _draw_card(scope, cards[chosen])
+    _draw_moment(scope, session, moment, loss)
+
+
+def _draw_card(scope: str, card: Card) -> None:
+    """Draw a card, with a button for each of its losses."""
+    st.markdown(f"**{plain(card.sentence)}**")
+    st.caption(plain(" ".join([f"{card.title}.", *card.notes])))
+    show_grid(card.ways, "What each way keeps of the same text at the same size")
+    if card.losses:
+        worst = f"The worst {len(card.losses)} of {count(card.lost, 'loss', 'losses')}"
+        st.caption(plain(f"{worst}; a click shows where the value was given and needed."))
+    for place, loss in enumerate(card.losses):
+        with st.container(horizontal=True, vertical_alignment="center", key=f"{scope}/row/{place}"):
+            st.button(
+                plain(_clipped(loss.value, 48)),
+                key=f"{scope}/loss/{place}",
+                on_click=_go_to,
+                args=(scope, loss),
+            )
+            st.markdown(plain(loss.words))
+    st.caption(plain(TOKENS_NOTE))
+
+
+def _clipped(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+# ------------------------------------------------------------------------------- the transcript
+
+
+def _go_to(scope: str, loss: Loss) -> None:
+    """Show the moments of a loss."""
+    st.session_state[f"{scope}/chosen-loss"] = loss
+    st.session_state[f"{scope}/message"] = loss.needed + 1
+    st.session_state[f"{scope}/scrolls"] = True
+
+
+def _moment(scope: str, session: Session, start: int) -> tuple[int, Loss | None]:
+    """Return the chosen message, first what followed a compaction, and the loss it belongs to."""
+    first = min(start, len(session.messages) - 1) + 1
+    moment = int(st.session_state.setdefault(f"{scope}/message", first)) - 1
+    loss: Loss | None = st.session_state.get(f"{scope}/chosen-loss")
+    return moment, loss if loss is not None and loss.needed == moment else None
+
+
+def _draw_moment(scope: str, session: Session, moment: int, loss: Loss | None) -> None:
+    """Draw the messages around a moment, and say what was in context then."""
+    context = session.in_context(moment)
+    left = moment + 1 - len(context)
+    with st.expander("Transcript: what was in context at a message", expanded=loss is not None):
+        last = len(session.messages)
+        st.number_input(f"Message (1 to {last:,})", 1, last, key=f"{scope}/message", width=200)
+        st.markdown(
+            f"At message {moment + 1:,} ({plain(session.messages[moment].place)}) the model had "
+            f"{count(len(context), 'message')} in context, "
+            f"{count(session.tokens_of(tuple(context)), 'token')}; "
+            f"{count(left, 'earlier message')} had left it."
+        )
+        places: set[int] = set() if loss is None else {loss.given, loss.needed, loss.again} - {-1}
+        st.html(messages_html(session, moment, places, "" if loss is None else loss.value))
+    if st.session_state.pop(f"{scope}/scrolls", False):
+        scroll_to(".session-messages")
+
+
+def bar_html(session: Session, moment: int) -> str:
+    """Return the session as a bar: its contexts by their tokens, its compactions, and a moment."""
+    bounds, context = session.bounds, session.in_context(moment)
+    parts = []
+    for number, (first, end) in enumerate(pairwise(bounds)):
+        for begin, stop, kind in _parts(first, end, moment, context):
+            tokens = session.tokens_of(tuple(range(begin, stop)))
+            words = {"in": "in context", "out": "not in context", "later": "later"}[kind]
+            title = escape(f"context {number + 1}, {count(tokens, 'token')}: {words}")
+            parts.append(f'<i class="{kind}" style="flex-grow:{tokens}" title="{title}"></i>')
+        if number < len(session.compactions):
+            place = escape(session.compactions[number].place)
+            parts.append(f'<b title="compaction {number + 1}, {place}">{number + 1}</b>')
+    label = (
+        f"The session: {count(len(session.contexts), 'context')}, at message {moment + 1} "
+        f"{count(len(context), 'message')} in context"
+    )
+    legend = (
+        '<small><i class="in"></i>in context at that message <i class="out"></i>no longer '
+        '<i class="later"></i>later <b>1</b>compaction</small>'
+    )
+    inside = "".join(parts)
+    return f'<div class="session-bar" role="img" aria-label="{label}">{inside}</div>{legend}'
+
+
+def _parts(
+    first: int, end: int, moment: int, context: frozenset[int]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield runs of neighbouring messages that are alike: first, end, and where they are."""
+    begin, before = first, ""
+    for index in range(first, end + 1):
+        kind = "" if index == end else _standing(index, moment, context)
+        if kind != before:
+            if before:
+                yield begin, index, before
+            begin, before = index, kind
+
+
+def _standing(index: int, moment: int, context: frozenset[int]) -> str:
+    return "later" if index > moment else "in" if index in context else "out"
+
+
+def messages_html(session: Session, moment: int, places: Iterable[int], value: str) -> str:
+    """Return the messages around some places, marked by whether they are in context then."""
+    context = session.in_context(moment)
+    boundaries = {bound: place for place, bound in enumerate(session.bounds[1:-1])}
+    told = {*places}
+    near = {*range(moment - NEAR, moment + NEAR // 2 + 1)} if not told else set[int]()
+    for place in {moment, *told}:
+        near |= {place - 1, place, place + 1}
+    rows, before, passed = list[str](), -1, set[int]()
+    for index in sorted(near):
+        if not 0 <= index < len(session.messages):
+            continue
+        for bound in [*(bound for bound in boundaries if before < bound <= index), index]:
+            if bound > before + 1:
+                rows.append(f'<li class="gap">{count(bound - before - 1, "message")}</li>')
+            if bound in boundaries and boundaries[bound] not in passed:
+                passed.add(boundaries[bound])
+                where = escape(session.compactions[boundaries[bound]].place)
+                words = f"compaction {boundaries[bound] + 1} ({where})"
+                rows.append(f'<li class="boundary">{words}</li>')
+            before = max(before, bound - 1)
+        rows.append(_message_html(session, index, moment, context, value))
+        before = index
+    return f'<ol class="session-messages">{"".join(rows)}</ol>'
+
+
+def _message_html(
+    session: Session, index: int, moment: int, context: frozenset[int], value: str
+) -> str:
+    message, standing_there = session.messages[index], _standing(index, moment, context)
+    who = SPAN_KINDS[span_kind(message)]
+    if any(index in compaction.summary for compaction in session.compactions):
+        who = "summary"
+    elif message.tool:
+        who = f"{who}: {message.tool}"
+    badge = {"in": "in context", "out": "not in context", "later": "later"}[standing_there]
+    now = " now" if index == moment else ""
+    return (
+        f'<li class="{standing_there}{now}"><small><b>{escape(who)}</b> {index + 1:,}, '
+        f"{escape(message.place)} <em>{badge}</em></small>"
+        f"<p>{_marked(message.turn.text, value)}</p></li>"
+    )
+
+
+def _marked(text: str, value: str) -> str:
+    """Return a text, cut if it is long, with the mentions of a value marked."""
+    place = text.find(value) if value else -1
+    begin = max(0, place - SHOWN_CHARACTERS // 2) if len(text) > SHOWN_CHARACTERS else 0
+    cut = text[begin : begin + SHOWN_CHARACTERS]
+    shown = escape(cut) or "(no words)"
+    if value:
+        shown = shown.replace(escape(value), f"<mark>{escape(value)}</mark>")
+    left, right = "… " if begin else "", " …" if begin + len(cut) < len(text) else ""
+    return f"{left}{shown}{right}"

@@ -1,0 +1,137 @@
+"""Sessions of coding agents: the messages of a log, and which of them the model had in context.
+
+A compaction replaces what the model has in context by a summary and some messages that stay, so a
+session is a row of contexts. A message that stays is in several of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fdkvc.core.scripts import word_count
+from fdkvc.core.transcripts import Turn
+
+
+class MadeCall(NamedTuple):
+    """A call as a session has it."""
+
+    method: str
+    """The called tool."""
+    arguments: Any
+    """An object as JSON gives it, or a text if that cannot be read."""
+    result: int = -1
+    """The message with its result, −1 if there is none."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message, or the result of a call."""
+
+    turn: Turn
+    """Its words, those of its calls first."""
+    place: str
+    """Where it begins in the file, such as "line 12"."""
+    calls: tuple[MadeCall, ...] = ()
+    """Its calls."""
+    tool: str = ""
+    """If it is a result: the tool that was called, if that is known."""
+
+    @cached_property
+    def tokens(self) -> int:
+        """Its words and punctuation marks."""
+        return word_count(self.turn.text)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """The boundary between two contexts."""
+
+    place: str
+    """Where it is in the file."""
+    context: tuple[int, ...]
+    """The messages that the model had in context before it."""
+    stayed: tuple[int, ...]
+    """Those that it had right after: the summary, and what stayed."""
+    summary: tuple[int, ...] = ()
+    """Those of `stayed` that were written in place of what left."""
+    trigger: str = ""
+    """What caused it, as the file says, such as "auto" or "manual"; "" if it does not."""
+    recorded: tuple[int | None, int | None] = (None, None)
+    """Tokens of the agent's own model before and after, as the file says."""
+    note: str = ""
+    """What is missing, in a sentence."""
+    kind: str = "summary"
+    """How the context became shorter: by a ``summary``, because results were ``cleared``, or, where
+    the session has no compaction, ``imagined``."""
+    size: int = 0
+    """Of an imagined one: the tokens that are to stay."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """The conversation of an agent, or of one of its subagents."""
+
+    name: str
+    """Different from that of any other conversation of the file."""
+    messages: tuple[Message, ...]
+    """In the order of the file, each once; summaries are among them."""
+    contexts: tuple[tuple[int, ...], ...]
+    """The messages in each context, in order; at least one context."""
+    compactions: tuple[Compaction, ...] = ()
+    """Compaction i ends context i."""
+    unread: tuple[tuple[str, int], ...] = ()
+    """(description, number) of what the file has beside: lines that nobody wrote, for instance."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what is unusual in it."""
+
+    def in_context(self, message: int) -> frozenset[int]:
+        """Return the messages that the model had in context with a message, itself among them.
+
+        Of a message that stayed in several contexts, those of the first.
+        """
+        for context in self.contexts:
+            if message in context:
+                return frozenset(context[: context.index(message) + 1])
+        return frozenset((message,))
+
+    def tokens_of(self, messages: tuple[int, ...]) -> int:
+        """Return how many words and punctuation marks some messages have."""
+        return sum(self.messages[index].tokens for index in messages)
+
+    def imagined(self, size: int) -> "Session":
+        """Return the session with a compaction in its middle, as if it had been fitted to a size.
+
+        Nothing is in place of what left; `fdkvc.conversations.forgot` says what each way keeps.
+        Raises a ValueError if the session has a compaction, or the first half is not larger.
+        """
+        if self.compactions:
+            raise ValueError(f"{self.name} has compactions: their sizes are compared, not another")
+        (context,) = self.contexts
+        half, so_far, cut = self.tokens_of(context) / 2, 0, 0
+        while cut < len(context) and so_far < half:
+            so_far, cut = so_far + self.messages[context[cut]].tokens, cut + 1
+        before, after = context[:cut], context[cut:]
+        if so_far <= size:
+            raise ValueError(
+                f"{self.name}: its first half has {so_far:,} tokens, so a size of {size:,} leaves "
+                "nothing out: choose a smaller one"
+            )
+        place = self.messages[before[-1]].place
+        compaction = Compaction(f"after {place}", before, (), kind="imagined", size=size)
+        return replace(self, contexts=(before, after), compactions=(compaction,))
+
+    def context_names(self) -> Iterator[str]:
+        """Yield the name of each context."""
+        for number in range(1, len(self.contexts) + 1):
+            yield self.name if len(self.contexts) == 1 else f"{self.name}, context {number}"
+
+    @cached_property
+    def bounds(self) -> tuple[int, ...]:
+        """The first new message of each context, and the number of messages."""
+        firsts = [0]
+        for compaction, (_, context) in zip(self.compactions, pairwise(self.contexts), strict=True):
+            new = [index for index in context if index not in compaction.context]
+            firsts.append(new[0] if new else firsts[-1])
+        return (*firsts, len(self.messages))

@@ -1,0 +1,115 @@
+"""The tokens of a dialog as a model reads it, without the model's weights: the unit of a size."""
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fdkvc.core.limits import MAX_TURN_TOKENS
+from fdkvc.core.recordings import Token
+from fdkvc.core.transcripts import Transcript, check_size
+from fdkvc.core.words import error_reason
+from fdkvc.models.numpy.gguf_file import NAMED_MODELS, find_model, is_gguf, read_gguf
+from fdkvc.models.numpy.language_model import model_name
+from fdkvc.models.numpy.model_folder import check_tokenizer, parse_config
+from fdkvc.models.numpy.tokens import (
+    MAX_VOCABULARY,
+    Tokens,
+    load_tokens,
+    read_tokens,
+    tokens_by_turn,
+)
+
+SHIPPED = Path(__file__).parent / "recorded" / "smollm2_tokenizer.json.gz"
+"""The tokenizer and the chat template of SmolLM2, as `as_tokenizer` takes them."""
+
+
+SURELY_SHORT = MAX_TURN_TOKENS // 2
+"""Bytes of a dialog that never are too many tokens, of which each is a byte or a mark."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A tokenizer with the chat template of its model, found again by its place in any process."""
+
+    name: str = "SmolLM2"
+    """The model's, for a person."""
+    place: str | bytes = ""
+    """A model as `find_model` takes it, or the content of a ``tokenizer.json``; SmolLM2's shipped
+    one by default."""
+
+    @classmethod
+    def of_model(cls, name: str) -> "Encoding":
+        """Return that of a folder, a GGUF file or a package; ValueError if it cannot be read."""
+        label = cls.name if name in NAMED_MODELS else model_name(find_model(name))
+        encoding = cls(label, name)
+        _ = encoding.tokens
+        return encoding
+
+    @classmethod
+    def of_file(cls, content: bytes) -> "Encoding":
+        """Return that of a ``tokenizer.json``; a ValueError says what is wrong."""
+        encoding = cls("tokenizer.json", content)
+        _ = encoding.tokens
+        return encoding
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokenizer."""
+        return _tokens(self.place)
+
+    def check(self, transcript: Transcript) -> None:
+        """Raise a ValueError if a dialog has too many tokens, or cannot be read."""
+        calls = sum(len(str(call)) for call in transcript.calls)
+        if calls + sum(len(text.encode()) for text in transcript.texts) > SURELY_SHORT:
+            check_size(transcript.name, [*map(len, self.turns(transcript))])
+
+    def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:
+        """Return the tokens of each turn, with the marks of the chat template."""
+        tokens = self.tokens
+        return tokens_by_turn(transcript, tokens.encode_dialog(transcript), len(tokens.first))
+
+
+@lru_cache(maxsize=2)
+def _tokens(place: str | bytes) -> Tokens:
+    if isinstance(place, bytes):
+        check_tokenizer(parse_config(place, "tokenizer.json"))
+        return read_tokens(place.decode())
+    if not place:
+        compact = json.loads(gzip.decompress(SHIPPED.read_bytes()))
+        return read_tokens(json.dumps(as_tokenizer(compact)), compact["template"])
+    try:
+        path = find_model(place)
+        return load_tokens(read_gguf(path) if is_gguf(path) else path, MAX_VOCABULARY)
+    except (OSError, ValueError) as error:
+        reason = error_reason(error) if isinstance(error, OSError) else str(error)
+        raise ValueError(f"the tokenizer of {place!r} cannot be loaded: {reason}") from None
+
+
+def as_tokenizer(compact: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``tokenizer.json`` of byte-level BPE whose digits stand alone.
+
+    ``first`` are the tokens that no merge makes, of which so many are ``special``.
+    """
+    names = [*compact["first"], *(merge.replace(" ", "") for merge in compact["merges"])]
+    flags = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    byte_level["use_regex"] = True
+    digits = {"type": "Digits", "individual_digits": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": index, "content": name, "special": True, **flags}
+            for index, name in enumerate(names[: compact["special"]])
+        ],
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "vocab": {name: index for index, name in enumerate(names)},
+            "merges": list(compact["merges"]),
+        },
+    }

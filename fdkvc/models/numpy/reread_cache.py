@@ -1,0 +1,109 @@
+"""Read again: a cache of any engine whose text is shortened after a turn, and read anew.
+
+The policy decides by text alone. What stays, with a placeholder for each cleared result, is the
+text of a new cache of the engine, at positions from 0: as in a fresh run.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from fdkvc.core.attention import Ints
+from fdkvc.models.numpy.head_eviction import HeadEviction, Heads, with_new
+from fdkvc.models.numpy.language_model import AnyModel
+from fdkvc.models.numpy.text_cache import ModelCache, Reader, read
+from fdkvc.policies import Policy
+from fdkvc.policies.reread import standing_placeholders
+
+
+class RereadCache(ModelCache):
+    """The cache of a text under a policy that `reads_again`."""
+
+    whole = True
+
+    def __init__(self, model: AnyModel, policy: Policy, budget: int) -> None:
+        self.policy, self.tokens_reread = policy, 0
+        self._model, self._engine = model, model.full()
+        self._eviction = HeadEviction(policy, budget, Heads(1, 1, 1, 1), "model")
+        self._placeholder: tuple[int, ...] = ()
+        if policy.clears_results:
+            self._placeholder, _ = model.tokens.encode(policy.settings["placeholder"].default)
+        self.whole = self._engine.whole  # until something leaves
+        self._text: tuple[int, ...] = ()  # of turns that have ended, whole
+        self._places: list[int] = []  # of what stays in it
+        self._features: dict[str, Any] = {}  # of its tokens
+        self._born: Ints = np.empty(0, np.intp)
+        self._turn_start = 0  # in the text of the engine
+
+    @property
+    def engine(self) -> ModelCache:
+        """The cache that has read the shortened text."""
+        return self._engine
+
+    @property
+    def decoder(self) -> Reader:  # type: ignore[override]
+        """The model that reads the text."""
+        return self._engine.decoder
+
+    @property
+    def ids(self) -> list[int]:  # type: ignore[override]
+        """The tokens of the shortened text."""
+        return self._engine.ids
+
+    def follow(self, other: Any) -> None:
+        """Take over what another `whole` cache of the same text has read since."""
+        engine: Any = self._engine
+        engine.follow(other)
+
+    def end_turn(self) -> None:
+        """End the turn: the policy decides, and the text is read again if something leaves."""
+        new = self.ids[self._turn_start :]
+        if new:
+            self._evict(new)
+        self._engine.end_turn()
+        self._turn_start = len(self.ids)
+
+    def _evict(self, new: list[int]) -> None:
+        features = self._model.tokens.features(new, self.policy.looks_at, self.turn_kind)
+        self._features = with_new(self._features, features)
+        self._born = np.append(self._born, np.full(len(new), self._born.max(initial=-1) + 1))
+        first, self._text = len(self._text), (*self._text, *new)
+        self._eviction, _ = self._eviction.after(len(new), [_no_vectors], self._features)
+        # 1. What there was, and what stays, by its place p in the whole text; −1 − p if replaced.
+        before = [*self._places, *range(first, len(self._text))]
+        self._places = self._staying()
+        if self._places == before:
+            return
+        # 2. Read it from the first change on; what is before that would be computed the same.
+        pairs = zip(self._places, before, strict=False)
+        changed = (number for number, (one, other) in enumerate(pairs) if one != other)
+        pieces = [self._written(place) for place in self._places]
+        again = pieces[next(changed, min(len(pieces), len(before))) :]
+        self.tokens_reread += sum(map(len, again))
+        self.whole, self._engine = False, self._model.full()
+        read([self._engine], [token for piece in pieces for token in piece], last=0)
+
+    def _staying(self) -> list[int]:
+        """Return the places of what stays, with those of placeholders."""
+        held = np.isin(np.arange(len(self._text)), self._eviction.held)
+        places: list[int] = np.flatnonzero(held).tolist()
+        if self._placeholder:
+            stand = standing_placeholders(held, self._born, self._features["kinds"])
+            places += [-1 - place for place in stand]
+        return sorted(places, key=lambda place: max(place, -1 - place))
+
+    def _written(self, place: int) -> tuple[int, ...]:
+        return (self._text[place],) if place >= 0 else self._placeholder
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return an independent copy, as of now or of an earlier point of this turn."""
+        other = copy.copy(self)
+        other._engine = self._engine.fork(count)
+        return other
+
+
+def _no_vectors(name: str, where: str) -> NoReturn:
+    raise ValueError(f"a policy that decides by text asked for {name}")

@@ -1,0 +1,105 @@
+"""Messages: whole messages stay or go, as in frameworks that cut a conversation to fit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.core.attention import Bools, Observation
+from fdkvc.core.cache import Cache, Pages, newest, runs
+from fdkvc.core.parameters import changed, parameter
+from fdkvc.policies.base import Available, Look, Step, within
+from fdkvc.policies.wrapper import Paging, evicting
+
+PROMPT_STAYS = r"i \text{ in the system prompt} \;\Rightarrow\; \text{keep}"
+
+
+@dataclass(frozen=True)
+class Messages(Paging):
+    """Keep or drop whole messages, the best by the mean score of their tokens.
+
+    A message is a turn of the dialog, without a model's own system prompt that is read with it.
+    Messages leave, the lowest score first, until the others fit. So
+    ``messages(fifo)`` drops the oldest messages, as Ollama and most frameworks do. The system
+    prompt stays if it leaves room. Of a newest message that is larger than what is left, the end
+    stays. A turn that is read in parts is as many messages.
+    """
+
+    key = "messages"
+    label = "Whole messages"
+    idea = (
+        "A message stays or goes as a whole, by the mean score of its tokens under the wrapped "
+        "policy; with FIFO, the oldest messages are dropped. Of a message larger than the budget, "
+        "the end stays."
+    )
+    source = "Ollama and most frameworks for agents, which drop the oldest messages"
+
+    prompt: str = parameter(
+        "stays",
+        "System prompt",
+        "Whether the system prompt always stays, if it leaves room for anything else.",
+        choices=("stays", "may leave"),
+    )
+
+    @property
+    def also_looks_at(self) -> tuple[Look, ...]:
+        return ("positions", "speakers") if self.prompt == "stays" else ("positions",)
+
+    @property
+    def title(self) -> str:
+        """The users' words for the plain use, and the wrapped policy's title otherwise."""
+        if self.policy.name == "fifo":
+            return ", ".join(["Drop oldest messages", *changed(self)])
+        return super().title
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        kept = rf"{PROMPT_STAYS} \\ " if self.prompt == "stays" else ""
+        equation = kept + (
+            r"s_i \leftarrow \operatorname{mean}_{j \in m(i)} s_j, \quad m(i) = \text{message of } "
+            r"i \\ \text{whole messages leave, until the others fit}"
+        )
+        return evicting(
+            self.policy.steps, equation, "of a newest message that is too large, the end"
+        )
+
+    def without_effect(self, available: Available) -> tuple[str, ...]:
+        unknown = self.prompt == "stays" and "prompt" not in available.speakers
+        note = "No words of the system prompt are marked here, so messages keeps none of them."
+        return (*super().without_effect(available), *([note] if unknown else []))
+
+    @property
+    def page_size(self) -> int:
+        return 0
+
+    def pages(self, cache: Cache, turn: Observation) -> Pages:
+        def pages() -> Pages:
+            label = 2 * turn.born(cache.token) + self._prompt(cache, turn)
+            return Pages(runs(cache, label), 0)
+
+        return turn.remembered("messages", cache.token, pages)
+
+    def _prompt(self, cache: Cache, turn: Observation) -> Bools:
+        """Mark the system prompt (B, C), if it stays."""
+        if self.prompt == "stays":
+            return turn.spoken_by(cache.token, "prompt")
+        return np.zeros(cache.token.shape, np.bool_)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect messages of which the wrapped policy protects entries, and what always stays."""
+        pages = self.pages(cache, turn)
+        stays = always_stays(cache, pages, self._prompt(cache, turn), budget)
+        return within(
+            budget,
+            lambda places: stays | pages.of_whole(self.policy.protects(cache, turn, places), cache),
+        )
+
+
+def always_stays(cache: Cache, pages: Pages, prompt: Bools, budget: int) -> Bools:
+    """Mark a prompt that leaves room, and the end of a newest message that exceeds that (B, C)."""
+    size = prompt.sum(axis=1, keepdims=True)
+    stays = prompt & (size < budget)
+    room = budget - stays.sum(axis=1, keepdims=True)
+    number = np.where(cache.present, pages.page, -1)
+    last = cache.present & (number == number.max(axis=1, keepdims=True, initial=-1))
+    exceeds = last.sum(axis=1, keepdims=True) > room
+    return np.asarray(stays | (last & exceeds & newest(cache, room)))

@@ -1,0 +1,106 @@
+"""Regions: priority and decay by who or what wrote a token."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fdkvc.core.attention import KINDS, Floats, Observation
+from fdkvc.core.cache import EXACT, Cache
+from fdkvc.core.parameters import parameter
+from fdkvc.policies.base import EVICTION, Available, Look, Policy, Step
+
+_NAMES = {
+    "system": "the system prompt",
+    "user": "the user",
+    "assistant": "the assistant",
+    "call": "tool calls",
+    "result": "tool results",
+}
+
+
+def _priority(default: float, kind: str) -> Any:
+    return parameter(
+        default,
+        f"Priority, {kind}",
+        f"What a new token of {_NAMES[kind]} is worth.",
+        low=0,
+        high=1000,
+        open_low=True,
+    )
+
+
+def _half_life(default: float, kind: str) -> Any:
+    return parameter(
+        default,
+        f"Half-life, {kind}",
+        f"Tokens after which a token of {_NAMES[kind]} is worth half.",
+        low=0,
+        high=1e6,
+        open_low=True,
+    )
+
+
+@dataclass(frozen=True)
+class Regions(Policy):
+    """Keep the tokens with the most worth left: each kind has its own priority and half-life.
+
+    After Matam and Kim 2026, *MemDecay: Region-Aware KV Cache Eviction for Efficient LLM Agent
+    Inference* (arXiv 2607.10582). Worth is halved every so many tokens; its logarithm is the score.
+    The half-lives of the system prompt and of the assistant are measured there: 148 to 189
+    decoding steps of system tokens, 14 to 16 of the scratchpad. Its table of priorities was not
+    available to this project: priorities are equal, and the other half-lives are the geometric mean
+    of these two. MemDecay also raises the worth of tokens that get attention; here text alone
+    decides. It evicts pages and pins regions: so do ``blocks(regions)`` and
+    ``whitelist(regions, first=0, speaker=prompt)``.
+    """
+
+    key = "regions"
+    label = "By region"
+    idea = (
+        "System prompt, user, assistant, tool calls and tool results each have a priority and a "
+        "half-life; the tokens with the most worth left stay."
+    )
+    source = "after Matam and Kim 2026, MemDecay"
+    looks_at: ClassVar[tuple[Look, ...]] = ("positions", "kinds")
+    ties = EXACT
+    steps: ClassVar[tuple[Step, ...]] = (
+        Step(
+            "Worth by region",
+            r"s_i = \log_2 p_{r(i)} - (N_t - i) / h_{r(i)}",
+            "region r has the priority p and the half-life h; N is the newest position",
+            writes=("priority", "decay"),
+        ),
+        EVICTION,
+    )
+
+    system: float = _priority(1.0, "system")
+    system_half_life: float = _half_life(168.0, "system")
+    user: float = _priority(1.0, "user")
+    user_half_life: float = _half_life(50.0, "user")
+    assistant: float = _priority(1.0, "assistant")
+    assistant_half_life: float = _half_life(15.0, "assistant")
+    call: float = _priority(1.0, "call")
+    call_half_life: float = _half_life(50.0, "call")
+    result: float = _priority(1.0, "result")
+    result_half_life: float = _half_life(50.0, "result")
+
+    def without_effect(self, available: Available) -> tuple[str, ...]:
+        if not available.kinds:
+            return ("Who wrote the tokens is unknown here, so all decay as the user's.",)
+        missing = [kind for kind in ("call", "result") if kind not in available.kinds]
+        named = " or ".join(_NAMES[kind] for kind in missing)
+        return (f"No {named} are marked here, so none decay as such.",) if missing else ()
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the logarithm of the priority, and minus the half-lives that have passed."""
+        position = turn.position(cache.token).astype(np.float64)
+        age = position.max(axis=1, keepdims=True) - position
+        priority = np.full(age.shape, np.log2(self.user))
+        passed = age / self.user_half_life
+        for kind in KINDS:
+            marked = turn.is_kind(cache.token, kind)
+            priority[marked] = np.log2(getattr(self, kind))
+            passed[marked] = age[marked] / getattr(self, f"{kind}_half_life")
+        return {"priority": priority.astype(np.float32), "decay": -passed.astype(np.float32)}

@@ -1,0 +1,273 @@
+"""The smallest cache under each policy that holds what calls need, found by bisection.
+
+1. A few dialogs of different clusters are searched first, each policy from the middle of the sizes.
+2. All dialogs are searched from there: a policy's next size is one step, then two, then four away,
+   until it lies between one that holds enough and one that does not; then halfway between them.
+3. The two halves of the clusters are searched as well: what is chosen on one is told of the other.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Unpack
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.replay import (
+    Chunk,
+    Replay,
+    jobs_of,
+    replay_tables,
+    run_job,
+    transcripts_of,
+    turn_tokens,
+)
+from fdkvc.core.attention import TOLERANCE
+from fdkvc.core.recordings import Recording
+from fdkvc.core.statistics import MIN_CLUSTERS
+from fdkvc.policies import Policy, usable
+from fdkvc.runs.jobs import Execution, Progress, run_jobs
+
+LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
+"""Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
+
+LEAST = 16
+"""Tokens of the smallest size: the first ones that a model needs, and some more."""
+
+FIRST_TOKENS = 30_000
+"""Tokens of the dialogs that are searched first."""
+
+Tables = tuple[pd.DataFrame, pd.DataFrame]
+"""As `replay_tables` returns them."""
+
+
+@dataclass(frozen=True)
+class Cases(Replay):
+    """A replay of each policy at a size of its own."""
+
+    sizes: tuple[int, ...] = ()
+    """That of each policy."""
+
+    @property
+    def cases(self) -> Iterable[tuple[Policy, str, int]]:
+        """The policies with their sizes, in the first mode of the heads."""
+        return [
+            (policy, self.heads[0], size)
+            for policy, size in zip(self.policies, self.sizes, strict=True)
+        ]
+
+
+def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
+    """Return the number of tokens of each dialog."""
+    return tuple(map(sum, turn_tokens(recordings)))
+
+
+def sizes_of(tokens: float) -> tuple[int, ...]:
+    """Return the sizes to choose among for a dialog of so many tokens.
+
+    Examples
+    --------
+    >>> sizes_of(1000)[:5], sizes_of(10)
+    ((16, 20, 30, 40, 50), (16,))
+    """
+    sizes = (share * tokens for share in LADDER)
+    whole = (round(size, -1) if size >= 1000 else round(size) for size in sizes)
+    return tuple(sorted({max(LEAST, int(size)) for size in whole}))
+
+
+def halves_of(table: pd.DataFrame) -> dict[str, int]:
+    """Return which half each dialog with calls is in; dialogs of one cluster are together.
+
+    Of fewer than `MIN_CLUSTERS` clusters, each dialog counts as one.
+    """
+    dialogs = table[["dialog", "services"]].drop_duplicates("dialog")
+    unit = dialogs.services if dialogs.services.nunique() >= MIN_CLUSTERS else dialogs.dialog
+    counts, halves = [0, 0], dict[str, int]()
+    for _, rows in dialogs.groupby(unit, sort=False):
+        half = int(counts[1] < counts[0])
+        halves |= dict.fromkeys(rows.dialog, half)
+        counts[half] += len(rows)
+    return halves
+
+
+def next_place(
+    recalls: Mapping[int, float], count: int, target: float, guessed: bool
+) -> int | None:
+    """Return which of so many sizes to try next, given the recall at some; None once it is found.
+
+    It is near what was tried if that was `guessed`, else halfway.
+
+    Examples
+    --------
+    >>> [next_place({9: 0.5}, 20, 0.95, guessed) for guessed in (True, False)]
+    [10, 14]
+    >>> next_place({9: 0.5, 10: 0.99}, 20, 0.95, True) is None
+    True
+    """
+    low = max((i for i, recall in recalls.items() if not reaches(recall, target)), default=-1)
+    high = min((i for i in recalls if i > low), default=count)
+    if high - low <= 1:
+        return None
+    step: int = 2 ** (len(recalls) - 1)
+    if guessed and high == count:
+        return min(low + step, count - 1)
+    if guessed and low < 0:
+        return max(high - step, 0)
+    return (low + high) // 2
+
+
+def reaches(recall: float, target: float) -> bool:
+    """Whether a recall is the target or above, but for rounding."""
+    return recall >= target - TOLERANCE
+
+
+def find_sizes(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    target: float,
+    on_first: Callable[[Tables, Sequence[Recording]], object] = lambda tables, first: None,
+    **how: Unpack[Execution],
+) -> Tables:
+    """Search all dialogs, a few of them first; `on_first` gets these and their tables."""
+    places = first_dialogs(recordings)
+    if not places or 2 * len(places) >= len(recordings):
+        return search(settings, recordings, target, sizes_for(recordings), {}, **how)
+    first = selected(recordings, places)
+    sizes = sizes_for(first)
+    tables = search(settings, first, target, sizes, {}, **how)
+    on_first(tables, first)
+    total = sizes_for(recordings)
+    guesses = guesses_from(tables, sizes, total, target)
+    return search(settings, recordings, target, total, guesses, **how)
+
+
+def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
+    """Return the sizes to choose among for these dialogs."""
+    return sizes_of(float(np.mean(dialog_lengths(recordings))))
+
+
+def selected(recordings: Sequence[Recording], places: Sequence[int]) -> Sequence[Recording]:
+    """Return the recordings at these places."""
+    if isinstance(recordings, LexicalRecordings):
+        return recordings.selected(places)
+    return [recordings[place] for place in places]
+
+
+def call_recalls(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of dialogs that have calls which need something."""
+    return table[(table.metric == "call_recall") & table.value.notna()]
+
+
+def search(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    target: float,
+    sizes: Sequence[int],
+    guesses: Mapping[str, int],
+    **how: Unpack[Execution],
+) -> Tables:
+    """Replay each policy at the sizes that tell its smallest one.
+
+    `guesses` have the place among the sizes at which a policy begins, the middle by default. Tables
+    are as `replay_arguments` returns them, in the order of policies and sizes.
+    """
+    jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
+    began, total = perf_counter(), sum(map(len, jobs))
+    policies = {policy.name: policy for policy in usable(settings.policies)}
+    tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
+    chunks: list[Chunk | None] = []
+    report, cancelled, rounds = how.pop("on_progress", None), how.get("cancelled"), 0
+
+    def progress(step: Progress) -> None:
+        if report is not None:
+            ahead = max(int(np.ceil(np.log2(len(sizes)))), rounds + 1) * total
+            done, seconds = rounds * total + step.done, perf_counter() - began
+            title = f"{total} dialogs at {len(policies)} ways, size {rounds + 1}"
+            report(Progress(done, max(ahead, done), title, seconds))
+
+    how["on_progress"] = progress
+    while cancelled is None or not cancelled.is_set():
+        places = {
+            name: place
+            for name in policies
+            if (place := _place(tried[name], len(sizes), target, guesses.get(name))) is not None
+        }
+        if not places:
+            break
+        at_sizes = tuple(sizes[place] for place in places.values())
+        chosen = tuple(policies[name] for name in places)
+        budgets = tuple(sorted({*at_sizes}))
+        cases = Cases(chosen, budgets, settings.heads[:1], settings.metrics, sizes=at_sizes)
+        run = partial(run_job, cases)
+        ran = run_jobs(run, jobs, **how)
+        chunks += ran
+        recalls = call_recalls(replay_tables(ran)[0])
+        if recalls.empty:
+            break
+        for name, rows in recalls.groupby("policy", sort=False):
+            values = rows.set_index(["dialog", "services"]).value
+            tried[str(name)][places[str(name)]] = values
+        rounds += 1
+    order = {name: number for number, name in enumerate(policies)}
+    table, arguments = replay_tables(chunks)
+    return _ordered(table, order), _ordered(arguments, order)
+
+
+def _place(
+    tried: Mapping[int, pd.Series], count: int, target: float, guess: int | None
+) -> int | None:
+    """Return the next place for all dialogs, or else for a half of them."""
+    if not tried:
+        return count // 2 if guess is None else guess
+    halves = halves_of(next(iter(tried.values())).index.to_frame(index=False))
+    for half in (None, 0, 1):
+        chosen = [name for name in halves if half in (None, halves[name])]
+        means = {place: values.loc[chosen].mean() for place, values in tried.items()}
+        place = next_place(means, count, target, guess is not None) if chosen else None
+        if place is not None:
+            return place
+    return None
+
+
+def _ordered(table: pd.DataFrame, order: Mapping[str, int]) -> pd.DataFrame:
+    keys = pd.DataFrame({"policy": table.policy.map(order), "budget": table.budget})
+    index = keys.sort_values(["policy", "budget"], kind="stable").index
+    return table.loc[index].reset_index(drop=True)
+
+
+def mean_recalls(rows: pd.DataFrame) -> dict[int, float]:
+    """Return the mean over dialogs by size."""
+    means = rows.groupby("budget").value.mean()
+    return dict(zip(means.index.tolist(), means.tolist(), strict=True))
+
+
+def first_dialogs(recordings: Sequence[Recording]) -> list[int]:
+    """Return the places of a few dialogs with calls, of different clusters first; all if few."""
+    texts = transcripts_of(recordings)
+    seen, ranked = dict[str, int](), list[tuple[int, int]]()
+    for place, text in enumerate(texts):
+        if any(demand.kind == "call" for demand in text.demands):
+            ranked.append((seen.setdefault(text.services, 0), place))
+            seen[text.services] += 1
+    room, chosen = FIRST_TOKENS, list[int]()
+    for _, place in sorted(ranked):
+        room -= sum(map(len, texts[place].texts)) // 4  # characters of a token
+        if chosen and room < 0:
+            break
+        chosen.append(place)
+    return sorted(chosen)
+
+
+def guesses_from(
+    tables: Tables, sizes: Sequence[int], others: Sequence[int], target: float
+) -> dict[str, int]:
+    """Return at which of other sizes each policy begins, by what was found at these."""
+    ratio, guesses = others[-1] / sizes[-1], dict[str, int]()
+    for name, rows in call_recalls(tables[0]).groupby("policy", sort=False):
+        enough = [size for size, mean in mean_recalls(rows).items() if reaches(mean, target)]
+        size = ratio * min(enough, default=sizes[-1])
+        guesses[str(name)] = int(np.abs(np.log(np.array(others) / size)).argmin())
+    return guesses

@@ -1,0 +1,288 @@
+"""What a compaction forgot: worked by hand, and as any reader of the text would count it."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdkvc import SCENARIOS, generate
+from fdkvc.commands.main import main
+from fdkvc.conversations import forgot as forgot_module
+from fdkvc.conversations.forgot import WAYS, Forgot, forgot
+from fdkvc.conversations.forgot_report import losses_table, ways_table
+from fdkvc.conversations.formats import EXAMPLES, read_sessions
+from fdkvc.conversations.mentions import MentionFinder
+from fdkvc.conversations.session_text import Text
+from fdkvc.conversations.sessions import Session
+from fdkvc.core.scripts import word_spans
+from fdkvc.engine.fit import fit
+from fdkvc.engine.simulate import simulate
+from fdkvc.policies import policy_named, read_policy, synthetic_policies
+from tests.session_lines import ClaudeCode
+
+EXAMPLE = EXAMPLES / "agent.jsonl"
+
+
+def session_of(log: ClaudeCode) -> Session:
+    (session,) = log.read()
+    return session
+
+
+def worked() -> ClaudeCode:
+    """Return a session whose losses are plain: a code, a port, and a file that is read again."""
+    log = ClaudeCode()
+    log.user("The code is QX-771, for Veldmar.")
+    log.call("Read", "c1", path="boats.txt")
+    log.result("c1", "The port of the replica is 8315.")
+    kept = log.user("Seats: twelve. Book them later.")
+    log.boundary(preTokens=900, postTokens=80, preservedMessages={"uuids": [kept]})
+    log.summary("A boat from Veldmar is wanted; boats.txt was read.")
+    log.call("Read", "c2", path="boats.txt")
+    log.result("c2", "The port of the replica is 8315.")
+    log.call("book", "c3", code="QX-771", port=8315, place="Veldmar", seats="twelve")
+    log.result("c3", "ok")
+    log.call("book", "c4", code="QX-771", new="never said before")
+    return log
+
+
+def test_a_worked_compaction() -> None:
+    ways = [read_policy(name) for name in ("reread(messages(fifo))", "fifo", "reread(sink)")]
+    (result,) = forgot(session_of(worked()), ways)
+    held = dict(zip([need.value for need in result.needs], result.ways[0].held, strict=True))
+
+    assert held == {
+        "boats.txt": True,  # in the summary
+        "QX-771": False,
+        "8315": False,
+        "Veldmar": True,
+        "twelve": True,  # in what stayed
+    }
+    code, port = result.lost()
+    assert (code.value, code.given_by, code.calls, code.again) == ("QX-771", "user", 2, -1)
+    assert (code.method, code.slot, code.needed - code.given) == ("book", "code", 7)
+    assert (port.value, port.given_by, port.tool, port.calls) == ("8315", "result", "Read", 1)
+    assert port.again == result.session.contexts[1][3]
+    (again,) = result.repeats
+    assert (again.method, again.message, again.tokens) == ("Read", port.again - 1, 8)
+    summary = "A boat from Veldmar is wanted; boats.txt was read."
+    stayed = len(word_spans(summary + "Seats: twelve. Book them later."))
+    assert [(way.policy, way.tokens, way.read_again) for way in result.ways] == [
+        ("", stayed, stayed),
+        ("reread(messages(fifo))", 16, 16),
+        ("fifo", stayed, 0),
+        ("reread(sink)", stayed, stayed - 4),
+    ]
+
+
+def by_hand(result: Forgot, keep: np.ndarray) -> list[bool]:
+    """Return whether each needed value stands whole among the tokens that stay."""
+    session, held = result.session, []
+    words = [
+        (session.messages[index].turn.text, span)
+        for index in result.compaction.context
+        for span in word_spans(session.messages[index].turn.text)
+    ]
+    shown = "\0".join(
+        text[start:end] if stays else "\1"
+        for (text, (start, end)), stays in zip(words, keep, strict=True)
+    )
+    for need in result.needs:
+        spelled = "\0".join(need.value[start:end] for start, end in word_spans(need.value))
+        held.append(bool(re.search(rf"(^|\0){re.escape(spelled)}(\0|$)", shown)))
+    return held
+
+
+@pytest.mark.parametrize("name", [*WAYS, "fifo", "shift keep=8", "sinks(surprisal)"])
+def test_what_a_way_holds_is_what_can_be_read_in_what_it_keeps(name: str) -> None:
+    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
+    for result in forgot(session, [read_policy(name)]):
+        way = result.ways[1]
+        text = Text.of([session.messages[row] for row in result.compaction.context])
+        keep = text.kept(read_policy(name), result.size)
+
+        assert keep.sum() == way.tokens <= result.size == result.ways[0].tokens
+        # A number within a time, such as 47 in 15:47, is no mention of it.
+        plain = [not need.value.isdigit() for need in result.needs]
+        assert sum(plain) >= 2
+        assert (
+            np.compress(plain, way.held).tolist()
+            == np.compress(plain, by_hand(result, keep)).tolist()
+        )
+
+
+def test_10_000_calls_alike_are_one_value_that_is_looked_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = ClaudeCode()
+    log.user("The code is QX-771.")
+    log.call("check", "c0", code="QX-771")
+    log.boundary()
+    log.summary("Go on.")
+    for number in range(10_000):
+        log.call("check", f"d{number}", code="QX-771")
+    searched = []
+    find = MentionFinder.mentions
+
+    def counted(*arguments: object, **settings: object) -> object:
+        searched.append(arguments)
+        return find(*arguments, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MentionFinder, "mentions", counted)
+    (result,) = forgot(session_of(log))
+
+    assert [(need.value, need.calls) for need in result.needs] == [("QX-771", 10_000)]
+    assert len(result.repeats) == 10_000
+    assert len(searched) < 10
+
+
+def test_a_value_counts_at_each_compaction_before_the_call() -> None:
+    log = ClaudeCode()
+    log.user("The code is QX-771.")
+    log.boundary()
+    log.summary("The code is QX-771.")
+    log.say("Noted.")
+    log.boundary()
+    log.summary("A code was given.")
+    log.call("check", "c1", code="QX-771")
+    first, second = forgot(session_of(log))
+
+    assert (first.ways[0].held, second.ways[0].held) == ((True,), (False,))
+    (need,) = second.lost()
+    assert need.given_by == "summary"
+
+
+def test_values_beyond_the_limits_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgot_module, "MAX_SESSION_VALUES", 2)
+    monkeypatch.setattr(forgot_module, "MAX_VALUE_CHARACTERS", 40)
+    log = ClaudeCode()
+    log.user("one two three " + "long " * 20)
+    log.boundary()
+    log.summary("Go on.")
+    log.call("check", "c1", a="one", b="two", c="three", d="long " * 20)
+    (result,) = forgot(session_of(log))
+
+    assert [need.value for need in result.needs] == ["one", "two"]
+    assert len(result.notes) == 2
+    monkeypatch.setattr(forgot_module, "MAX_SESSION_TOKENS", 5)
+    with pytest.raises(ValueError, match="tokens"):
+        next(forgot(session_of(log)))
+
+
+def test_without_a_summary_the_recorded_share_is_the_size_of_the_ways() -> None:
+    log = ClaudeCode()
+    log.user("word " * 100)
+    log.boundary(preTokens=1000, postTokens=100)
+    log.say("Go on.")
+    log.boundary()
+    first, second = forgot(session_of(log))
+
+    assert (first.size, first.ways[0].tokens, first.ways[1].tokens) == (10, 0, 10)
+    assert [way.policy for way in second.ways] == [""]
+    assert any("no size" in note for note in second.notes)
+
+
+def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ways = [read_policy(name) for name in ("h2o", "weighted-recency", "shift")]
+    (result,) = forgot(session_of(worked()), ways)
+    assert [way.policy for way in result.ways] == ["", "h2o", "weighted-recency", "shift"]
+
+    monkeypatch.setattr("fdkvc.conversations.session_text.MAX_TOKENS", 20)
+    (result,) = forgot(session_of(worked()), ways)
+    assert [way.policy for way in result.ways] == ["", "shift"]
+    assert [" vectors" in note for note in result.notes] == [True, False]
+    assert all("20" in note for note in result.notes)
+
+
+# -------------------------------------------------------------------------------- one decision
+
+
+@pytest.mark.parametrize("name", ["fifo", "h2o"])
+def test_a_budget_beyond_the_text_keeps_all(name: str) -> None:
+    dialogs = generate(SCENARIOS["shift"])
+
+    assert fit(read_policy(name), dialogs, dialogs.keys.shape[1] + 7).all()
+
+
+@pytest.mark.parametrize("key", synthetic_policies())
+def test_a_decision_at_once_is_that_of_a_run_with_room_until_its_last_turn(key: str) -> None:
+    policy, dialogs = policy_named(key), generate(SCENARIOS["mixed"])
+    tokens, last = dialogs.keys.shape[1], dialogs.turns - 1
+    room = simulate(policy, dialogs, tokens, stop=last, entries=False).last
+    trace = simulate(policy, dialogs, 40, start=(last, room), entries=False)
+    kept = trace.kept[0, 0]
+
+    assert np.flatnonzero(fit(policy, dialogs, 40)).tolist() == sorted(kept[kept >= 0])
+
+
+# ---------------------------------------------------------------------------------- the command
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["forgot", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_example_is_printed_in_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = printed(capsys, str(EXAMPLE))
+
+    assert max(map(len, shown.splitlines())) <= 100
+    assert shown.count("values held") == 2
+    assert "tide-07.example.net" in shown
+
+
+def test_json_has_the_same_and_all_losses(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(printed(capsys, str(EXAMPLE), "--json"))
+    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
+    results = [*forgot(session)]
+
+    assert [row["ways"] for row in told["compactions"]] == [
+        json.loads(
+            ways_table([result]).drop(columns=["session", "compaction"]).to_json(orient="records")
+        )
+        for result in results
+    ]
+    lost = [loss["value"] for row in told["compactions"] for loss in row["losses"]]
+    assert lost == losses_table(results)["value"].tolist()
+    assert told["sessions"][0]["not_read"] == {"line of type 'file-history-snapshot'": 1}
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_report_without_words_has_none_of_the_session(
+    capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    shown = printed(capsys, str(EXAMPLE), "--without-words", *more)
+    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
+    needed = {need.value for result in forgot(session) for need in result.needs}
+
+    assert len(needed) > 8
+    assert not [value for value in needed if value in shown and not value.isdigit()]
+    assert "path of 27 characters" in shown
+
+
+def test_a_session_without_compactions_offers_the_ways_at_a_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = ClaudeCode()
+    log.user("The code is QX-771. " + "word " * 60)
+    log.say("Noted. " + "word " * 30)
+    log.call("check", "c1", code="QX-771")
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(log.content)
+
+    assert "--at" in printed(capsys, str(path))
+    shown = printed(capsys, str(path), "--at", "10")
+    assert "Sink+Window" in shown
+    assert "recorded" not in shown
+    assert main(["forgot", str(path), "--at", "500"]) == 2
+    assert "choose a smaller one" in capsys.readouterr().err
+    assert main(["forgot", str(EXAMPLE), "--at", "10"]) == 2
+    assert "has compactions" in capsys.readouterr().err
+
+
+def test_what_is_no_session_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["forgot", str(EXAMPLES / "chat.json")]) == 2
+    assert "no session of a coding agent" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""A coding agent's session on the page Dialogs, driven without a browser."""
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.conversations.forgot import forgot
+from fdkvc.conversations.forgot_report import sentence
+from fdkvc.conversations.formats import EXAMPLES, read_sessions
+from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
+from fdkvc.conversations.page.session import bar_html, messages_html
+from fdkvc.conversations.sessions import Session
+from fdkvc.ui.markdown import plain
+from tests.app_pages import html, open_page, press, run_until, settled
+from tests.session_lines import ClaudeCode
+
+EXAMPLE = EXAMPLES / "agent.jsonl"
+(SESSION,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
+SHOWN = "Tokens are words"
+"""What stands below a card."""
+
+
+def opened(file: DialogFile | None = None) -> AppTest:
+    """Open the page with the example or an uploaded file, and wait for the cards."""
+    if file is None:
+        return run_until(open_page("dialogs", file="agent"), SHOWN)
+    key = (file.name, file.digest)
+    UPLOADS.put(key, file)
+    link = {"file": "own", "sha": file.digest[:16]}
+    return run_until(open_page("dialogs", {"dialogs/uploaded": key}, **link), SHOWN)
+
+
+def words_of(app: AppTest) -> str:
+    return "\n".join(said.value for kind in (app.markdown, app.caption) for said in kind)
+
+
+def long_log() -> ClaudeCode:
+    log = ClaudeCode()
+    log.user("The code is QX-771. " + "word " * 60)
+    log.say("Noted. " + "word " * 30)
+    log.call("check", "c1", code="QX-771")
+    return log
+
+
+def test_a_click_leads_to_what_the_second_compaction_forgot_and_another_to_its_moment() -> None:
+    app = opened()
+    first, second = forgot(SESSION)
+
+    assert plain(sentence(first)) in words_of(app)
+    (chosen,) = [row for row in app.button_group if row.label == "Compaction"]
+    settled(chosen.set_value("1").run())
+    assert plain(sentence(second)) in words_of(app)
+
+    worst = second.lost()[0]
+    press(app, plain(worst.value))
+    shown = html(app)
+    assert shown.count(f"<mark>{worst.value}</mark>") == 2
+    assert "Compaction 2".lower() in shown.lower()
+    assert f"At message {worst.needed + 1} " in words_of(app)
+
+
+def items(shown: str) -> dict[int, str]:
+    """Return the mark of each message, by its number."""
+    rows = re.findall(r'<li class="(\w+)(?: now)?"><small><b>[^<]*</b> ([\d,]+),', shown)
+    return {int(number.replace(",", "")) - 1: mark for mark, number in rows}
+
+
+@pytest.mark.parametrize("moment", [0, 15, 20, 30, len(SESSION.messages) - 1])
+def test_the_transcript_marks_what_was_in_context(moment: int) -> None:
+    context = SESSION.in_context(moment)
+    shown = items(messages_html(SESSION, moment, range(len(SESSION.messages)), ""))
+
+    assert [*shown] == [*range(len(SESSION.messages))]
+    for index, mark in shown.items():
+        assert mark == ("later" if index > moment else "in" if index in context else "out")
+
+
+def test_the_bar_has_every_token_once_and_each_compaction() -> None:
+    bar = bar_html(SESSION, 20)
+    grown = [int(tokens) for tokens in re.findall(r"flex-grow:(\d+)", bar)]
+
+    assert sum(grown) == SESSION.tokens_of(tuple(range(len(SESSION.messages))))
+    assert re.findall(r"<b title=[^>]*>(\d)</b>", bar) == ["1", "2"]
+
+
+def test_what_a_session_says_is_shown_as_text() -> None:
+    log = ClaudeCode()
+    log.user("<img src=x onerror=alert(1)>")
+    log.boundary()
+    log.summary("<script>")
+    log.say("yes")
+    session: Session = log.read()[0]
+    shown = messages_html(session, 1, (), "<img src=x") + bar_html(session, 1)
+
+    assert "<img" not in shown
+    assert "<script" not in shown
+
+
+def test_contexts_too_long_for_policies_are_said_and_the_session_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fdkvc.core.transcripts.MAX_TOKENS", 20)
+    file = read_dialog_file(EXAMPLE.read_bytes(), "long.jsonl")
+    assert file.transcripts == ()
+    app = opened(file)
+
+    assert any("at most 20" in warning.value for warning in app.warning)
+    assert plain(sentence(next(forgot(SESSION)))) in words_of(app)
+
+
+def test_a_session_that_was_never_compacted_is_compared_at_a_size() -> None:
+    file = read_dialog_file(long_log().content, "short.jsonl")
+    app = opened(file)
+    (size,) = [field for field in app.number_input if field.label == "Tokens that stay"]
+
+    assert "never compacted" in words_of(app)
+    assert size.value == 12
+    assert "Sink+Window" in html(app)
+
+
+def test_another_file_shows_no_session() -> None:
+    app = open_page("dialogs", file="chat")
+
+    assert 'class="session-bar"' not in html(app)

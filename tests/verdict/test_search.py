@@ -1,0 +1,106 @@
+"""The smallest sizes, found by bisection: against all sizes, and with few replays."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.replay import Replay, replay
+from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.policies import policy_named
+from fdkvc.verdict import search
+from fdkvc.verdict.plan import smallest_size
+from fdkvc.verdict.search import (
+    call_recalls,
+    dialog_lengths,
+    find_sizes,
+    halves_of,
+    next_place,
+    sizes_for,
+    sizes_of,
+)
+
+DIALOGS = [
+    dialog
+    for name in ("dialogues", "chat", "evening")
+    for dialog in read_file(EXAMPLES / f"{name}.json")
+]
+RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
+SETTINGS = Replay((policy_named("fifo"), policy_named("surprisal")), (1,))
+
+
+def test_sizes_are_at_most_a_twentieth_of_the_text_apart() -> None:
+    sizes = sizes_of(10_000)
+    assert sizes[0] == 100
+    assert sizes[-1] == 8500
+    assert np.diff(sizes).max() <= 500
+
+
+def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
+    sizes = sizes_for(RECORDINGS)
+    full = Replay(SETTINGS.policies, sizes)
+    table, _ = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
+    every = call_recalls(replay(full, RECORDINGS, workers=1))
+    found = call_recalls(table)
+    for name in ("fifo", "surprisal"):
+        expected = smallest_size(every[every.policy == name], 0.9)
+        assert smallest_size(found[found.policy == name], 0.9) == expected
+        halves = halves_of(every)
+        for half in (0, 1):
+            chosen = [dialog for dialog in halves if halves[dialog] == half]
+            mine, all_sizes = (
+                rows[(rows.policy == name) & rows.dialog.isin(chosen)] for rows in (found, every)
+            )
+            assert smallest_size(mine, 0.9) == smallest_size(all_sizes, 0.9)
+        tried = found[found.policy == name].budget.nunique()
+        assert tried <= 3 * math.ceil(math.log2(len(sizes) + 1))
+
+
+def test_a_few_dialogs_are_searched_first_and_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone, _ = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
+    monkeypatch.setattr(search, "FIRST_TOKENS", 100)
+    first: list[Any] = []
+    table, _ = find_sizes(SETTINGS, RECORDINGS, 0.9, lambda *given: first.append(given), workers=1)
+    ((tables, recordings),) = first
+    assert len(recordings) == 1
+    assert set(tables[0].dialog) < set(table.dialog)
+    for name in ("fifo", "surprisal"):
+        sizes = [
+            smallest_size(rows[rows.policy == name], 0.9)
+            for rows in (call_recalls(alone), call_recalls(table))
+        ]
+        assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("guess", range(20))
+@pytest.mark.parametrize("smallest", [0, 1, 9, 18, 19, 20])
+@pytest.mark.parametrize("guessed", [True, False])
+def test_the_smallest_place_is_found_in_few_steps(smallest: int, guess: int, guessed: bool) -> None:
+    recalls = {guess: float(guess >= smallest)}
+    while (place := next_place(recalls, 20, 0.5, guessed)) is not None:
+        assert place not in recalls
+        recalls[place] = float(place >= smallest)
+    assert recalls.get(smallest, 1) == 1
+    assert recalls.get(smallest - 1, 0) == 0
+    assert {smallest, smallest - 1} & recalls.keys()
+    assert len(recalls) <= (9 if guessed else 6)
+
+
+def test_halves_keep_clusters_together() -> None:
+    rows = pd.DataFrame({"dialog": [f"d{n}" for n in range(9)], "services": [*"aaabbcdee"]})
+    halves = halves_of(rows)
+    for _, dialogs in rows.groupby("services").dialog:
+        assert len({halves[dialog] for dialog in dialogs}) == 1
+    assert {*halves.values()} == {0, 1}
+    one = halves_of(rows.assign(services="a"))
+    assert sorted(one.values()) == [0] * 5 + [1] * 4, "dialogs of one cluster count as clusters"
+
+
+def test_lengths_are_tokens() -> None:
+    assert dialog_lengths(RECORDINGS) == tuple(recording.starts[-1] for recording in RECORDINGS)
