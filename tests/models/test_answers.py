@@ -489,15 +489,15 @@ def test_a_dialog_that_the_model_cannot_hold_is_left_out_and_named(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--policies", "oracle"], "Oracle looks at the future of the dialog, which a model has"),
+        (["--policies", "oracle"], "Oracle looks at the future of the dialog"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
-        (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
-        (["--decides", "all"], "decides is 'all', but must be one of head, layer"),
-        (["--every", "0"], "every is 0, but must be a whole number of at least 1"),
-        (["--baseline", "tova"], "baseline 'tova' is not among the policies: choose from full"),
-        (["--workers", "0"], "workers is 0, but must be a whole number from 1 to 256"),
-        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
-        (["--dialogs", "nowhere"], "the file 'nowhere' cannot be read: no such file"),
+        (["--budgets", "0"], "budget is 0, but must be"),
+        (["--decides", "all"], "decides is 'all', but must be"),
+        (["--every", "0"], "every is 0, but must be"),
+        (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
+        (["--workers", "0"], "workers is 0, but must be"),
+        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded"),
+        (["--dialogs", "nowhere"], "the file 'nowhere' cannot be read"),
     ],
 )
 def test_a_mistake_is_one_sentence(
