@@ -35,18 +35,19 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
     [0, 1, 2, 3, 318, 319]
     """
     tokens, width = dialogs.keys.shape[1:]
+    budget = policy.capacity(budget, tokens)
     last = dialogs.turns - 1
     turn = dialogs.observe(last)
     if remembers(policy):
-        state = initial_state(policy, 1, tokens, width, tokens)
+        state = initial_state(policy, 1, max(budget, tokens), width, tokens)
         for number in range(last):
-            state = take_turn(policy, state, dialogs.observe(number), tokens).after
+            state = take_turn(policy, state, dialogs.observe(number), max(budget, tokens)).after
     else:
-        state = initial_state(policy, 1, 0, width)
+        state = initial_state(policy, 1, budget, width)
         earlier = np.arange(int(dialogs.bounds[0, last]), dtype=np.intp)[None]
         channels = policy.init_channels(turn.with_new(earlier))
         state = computed_state(state.cache.insert(earlier, channels), state.attended, state.tier)
-    kept = take_turn(policy, state, turn, policy.capacity(budget, tokens)).after.cache.token
+    kept = take_turn(policy, state, turn, budget).after.cache.token
     stays = np.zeros(tokens, np.bool_)
     stays[kept[kept >= 0]] = True
     return stays

@@ -14,6 +14,7 @@ from fdkvc.policies.base import Step
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.frame import open_tab, page_theme, show_grid
+from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
@@ -23,7 +24,8 @@ from fdkvc.verdict.results import ReplayRun
 
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
-    st.container(key="page-answer").markdown(plain(judged_sentence()))
+    words = " ".join(f"{name}: {WORDS[name]}" for name in ("Nats", "KL"))
+    st.container(key="page-answer").markdown(plain(judged_sentence()), help=plain(words))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
         with st.expander(plain(title)):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,29 +19,21 @@ from fdkvc.ui import fields
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.markdown import plain
 
-PAGES = {
-    "": (("pages/start.py", "Start", ":material/home:"),),
-    "Understand": (
-        ("pages/story.py", "Story", ":material/auto_stories:"),
-        ("pages/step.py", "Step through", ":material/step_over:"),
-        ("pages/compare.py", "Compare", ":material/compare:"),
-    ),
-    "Choose for my conversations": (
-        ("pages/dialogs.py", "Dialogs", ":material/forum:"),
-        ("pages/answers.py", "Answers", ":material/smart_toy:"),
-    ),
-    "Check the paper": (
-        ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
-        ("pages/ablation.py", "Ablation", ":material/tune:"),
-    ),
-    "Reference": (
-        ("pages/policies.py", "Policies", ":material/rule:"),
-        ("pages/about.py", "About", ":material/info:"),
-    ),
-}
-"""The file, title and icon of each page, by the section of the navigation."""
+PAGES = (
+    ("pages/start.py", "Start", ":material/home:"),
+    ("pages/story.py", "Story", ":material/auto_stories:"),
+    ("pages/step.py", "Step through", ":material/step_over:"),
+    ("pages/compare.py", "Compare", ":material/compare:"),
+    ("pages/dialogs.py", "Dialogs", ":material/forum:"),
+    ("pages/answers.py", "Answers", ":material/smart_toy:"),
+    ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
+    ("pages/ablation.py", "Ablation", ":material/tune:"),
+    ("pages/policies.py", "Policies", ":material/rule:"),
+    ("pages/about.py", "About", ":material/info:"),
+)
+"""The file, title and icon of each page; two in a row of the navigation."""
 
-TITLES = {Path(path).stem: title for path, title, _ in chain(*PAGES.values())}
+TITLES = {Path(path).stem: title for path, title, _ in PAGES}
 """The title of each page by its name, that of its file."""
 
 FIRST = "pages/start.py"
@@ -73,8 +64,7 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would ask another machine for a picture of the page's own icon.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    sections = {section: [_page(*page) for page in pages] for section, pages in PAGES.items()}
-    return st.navigation(sections)
+    return st.navigation([_page(*page) for page in PAGES], expanded=True)
 
 
 def _page(path: str, title: str, icon: str) -> StreamlitPage:

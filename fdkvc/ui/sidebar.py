@@ -27,6 +27,7 @@ from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold
+from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import plain
 
 OWN = "own"
@@ -59,7 +60,7 @@ POLICY = Field(
 NOTHING = ""
 AROUND = Field(
     "Wrapper",
-    "Wraps the policy and changes how it evicts.",
+    WORDS["Wrapper"],
     name="around",
     default=NOTHING,
     choices={NOTHING: "none", **WRAPPERS},

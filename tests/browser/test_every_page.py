@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 SCREEN: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
-TITLES = [title for pages in PAGES.values() for _, title, _ in pages]
+TITLES = [title for _, title, _ in PAGES]
 
 SIDEBAR = {
     "Start": [],

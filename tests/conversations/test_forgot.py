@@ -200,6 +200,13 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
 # -------------------------------------------------------------------------------- one decision
 
 
+@pytest.mark.parametrize("name", ["fifo", "h2o"])
+def test_a_budget_beyond_the_text_keeps_all(name: str) -> None:
+    dialogs = generate(SCENARIOS["shift"])
+
+    assert fit(read_policy(name), dialogs, dialogs.keys.shape[1] + 7).all()
+
+
 @pytest.mark.parametrize("key", synthetic_policies())
 def test_a_decision_at_once_is_that_of_a_run_with_room_until_its_last_turn(key: str) -> None:
     policy, dialogs = policy_named(key), generate(SCENARIOS["mixed"])

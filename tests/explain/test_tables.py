@@ -244,9 +244,7 @@ def test_paired_table_compares_all_with_the_baseline(results: Results, baseline:
 
 
 def test_a_baseline_that_did_not_run_is_named(results: Results) -> None:
-    with pytest.raises(
-        ValueError, match=r"baseline 'lru' is not among the policies: .* fifo, sink"
-    ):
+    with pytest.raises(ValueError, match="baseline 'lru' is not among the policies"):
         paired_table(results, "lru")
 
 

@@ -168,6 +168,12 @@ class Thread:
                 self.context.append(index)
                 self.compactions[-1]["stayed"].append(index)
 
+    def attached(self) -> None:
+        """Count what the agent put into the context after a compaction, and which is not read."""
+        if self.compactions:
+            about = self.compactions[-1]
+            about["attached"] = about.get("attached", 0) + 1
+
     def use(self, tokens: int | None) -> None:
         """Note how many tokens the model had in its context when it answered."""
         if tokens:
@@ -188,7 +194,7 @@ class Thread:
             for turn, called in said:
                 if turn.text or called:
                     numbers[index] = len(read)
-                    read.append((turn, called, _call_ids(message), place))
+                    read.append((turn, called, call_ids(message), place))
         made = {
             call: (index, place)
             for index, (_, _, ids, _) in enumerate(read)
@@ -226,23 +232,18 @@ class Thread:
         def kept(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(numbers[index] for index in indices if index in numbers)
 
-        compactions = tuple(
-            Compaction(
-                **{
-                    **about,
-                    "context": kept(about["context"]),
-                    "stayed": kept(about["stayed"]),
-                    "summary": kept(about["summary"]),
-                    "recorded": tuple(about["recorded"]),
-                }
-            )
-            for about in self.compactions
-        )
+        compactions = []
+        for about in self.compactions:
+            if attached := about.pop("attached", 0):
+                beside = f"Not read: {count(attached, 'attachment')} that the agent put after it."
+                about["note"] = f"{about['note']} {beside}".strip()
+            indices = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
+            compactions.append(Compaction(**about | indices | {"recorded": (*about["recorded"],)}))
         contexts = tuple(map(kept, self.contexts))
-        return Session(self.name, messages, contexts, compactions, notes=tuple(self.notes))
+        return Session(self.name, messages, contexts, tuple(compactions), notes=tuple(self.notes))
 
 
-def _call_ids(message: Mapping[str, Any]) -> list[Any]:
+def call_ids(message: Mapping[str, Any]) -> list[Any]:
     """Return the id of each call of a chat message."""
     functions = (
         call.get("function") or call.get("custom") or {} for call in message.get("tool_calls") or ()

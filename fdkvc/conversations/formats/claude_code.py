@@ -5,7 +5,8 @@ summary is the next line marked so; ``preservedMessages``, or in older versions
 ``preservedSegment``, names the lines that stay. A subagent's lines, ``isSidechain``, are a
 conversation of their own. A message of a person whose parent is older than the last one goes back
 to there, and what came between leaves the context. Lines that are written again, with the same
-``uuid``, are read once. Lines that neither a person nor a model wrote are counted.
+``uuid``, are read once. Lines that neither a person nor a model wrote are counted; a person's
+message that waited for the model is an ``attachment``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +16,6 @@ from typing import Any
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format
 from fdkvc.conversations.formats.anthropic import turns_of_blocks
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import optional
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
 
@@ -78,7 +78,7 @@ class _Reader:
             return named
         if line.get("isSidechain") is not True:
             return MAIN
-        above = self.spans.get(str(line.get("parentUuid")))
+        above = self.spans.get(str(line.get("parentUuid") or line.get("logicalParentUuid")))
         if above is not None and above[0] != MAIN:
             return above[0]
         return str(len(self.threads))  # older versions do not name it
@@ -91,10 +91,17 @@ class _Reader:
             self.pending[agent] = line, place
         elif kind == "system" and subtype == "microcompact_boundary":
             self._clear(line, place, thread)
+        elif kind == "attachment" and (queued := _queued(line)) is not None:
+            self._end_pending(agent)
+            return self._say({**line, "type": "user", "message": queued}, place, agent, thread)
         elif kind not in ("user", "assistant") or not isinstance(line.get("message"), dict):
+            if kind == "attachment" and thread.is_fresh:
+                thread.attached()
             named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
             self.unread.add(f"line of type {clean_name(named)!r}")
-        elif line.get("isCompactSummary") is True:
+        elif line.get("isCompactSummary") is True or (
+            agent in self.pending and line.get("isSynthetic") is True
+        ):
             self._summarize(line, place, agent)
         elif mark := next((mark for mark in UNWRITTEN if line.get(mark) is True), None):
             self.unread.add(f"line marked {mark!r}")
@@ -119,8 +126,8 @@ class _Reader:
             if key is not None:
                 self.answers[key] = index
         if line["type"] == "assistant":
-            usage = optional(message, "usage", dict, place)
-            thread.use(sum(_counts(usage)))
+            usage = message.get("usage")
+            thread.use(sum(_counts(usage)) if isinstance(usage, dict) else None)
         return joined
 
     def _go_back(self, line: Mapping[str, Any], agent: str, thread: Thread) -> None:
@@ -249,6 +256,16 @@ def _turns(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[L
             yield turn, where
         elif turn.get("role") == "tool":
             yield {**turn, "content": "(no output)"}, where
+
+
+def _queued(line: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the message that a person sent while the model was at work, if a line has one."""
+    attached = line.get("attachment")
+    if not isinstance(attached, dict) or attached.get("type") != "queued_command":
+        return None
+    prompt, mode = attached.get("prompt"), attached.get("commandMode", "prompt")
+    wrote = mode == "prompt" and line.get("isMeta") is not True and isinstance(prompt, str | list)
+    return {"role": "user", "content": prompt} if wrote else None
 
 
 def _has_result(message: Mapping[str, Any]) -> bool:

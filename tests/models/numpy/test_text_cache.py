@@ -276,11 +276,11 @@ def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decode
 
 
 def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
-    with pytest.raises(ValueError, match="looks at the future of the dialog, which a model has"):
+    with pytest.raises(ValueError, match="looks at the future of the dialog"):
         EvictingCache(decoder, policy_named("oracle"), 8)
     with pytest.raises(ValueError, match="budget is 0, but must be a whole number"):
         EvictingCache(decoder, policy_named("fifo"), 0)
-    with pytest.raises(ValueError, match="decides is 'all', but must be one of head, layer"):
+    with pytest.raises(ValueError, match="decides is 'all', but must be"):
         EvictingCache(decoder, policy_named("fifo"), 8, "all")
 
 
@@ -310,7 +310,7 @@ def test_a_restored_span_is_attended_to_as_it_was_or_as_it_would_be(decoder: Dec
     assert_same_logits(read([again], more)[0], read([expected], more)[0])
 
     np.testing.assert_array_equal(read([cache], more)[0], untouched)
-    with pytest.raises(ValueError, match="the end is 31, but must be a whole number from 0 to 30"):
+    with pytest.raises(ValueError, match="the end is 31, but must be"):
         cache.restored(3, 31)
 
 
@@ -347,7 +347,7 @@ def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(
     assert (all_of_it[:, :, :18] > 0).all()
     ratio = all_of_it[:, :, 11:18] / saw[:, :, 11:18]
     np.testing.assert_allclose(ratio, np.broadcast_to(ratio[..., :1], ratio.shape), rtol=1e-3)
-    with pytest.raises(ValueError, match="the position is 24, but must be a whole number from 0"):
+    with pytest.raises(ValueError, match="the position is 24, but must be"):
         cache.attention(24)
 
 
@@ -369,7 +369,7 @@ def test_a_fork_goes_on_by_itself(decoder: Decoder) -> None:
     read([cache.fork()], [9])  # each by itself
     np.testing.assert_array_equal(read([again], [3, 4]), read([cache.fork(31)], [3, 4]))
     assert again.ids == [*ids, 2, 3, 4]
-    with pytest.raises(ValueError, match="the count of a fork is 29, but must be a whole number"):
+    with pytest.raises(ValueError, match="the count of a fork is 29, but must be"):
         cache.fork(29)
 
 
@@ -400,7 +400,7 @@ def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
     model = load_language_model(write_model(tmp_path, max_position_embeddings=30))
     cache = EvictingCache(model.decoder, policy_named("fifo"), 4)
     read_in_turns(cache, text(model.decoder, 30), [10, 10, 10])
-    with pytest.raises(ValueError, match="the text has 31 tokens, but the model holds at most 30"):
+    with pytest.raises(ValueError, match="the text has 31 tokens"):
         read([cache], [1])
 
 
