@@ -372,7 +372,7 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
 
     assert run("dialogs", *few, *plan, "--json") == 0
     record = json.loads(capsys.readouterr().out)
-    assert {way["policy"]: way["tokens"] for way in record["ways"]} == dict.fromkeys(
+    assert {way["policy"]: way["size"] for way in record["ways"]} == dict.fromkeys(
         table.policy, 900
     )
     assert (record["unit"], record["pays"]) == ("SmolLM2", False)
