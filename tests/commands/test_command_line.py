@@ -664,7 +664,6 @@ def test_a_reader_who_has_seen_enough_is_no_mistake(tmp_path: Path) -> None:
 
 
 def test_defaults_are_the_packages() -> None:
-    from fdkvc.commands.parser import build_parser
 
     def parsed(line: str) -> Any:
         return build_parser().parse_args(line.split())

@@ -23,7 +23,7 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.sinks import PROTECT
 from fdkvc.engine.summary import mean_table, paired_differences
-from fdkvc.models.answers import FULL, Answers, run_answers, run_job
+from fdkvc.models.answers import FULL, TOKENS_REREAD, Answers, run_answers, run_job
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.chat import generate
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
@@ -119,8 +119,10 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
         for budget in (12, 40):
             assert value(table, dialog.name, FULL, budget, "kl") == 0
             assert value(table, dialog.name, FULL, budget, "same_best") == 1
+        assert value(table, dialog.name, "fifo", 12, TOKENS_REREAD) == 0
+        assert value(table, dialog.name, REREAD, 12, TOKENS_REREAD) > 12
     assert set(table.policy) == {FULL, "fifo", "h2o", REREAD}
-    assert set(table.metric) <= set(metrics_of("answers"))
+    assert set(table.metric) <= {*metrics_of("answers"), TOKENS_REREAD}
 
 
 def test_values_are_counted_by_the_turns_since_their_last_mention(model: LanguageModel) -> None:
