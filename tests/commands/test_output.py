@@ -113,7 +113,7 @@ def test_nothing_reaches_the_terminal_raw(
     broken.write_text(json.dumps([{"id": UNSEEN, "messages": [{"role": UNSEEN, "content": 3}]}]))
     shown, few = "", ("--policies", "fifo", "--budgets", "8")
     for line in (
-        ["dialogs", "--dialogs", file, "--policies", "fifo", "--budgets", "8", "--tables"],
+        ["dialogs", "--dialogs", file, *few, "--tables", "--out", UNSEEN[:4]],
         ["dialogs", "--dialogs", broken],
         ["dialogs", "--dialogs", UNSEEN],
         ["dialogs", "--policies", UNSEEN],
