@@ -494,6 +494,26 @@ def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
     assert same > 0.99 * decided > 500
 
 
+def test_dialogs_that_are_read_at_once_have_the_numbers_of_each_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("sinks(surprisal)", "fd-kvc", "reread(fifo)")
+    asked, dialogs = Answers(tuple(map(read_policy, names)), (24,)), shortened(4)
+    at_once: list[int] = []
+    read_each = LiveDecoder.read_each
+
+    def noted(decoder: LiveDecoder, ids: Any, caches: Any, *, last: Any = None) -> Any:
+        at_once.append(len(caches))
+        return read_each(decoder, ids, caches, last=last)
+
+    monkeypatch.setattr(LiveDecoder, "read_each", noted)
+    together = run_answers(asked, load_live(BUNDLED), dialogs, workers=1)
+    assert max(at_once) == 4 * len(dialogs) > 4
+    monkeypatch.setattr("fdkvc.models.answers.CHUNK", 1)
+    alone = run_answers(asked, load_live(BUNDLED), dialogs, workers=1)
+    pd.testing.assert_frame_equal(together, alone, rtol=1e-4, atol=1e-6)
+
+
 def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     dialog = shortened(6)[:1]
     names = ("h2o", "fd-kvc", "reread(fifo)")
