@@ -71,6 +71,9 @@ WRITERS_AT_ONCE = 2
 EXTRA_TOKENS = 24
 """How much longer than the right call a written one may be."""
 
+TOKENS_REREAD = "tokens_reread"
+"""The metric of ways that read again, which is measured where one of them runs."""
+
 MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
 
 Row = tuple[str, str, str, int, str, float, int]
@@ -255,8 +258,12 @@ def _read(
         yield from reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
     rows, dialog = list[Row](), (transcript.name, transcript.services)
-    for row, (name, budget) in enumerate(caches):
-        for metric, measured in reader.measures(row).items():
+    for row, ((name, budget), cache) in enumerate(caches.items()):
+        measures = reader.measures(row)
+        if any(policy.reads_again for policy in settings.policies):
+            rereads = cache.tokens_reread if isinstance(cache, RereadCache) else 0
+            measures[TOKENS_REREAD] = float(rereads), 1
+        for metric, measured in measures.items():
             # The full cache is read once, and stands under every budget.
             shown = settings.budgets if name == FULL else (budget,)
             rows += [(*dialog, name, size, metric, *measured) for size in shown]

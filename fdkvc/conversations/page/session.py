@@ -150,6 +150,10 @@ def show_session(page: str, file: DialogFile) -> None:
                 st.rerun()
             _draw(scope, session, job)
 
+        unread = () if file.transcripts else sessions[0].unread  # else it is said of the dialogs
+        parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread)
+        for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
+            st.caption(plain(note))
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
@@ -184,7 +188,9 @@ def _draw(scope: str, session: Session, job: Job) -> None:
     if several:
         places = range(len(session.compactions))
         labels = {str(place): f"Compaction {place + 1}" for place in places}
-        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels))
+        # Kept while the run ends and the page is drawn anew, so that a click then is not lost.
+        keeps = {"persist_state": "session"}
+        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **keeps))
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     with bar:
