@@ -23,16 +23,17 @@ from fdkvc.commands.parser import build_parser
 from fdkvc.conversations import sources
 from fdkvc.conversations.formats import read_dialogs
 from fdkvc.core import parameters
+from fdkvc.core.limits import MAX_RUN_NAMES
 from fdkvc.paper import benchmark as benchmark_module
 from fdkvc.paper import study as study_module
 from fdkvc.paper.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.paper.published import ABLATION_DIALOGS, published_sweep
 from fdkvc.paper.results import BenchmarkRun, StudyRun
 from fdkvc.paper.study import Study, run_study
-from fdkvc.paper.sweep import MAX_SETTINGS, sweepable
+from fdkvc.paper.sweep import sweepable
 from fdkvc.player.entry_files import trace_files
 from fdkvc.player.run import DialogChoice, build_run
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, synthetic_policies
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.runs import console as console_module
 from fdkvc.runs.jobs import Progress
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
@@ -227,14 +228,13 @@ def test_a_sweep_takes_the_values_of_the_paper(
     tmp_path: Path, capsys: CAPTURED, parameter: str
 ) -> None:
     assert run("sweep", "--parameter", parameter, "--dialogs", "2", "--out", tmp_path) == 0
-    table = pd.read_csv(tmp_path / "ablation.csv")
+    table = pd.read_csv(tmp_path / "sweep.csv")
     assert list(table) == [
-        *("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
+        *("setting", parameter, "metric", "n", "mean", "ci_low", "ci_high", "published")
     ]
-    assert table.value.unique().tolist() == list(published_sweep(parameter))
-    assert set(table.parameter) == {parameter}
+    assert table[parameter].unique().tolist() == list(published_sweep(parameter))
     assert (table.published.notna() == (table.metric != "late_diversity")).all()
-    assert {path.name for path in tmp_path.iterdir()} == {"ablation.csv", "sweep.csv", "run.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"sweep.csv", "run.json"}
     assert "Mixed 3-Topic" in capsys.readouterr().out
 
 
@@ -242,8 +242,8 @@ def test_a_sweep_takes_the_values_of_the_paper(
 def test_a_sweep_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: str) -> None:
     options = ("--parameter", parameter, "--values", "0.5", "0.25", "--dialogs", "2")
     assert run("sweep", *options, "--budget", "30", "--seed", "1", "--out", tmp_path) == 0
-    table = pd.read_csv(tmp_path / "ablation.csv")
-    assert table.value.unique().tolist() == [0.25, 0.5]
+    table = pd.read_csv(tmp_path / "sweep.csv")
+    assert table[parameter].unique().tolist() == [0.25, 0.5]
     assert table.published.isna().all()  # the paper's budget is another
 
 
@@ -291,9 +291,7 @@ def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURE
     two = ("--second", "w_c", "--second-values", "0.2", "0.6", "--values", "0.8", "0.9")
     assert run("sweep", "--parameter", "gamma", *two, *few) == 0
     table = pd.read_csv(tmp_path / "sweep.csv")
-    assert set(table.policy) == set(synthetic_policies())
-    swept = table[table.swept]
-    assert swept.drop_duplicates("setting")[["gamma", "w_c"]].to_numpy().tolist() == [
+    assert table.drop_duplicates("setting")[["gamma", "w_c"]].to_numpy().tolist() == [
         [0.8, 0.2],
         [0.8, 0.6],
         [0.9, 0.2],
@@ -488,7 +486,7 @@ MISTAKES = {
         "no late metrics to sweep: choose from shift"
     ),
     "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
-        f"2,500 settings, but at most {MAX_SETTINGS} are"
+        f"2,500 settings, but at most {MAX_RUN_NAMES} are"
     ),
     "repeat {tmp}": "'{tmp}' cannot be read: it is not a regular",
     "repeat {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",

@@ -95,7 +95,7 @@ def test_the_guides_policy_works_on_pages(installed: Path) -> None:
         "step": {"policy": "nearest"},
         "compare": {"policies": "fifo,nearest"},
         "policies": {},
-        "ablation": {},
+        "benchmark": {"section": "ablation"},
     }
 
     done = run(installed, "-c", PAGES, json.dumps(links))

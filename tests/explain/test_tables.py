@@ -21,16 +21,16 @@ from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results, run_benchmark
 from fdkvc.paper.published import published, published_ablation
 from fdkvc.paper.replication.tables import (
-    ABLATION,
     ADAPTATIONS,
     LATENCY,
     PAIRED,
     SUMMARY,
-    ablation_table,
+    SWEPT,
     adaptation_table,
     latency_table,
     paired_table,
     summary_table,
+    sweep_table,
 )
 from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
@@ -278,7 +278,7 @@ def test_latency_of_another_setting_has_nothing_published() -> None:
 # ------------------------------------------------------------------------------- ablation
 
 
-def test_ablation_table() -> None:
+def test_sweep_table() -> None:
     values = (0.1, 0.45, 0.5)
     ran = run_benchmark(
         Benchmark(
@@ -287,18 +287,18 @@ def test_ablation_table() -> None:
             dialogs=4,
         )
     )
-    table = ablation_table(ran, "w_c")
-    assert tuple(table.columns) == ABLATION
-    assert list(table[["parameter", "value", "metric"]].itertuples(index=False, name=None)) == [
-        ("w_c", value, metric) for value in values for metric in LATE
+    table = sweep_table(ran, "w_c")
+    assert tuple(table.columns) == ("setting", "w_c", *SWEPT)
+    assert list(table[["w_c", "metric"]].itertuples(index=False, name=None)) == [
+        (value, metric) for value in values for metric in LATE
     ]
     names = dict(zip(values, (policy.name for policy in ran.benchmark.policies), strict=True))
     for row in table.to_dict("records"):
-        measured = ran.values("mixed", names[row["value"]], row["metric"])
+        measured = ran.values("mixed", names[row["w_c"]], row["metric"])
         assert measured is not None
         assert row["mean"] == pytest.approx(measured.mean(dtype=np.float64))
         assert row["n"] == 4
-        figure = published_ablation("w_c", row["value"], row["metric"])
+        figure = published_ablation("w_c", row["w_c"], row["metric"])
         assert row["published"] == pytest.approx(figure.value if figure else math.nan, nan_ok=True)
     assert table.published.notna().sum() == 4  # alignment and retention, at 0.1 and 0.5
 
@@ -317,12 +317,12 @@ def test_the_papers_ablation_is_not_claimed_for_another_setting(
     ran = run_benchmark(
         Benchmark(scenarios=(SCENARIOS[scenario],), policies=(policy,), dialogs=2, **settings)
     )
-    assert ablation_table(ran, "w_c").published.isna().all()
+    assert sweep_table(ran, "w_c").published.isna().all()
 
 
 def test_policies_without_the_parameter_are_left_out_of_an_ablation() -> None:
     ran = by_hand({"fifo": {"late_retention": [0.5]}, "sink": {"late_retention": [0.6]}})
-    assert ablation_table(ran, "sinks")[["value", "mean"]].to_numpy() == pytest.approx(
+    assert sweep_table(ran, "sinks")[["sinks", "mean"]].to_numpy() == pytest.approx(
         np.array([[4, 0.6]])
     )
 

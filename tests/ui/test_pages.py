@@ -24,7 +24,7 @@ from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.tour.story import SCENE, story_chapters
-from fdkvc.ui.frame import FIRST, PAGES
+from fdkvc.ui.frame import FIRST, MOVED, PAGES
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.markdown import plain
 from tests.app_pages import (
@@ -58,7 +58,8 @@ def go_to(path: str) -> AppTest:
 def test_the_navigation_has_every_page_and_opens_the_first() -> None:
     app = new_session().run()
 
-    assert sorted(PATHS) == sorted(f"pages/{file.name}" for file in ROOT.glob("pages/*.py"))
+    files = [f"pages/{file.name}" for file in ROOT.glob("pages/*.py")]
+    assert sorted([*PATHS, *MOVED]) == sorted(files)
     assert [title.value for title in app.title] == [go_to(FIRST).title[0].value]
 
 
@@ -394,10 +395,21 @@ def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
     assert link_of(app)[key.rpartition("/")[2]] == goes_on
 
 
-@pytest.mark.parametrize("page", ["answers", "ablation", "benchmark", "compare", "dialogs"])
-def test_a_choice_that_must_not_be_empty_keeps_its_last_one(page: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "section"),
+    [
+        ("answers", {}),
+        ("benchmark", {}),
+        ("benchmark", {"section": "ablation"}),
+        ("compare", {}),
+        ("dialogs", {}),
+    ],
+)
+def test_a_choice_that_must_not_be_empty_keeps_its_last_one(
+    page: str, section: dict[str, str]
+) -> None:
     """What is lit, what runs, what the address says and what is said are one thing on all pages."""
-    app = open_page(page)
+    app = open_page(page, **section)
     values = {str(group.key): group.value for group in app.button_group}
     chosen = {key: value for key, value in values.items() if isinstance(value, list) and value}
     assert chosen
