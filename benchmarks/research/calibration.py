@@ -88,9 +88,9 @@ def main(paths: Sequence[str]) -> None:
         needs = [sum(need.kind == "call" for need in row.demands) for row in dialogs]
         many = (row for row, count in zip(dialogs, needs, strict=True) if count > 3)
         calling[Path(path).stem] = [*many]
-    for name, dialogs in [*calling.items()] * FILES:
-        places = generator.choice(len(dialogs), OF, replace=False)
-        for half, (first, rest) in splits([dialogs[place] for place in places]):
+    for name, candidates in [*calling.items()] * FILES:
+        places = generator.choice(len(candidates), OF, replace=False)
+        for half, (first, rest) in splits([candidates[place] for place in places]):
             card = card_of(first)
             if card.best is not None and card.promise is not None:
                 size = (card.best.size or 0) / card.tokens

@@ -6,7 +6,7 @@ ways is a cell of `card_grid`, and the two sentences are those of `card_sentence
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -464,11 +464,11 @@ def reading_words(reading: Reading) -> str:
 
 def card_grid(card: Card, *, policies: bool = True) -> Grid:
     """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
-    rows, names = [], ["way", *(["policy"] if policies else [])]
+    rows = []
     for way in card.ways:
         mark = " ←" if way == card.best and card.pays else ""
         note = " *" if way.guessed else ""
-        row = [f"{way_words(way.policy)}{note}{mark}", *([way.policy] if policies else [])]
+        row = [f"{way_words(way.policy)}{note}{mark}"]
         if way.size is None:
             sizes = [f"never: {percent(way.recall)}", "", ""]
         else:
@@ -479,12 +479,14 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         if reading is not None:
             right = f"{reading.right} of {reading.values}, " if reading.values else ""
             read = f"{right}{decimal(reading.kl, 2)}"
-        rows.append([*row, *sizes, again, read, way.forgets])
-    heads = [*names, "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
+        code = [way.policy] if policies else []
+        rows.append([*row, *sizes, again, read, way.forgets, *code])
+    heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
+    heads += ["policy"] if policies else []
     empty = {"", "–"}
     kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
     shown = [[row[place] for place in kept] for row in rows]
-    return Grid([heads[place] for place in kept] if rows else heads, shown, len(names))
+    return Grid([heads[place] for place in kept] if rows else heads, shown)
 
 
 SETTINGS = {
@@ -503,37 +505,24 @@ def setting_line(way: Way) -> str:
 
 
 def card_record(card: Card) -> dict[str, Any]:
-    """Return the card in values that JSON can hold."""
+    """Return the card in values that JSON can hold: its fields, and what is said of them."""
     lead, basis = card_sentences(card)
-    return {
-        "sentence": lead,
-        "basis": basis,
-        "pays": card.pays,
-        "policy": None if card.best is None else card.best.policy,
-        "tokens": None if card.best is None else card.best.size,
-        "setting": None if card.best is None else setting_line(card.best),
-        "unit": card.unit,
-        "conversation_tokens": card.tokens,
-        "target": card.target,
-        "expected": None if card.promise is None else vars(card.promise),
-        "dialogs": card.dialogs,
-        "clusters": card.clusters,
-        "model": card.shape.name,
-        "read_by": None if card.read is None else card.read.model,
-        "ways": [_way_record(card, way) for way in card.ways],
-    }
+    setting = None if card.best is None else setting_line(card.best)
+    said = {"sentence": lead, "basis": basis, "pays": card.pays, "setting": setting}
+    fields = asdict(replace(card, read=None))
+    fields["read_by"] = None if card.read is None else card.read.model
+    fields["ways"] = [_way_record(card, way) for way in card.ways]
+    return said | {name: _plain(value) for name, value in fields.items() if name != "read"}
 
 
 def _way_record(card: Card, way: Way) -> dict[str, Any]:
-    return {
-        "way": way_words(way.policy),
-        "policy": way.policy,
-        "tokens": way.size,
-        "share": None if way.size is None else way.size / card.tokens,
-        "bytes": None if way.size is None else way.slots * card.shape.entry_bytes,
-        "recall": way.recall,
-        "read_again": None if math.isnan(way.reread) else way.reread,
-        "by_letters": way.guessed,
-        "forgets": way.forgets,
-        "reading": None if way.reading is None else vars(way.reading),
-    }
+    size = way.slots * card.shape.entry_bytes
+    more = {"way": way_words(way.policy), "share": (way.size or math.nan) / card.tokens}
+    return {name: _plain(value) for name, value in {**more, **asdict(way), "bytes": size}.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without NaN, which JSON has not."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

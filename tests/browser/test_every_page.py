@@ -46,11 +46,7 @@ CHECK = """async ([colours, inside]) => {
   const rules = colours ? {runOnly: ['color-contrast']} : {};
   const options = {resultTypes: ['violations'], preload: false, elementRef: true};
   const found = await axe.run(inside, {...options, ...rules});
-  // Streamlit's navigation in sections is a list whose sections are no items.
-  const sections = (id, element) =>
-    ['list', 'listitem'].includes(id) && element.closest('[data-testid=stSidebarNav]');
   return found.violations.flatMap(({id, impact, nodes}) => nodes
-    .filter(({element}) => !sections(id, element))
     .map(({target, any}) => [impact, id, target.join(' '), any[0]?.message ?? '']));
 }"""
 

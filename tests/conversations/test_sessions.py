@@ -183,6 +183,39 @@ def test_going_back_to_an_earlier_message_takes_what_came_after_from_the_context
     assert sum(times for kind, times in session.unread if "went back" in kind) == 2
 
 
+def test_going_back_takes_what_came_after_a_line_without_words_too() -> None:
+    log = ClaudeCode()
+    log.user("Paint the hull.")
+    answer = log.say("Which colour?")
+    log.line("system", subtype="turn_duration", durationMs=7)
+    log.user("Red.")
+    log.user("Blue.", parentUuid=answer)
+
+    assert texts(log.read()[0]) == ["Paint the hull.", "Which colour?", "Blue."]
+
+
+def test_results_belong_to_the_last_call_before_them_with_their_id() -> None:
+    log = ClaudeCode()
+    for text in ("one", "two"):
+        log.call("Read", "c1", path=text)
+        log.result("c1", text)
+    (session,) = log.read()
+
+    made = [call for message in session.messages for call in message.calls]
+    assert [session.messages[call.result].turn.text for call in made] == ["one", "two"]
+
+
+@pytest.mark.parametrize("named", [7, {"uuids": 7}, {"allUuids": [[7]], "uuids": {}}])
+def test_lines_that_stay_in_another_form_are_none(named: Any) -> None:
+    log = ClaudeCode()
+    log.user("one")
+    log.boundary(preservedMessages=named)
+    log.summary("numbers")
+    log.line("system", subtype="microcompact_boundary", microcompactMetadata={"preTokens": []})
+
+    assert texts(log.read()[0], 1) == ["numbers"]
+
+
 def test_results_of_calls_at_once_do_not_go_back() -> None:
     log = ClaudeCode()
     log.user("Look at both.")

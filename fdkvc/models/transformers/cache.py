@@ -20,9 +20,9 @@ A forward pass of the model, over the next tokens of all texts:
 The end of a turn, in `end_turn`:
 
 6. What the passes noted of the turn is joined: which tokens are padding, and what they say.
-7. For ``positions="slots"``, the turn's keys are stored without positions as well.
-8. For each text, the policy decides from the state that the turn before left (`HeadEviction`), and
-   each layer keeps the entries chosen (`PolicyLayer.keep`).
+7. For each text, the policy decides from the state that the turn before left (`HeadEviction`).
+8. Each layer keeps the entries chosen (`PolicyLayer.keep`); for ``positions="slots"``, the turn's
+   keys are first stored without positions as well.
 9. For ``positions="slots"``, the kept keys are rotated to the positions that close the gaps.
 
 Between turns no pass is noted, and a layer's slots are what the state of the policy holds. What an
@@ -34,7 +34,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -448,24 +449,31 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if not self._states:
             self._begin(layers)
         # 1. Join what the passes noted of the turn (B, N).
-        passes, self._passes = self._passes, ()
-        real = self._real_tokens(passes)
+        real = self._real_tokens(self._passes)
         for layer in layers:
             layer.real = real
-        self._note_text(passes, real)
-        # 2. Keep the turn's keys without positions, too, if they will move (B, K, N, h).
-        for number, rotation in self.rotations.items():
-            layer = self.layers[number]
-            keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
-            began = torch.arange(self.seen - new, self.seen, device=keys.device)
-            where = began.expand(keys.shape[1], -1)
-            turned = [rotation(text, where, back=True) for text in keys]
-            layer.bring(unturned=torch.stack(turned))
-        # 3. Let the policy decide for each text, then each layer keep what was chosen of all.
+        features = self._with_text(self._passes, real)
+        # 2. Let the policy decide for each text. Until it has, the turn has not ended.
         counts = [new] * self.texts if real is None else real.sum(axis=1).tolist()
-        evicted = [self._evict(layers, text, count) for text, count in enumerate(counts)]
+        with enough_memory(
+            f"decide which of {layers[0].held + new:,} entries of {self.texts} texts to keep"
+        ):
+            evicted = [
+                self._evict(layers, text, *given)
+                for text, given in enumerate(zip(counts, features, strict=True))
+            ]
         self._states = tuple(states for states, _ in evicted)
-        for layer, *kept in zip(layers, *(of_layers for _, of_layers in evicted), strict=True):
+        self._features, self._passes = features, ()
+        # 3. Let each layer keep what was chosen of all texts; if keys will move, without positions
+        #    as well (B, K, N, h).
+        for number, *kept in zip(self.decided, *(chosen for _, chosen in evicted), strict=True):
+            layer = self.layers[number]
+            if number in self.rotations:
+                keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
+                began = torch.arange(self.seen - new, self.seen, device=keys.device)
+                where, rotation = began.expand(keys.shape[1], -1), self.rotations[number]
+                turned = [rotation(text, where, back=True) for text in keys]
+                layer.bring(unturned=torch.stack(turned))
             layer.keep(kept)
         # 4. Move the keys that stay.
         self._close_gaps()
@@ -474,7 +482,11 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.held_by_turn = [*self.held_by_turn, self.held]
 
     def _evict(
-        self, layers: Sequence[PolicyLayer], text: int, new: int
+        self,
+        layers: Sequence[PolicyLayer],
+        text: int,
+        new: int,
+        features: Mapping[str, NDArray[Any]],
     ) -> tuple[tuple[HeadEviction, ...], list[Kept]]:
         """Let the policy decide for a text; return its states after that, and what layers keep."""
         heads = self.attention.heads
@@ -482,7 +494,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         states = self._states[text]
         groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
         pairs = zip(states, groups, strict=True)
-        decided = [state.after(new, group, self._features[text]) for state, group in pairs]
+        decided = [state.after(new, group, features) for state, group in pairs]
         kept = [Kept(places, state.size) for state, step in decided for places in step.sources]
         return tuple(state for state, _ in decided), kept
 
@@ -510,17 +522,19 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         marks = [ones.repeat(n, axis=1) if part is None else part for n, part, _ in passes]
         return np.concatenate(marks, axis=1)
 
-    def _note_text(self, passes: Sequence[_NotedPass], real: Bools | None) -> None:
-        """Note what the turn's tokens say, if the policy looks at text."""
+    def _with_text(
+        self, passes: Sequence[_NotedPass], real: Bools | None
+    ) -> tuple[dict[str, NDArray[Any]], ...]:
+        """Return what is known of each text with what the turn's tokens say, if it matters."""
         if self._tokens is None:
-            return
+            return self._features
         features = []
         every = torch.cat([noted.ids for noted in passes], dim=1).cpu().numpy()
         for text, ids in enumerate(every):
             ids = ids if real is None else ids[real[text]]
             new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
             features.append(with_new(self._features[text], new))
-        self._features = tuple(features)
+        return tuple(features)
 
     def _close_gaps(self) -> None:
         """Rotate kept keys to the positions before the next token's, in layers that rotate.
@@ -614,6 +628,22 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
             f"{policy.label} looks at the text of tokens, for which a PolicyCache needs the "
             "model's tokenizer: add tokenizer="
         )
+
+
+@contextmanager
+def enough_memory(to: str) -> Iterator[None]:
+    """Say in one sentence what there is not enough memory for, and what to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # On the CPU torch has no error of its own for this.
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not known and "not enough memory" not in str(error):
+            raise
+        raise ValueError(
+            f"there is not enough memory to {to}: read shorter parts or fewer texts and policies "
+            "at once, or choose a smaller budget or model"
+        ) from None
 
 
 def bytes_of(cache: Any) -> int:

@@ -124,12 +124,12 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
     file = chosen_file(page, PLACED, below_title)
     if file is None:
         _stop(page, below_title)
-    if not file.transcripts:  # all contexts of a session are too long for policies to replay
-        fields.write_link(page, FIELDS)
-        with below_title:
+    with below_title:  # whatever can be replayed of it
+        show_session(page, file)
+        if not file.transcripts:  # all contexts of a session are too long
             warn_skipped(file)
-            show_session(page, file)
-        st.stop()
+            fields.write_link(page, FIELDS)
+            st.stop()
     try:
         if fields.choice(page, CALLS, bool(file.packed)) == "said":
             file = files.with_calls(file)

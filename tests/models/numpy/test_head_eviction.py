@@ -70,8 +70,7 @@ def test_a_layer_alone_decides_as_beside_the_others(
 
     def begun(layers: int, first: int = 0) -> HeadEviction:
         heads = Heads(layers, HEADS, KV_HEADS, WIDTH)
-        of = {"layers": LAYERS, "first_layer": first}
-        return HeadEviction(policy, budget, heads, decides, **of)
+        return HeadEviction(policy, budget, heads, decides, layers=LAYERS, first_layer=first)
 
     together = evicted(begun(LAYERS), vectors, lengths)
     alone = [

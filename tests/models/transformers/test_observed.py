@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.core.attention import Floats, Ints, Observation
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
-from fdkvc.policies import read_policy
-from tests.library import Numbers
-
-if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    import torch
-else:
-    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-    pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-
 from fdkvc.models.transformers import cache as policy_cache
 from fdkvc.models.transformers import observed
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.layer import PolicyLayer
 from fdkvc.models.transformers.observed import TensorObservation, TensorTokens
 from fdkvc.models.transformers.on_device import OnDevice
+from fdkvc.policies import read_policy
+from tests.library import Numbers
 from tests.models.transformers.test_live import (
     CACHE,
     EVICTING,
@@ -39,6 +31,7 @@ from tests.models.transformers.test_live import (
     made,
     text,
 )
+from tests.refusals import assert_one_sentence
 
 pytestmark = [NO_OLD_NAME, pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -253,12 +246,37 @@ def on_result(tensor: Any) -> Any:
 
 def test_hidden_states_are_stored_once_a_token_and_layer(llama: Any) -> None:
     how: Any = {"tokenizer": Numbers(), "by_itself": False}
-    cache = PolicyCache(read_policy("fd-kvc"), 6, llama, **how)
+    cache = PolicyCache(read_policy(RAGGED), 6, llama, **how)
     for length in LENGTHS:
         llama(text(length), **{CACHE: cache})
         cache.end_turn()
         for layer, tokens in zip(cache.layers, cache.held, strict=True):
             assert sum(map(len, layer._states)) == len({*tokens[tokens >= 0].tolist()})
+
+
+def out_of_memory(*_: Any, **__: Any) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+def test_where_memory_is_not_enough_the_turn_has_not_ended(
+    llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in EACH:
+        how: Any = {"tokenizer": Numbers(), "by_itself": False, "positions": "slots"}
+        cache, other = (PolicyCache(read_policy(key), 6, llama, **how) for _ in range(2))
+        for length in LENGTHS:
+            for one in (cache, other):
+                llama(text(length), **{CACHE: one})
+            before = cache.held
+            with monkeypatch.context() as patched:
+                patched.setattr(TensorTokens, "observe", out_of_memory)
+                with pytest.raises(ValueError, match="not enough memory") as caught:
+                    cache.end_turn()
+            assert_one_sentence(caught.value)
+            np.testing.assert_array_equal(cache.held, before)
+            for one in (cache, other):
+                one.end_turn()
+            np.testing.assert_array_equal(cache.held, other.held)
 
 
 # ------------------------------------------------------------------------- arrays on a device
