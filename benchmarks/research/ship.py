@@ -50,8 +50,7 @@ def packed(study: Study, made: str) -> dict[str, bytes]:
         "version": fdkvc.__version__,
         "made": made,
         "processor": processor(),
-        "seconds": {part: results.seconds for part, results in parts.items()}
-        | {PROBE: study.probes.seconds},
+        "seconds": {part: results.seconds for part, results in parts.items()},
         "latencies": [asdict(latency) for latency in study.latencies],
         "memories": {name: asdict(memory) for name, memory in study.memories.items()},
     }

@@ -57,7 +57,7 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
         {key: results(ablation_name(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
         tuple(Latency(**latency) for latency in head["latencies"]),
         {name: CacheBytes(**size) for name, size in head["memories"].items()},
-        Probes(seconds[PROBE], **{name: rows[PROBE, name] for name in PROBES}),
+        Probes(**{name: rows[PROBE, name] for name in PROBES}),
     )
     return PapersRun(study, head["version"], head["made"], head["processor"])
 

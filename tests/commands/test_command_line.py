@@ -670,10 +670,10 @@ def test_the_latency_that_is_written_is_the_one_that_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measure(
-        policies: Sequence[Policy], budget: int, seed: int, *, batched: bool, on_progress: None
+        policies: Sequence[Policy], budget: int, seed: int, *, on_progress: None
     ) -> list[Latency]:
-        assert (budget, seed, batched) == (30, 9, False)  # the batch is in no file of this command
-        return [Latency(policy.name, 0.5 + at, 0.1) for at, policy in enumerate(policies)]
+        assert (budget, seed) == (30, 9)
+        return [Latency(policy.name, 0.5 + at) for at, policy in enumerate(policies)]
 
     monkeypatch.setattr(study_module, "measure_latency", measure)
     options = ("--dialogs", "2", "--scenarios", "shift", "--budget", "30", "--seed", "9")

@@ -256,7 +256,7 @@ def timed(*latencies: Latency, budget: int = Benchmark.budget) -> Study:
 
 
 def test_latency_table() -> None:
-    table = latency_table(timed(Latency("fifo", 0.04, 0.01), Latency("fd-kvc", 0.12, 0.02)))
+    table = latency_table(timed(Latency("fifo", 0.04), Latency("fd-kvc", 0.12)))
     assert tuple(table.columns) == LATENCY
     assert table.policy.tolist() == ["fifo", "fd-kvc"]
     assert table.ms_per_turn.tolist() == [0.04, 0.12]
@@ -265,13 +265,13 @@ def test_latency_table() -> None:
 
 
 def test_latency_without_fifo_has_no_ratio() -> None:
-    assert latency_table(timed(Latency("h2o", 0.04, 0.01))).ratio_to_fifo.isna().all()
+    assert latency_table(timed(Latency("h2o", 0.04))).ratio_to_fifo.isna().all()
 
 
 def test_latency_of_another_setting_has_nothing_published() -> None:
-    small = timed(Latency("fifo", 0.04, 0.01), budget=28)
+    small = timed(Latency("fifo", 0.04), budget=28)
     assert latency_table(small).published_ms.isna().all()
-    variant = timed(Latency("sink sinks=8", 0.04, 0.01))
+    variant = timed(Latency("sink sinks=8", 0.04))
     assert latency_table(variant).published_ms.isna().all()
 
 

@@ -40,7 +40,7 @@ from fdkvc.runs.write import check_folder, write_files
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 
-LATENCIES = (Latency("fifo", 0.04, 0.01), Latency("h2o", 0.06, 0.01), Latency("fd-kvc", 0.1, 0.02))
+LATENCIES = (Latency("fifo", 0.04), Latency("h2o", 0.06), Latency("fd-kvc", 0.1))
 DIALOG = DialogChoice(SCENARIOS["mixed"], 7, World())
 ORIGIN = ["policy", "dialog", "budget", "version"]
 """The first columns of the files of a trace."""
@@ -464,9 +464,7 @@ def test_the_text_of_a_benchmark_shows_measured_beside_published(results: Result
 
 def test_a_whole_benchmark_fits_a_terminal() -> None:
     ran = run_benchmark(Benchmark(dialogs=2))
-    text = BenchmarkRun(
-        Study(ran, latencies=tuple(Latency(key, 0.1, 0.1) for key in POLICIES))
-    ).text
+    text = BenchmarkRun(Study(ran, latencies=tuple(Latency(key, 0.1) for key in POLICIES))).text
     assert max(map(len, text.split("\n"))) <= 100
     assert "the same in every dialog" in text
 

@@ -97,10 +97,7 @@ def test_a_filter_shows_as_many_as_it_counts() -> None:
 def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     section(ran, "Tables")
     titles = [heading.value for heading in ran.header]
-    assert [title.split(":")[0] for title in titles] == [
-        *(f"Table {n}" for n in range(1, 8)),
-        "Time and memory",
-    ]
+    assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     # Three dialogs have no verdict.
     assert "<td class=''>50.0<small>50.0% (±0.0)</small></td>" in html(ran)
 
@@ -117,7 +114,6 @@ def test_sections_of_the_papers_run_say_what_they_show() -> None:
     for name, words in (
         ("Alignment", "The published differences are indistinguishable from zero"),
         ("Two policies", "FD-KVC − H2O, paired by dialog"),
-        ("Tables", "Median time of a turn"),
     ):
         assert any(words in text.value for text in section(app, name).markdown), name
 
@@ -381,7 +377,6 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     assert f"--metrics {' '.join(list(metrics_of()))} --out" in app.code[0].value
     section(app, "Tables")
     titles = [heading.value for heading in app.header]
-    assert titles.pop() == "Time and memory"
     assert [title.split(", %")[0] for title in titles[-len(metrics_of(optional=True)) :]] == [
         metric.title for metric in metrics_of(optional=True).values()
     ]

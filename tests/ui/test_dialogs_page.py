@@ -31,7 +31,6 @@ from fdkvc.core.recordings import Recording
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.fork import Fork
 from fdkvc.engine.simulate import simulate
-from fdkvc.engine.sinks import PROTECT
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain
 from fdkvc.models.numpy import BUNDLED
@@ -58,7 +57,6 @@ from fdkvc.verdict.plan import Card, card_grid, card_sentences
 from fdkvc.verdict.search import find_sizes
 from tests.app_pages import (
     SECONDS,
-    check_specs,
     html,
     link_of,
     open_page,
@@ -514,21 +512,6 @@ def card_shown(app: AppTest) -> Card:
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     shown: Card = done.result.card_for(SHAPES[SHAPE.default], done.content.target)
     return shown
-
-
-def test_the_card_has_every_figure_for_those_who_ask() -> None:
-    app = card(open_dialogs(policies="fifo,h2o"))
-    assert PROTECT not in words_of(app)
-    app.session_state["dialogs/figures"] = True
-    settled(app.run())
-
-    best = card_shown(app).best
-    assert best is not None
-    assert f"Recall of call arguments with {best.size} tokens" in html(app)
-    assert "more than 6 turns ago" in html(app)
-    assert f"budget {best.size}" in html(app)
-    assert PROTECT in words_of(app)
-    check_specs(app)
 
 
 def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.MonkeyPatch) -> None:

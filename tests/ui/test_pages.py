@@ -12,6 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import smollm2
+from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.page.file_choice import FILE
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.engine.metrics import metrics_of
@@ -19,6 +20,7 @@ from fdkvc.explain.tables import entries_table
 from fdkvc.models.judged import first_rows
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.recorded_damage import SHIPPED
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
@@ -441,7 +443,8 @@ def test_a_symbol_is_read_aloud_as_a_letter() -> None:
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
 def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
     if page == "dialogs":
-        dialogs = shipped_file(FILE.default).recording(0).dialogs
+        transcript = shipped_file(FILE.default).transcripts[0]
+        dialogs = lexical_recording(transcript, encoding=Encoding()).dialogs
     else:
         dialogs = generate(scenario_named("mixed"), 1, 7)
     turn, token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1

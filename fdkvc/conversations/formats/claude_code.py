@@ -43,64 +43,72 @@ def is_line(value: Mapping[str, Any]) -> bool:
     )
 
 
+class _Agent(Thread):
+    """The conversation of an agent, or of a subagent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.answers: dict[str, int] = {}  # by message.id: the message
+        self.pending: Line | None = None  # a boundary without summary
+
+
 class _Reader:
     """The conversations of a session, by the key of their agent."""
 
     def __init__(self, unread: Unread) -> None:
         self.unread = unread
-        self.threads: dict[str, Thread] = {MAIN: Thread("session")}
+        self.agents = {MAIN: _Agent("session")}
         self.parents: dict[str, str] = {}  # of each line, by uuid
-        self.spans: dict[str, tuple[str, int, int]] = {}  # by uuid: the agent, and its messages
-        self.answers: dict[tuple[str, str], int] = {}  # by agent and message.id: the message
-        self.pending: dict[str, Line] = {}  # boundaries without summary, by agent
+        self.spans: dict[str, tuple[_Agent, int, int]] = {}  # by uuid: the agent, and its messages
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
         agent, uuid = self._agent(line), _text(line, "uuid")
-        thread = self.threads.setdefault(agent, Thread(f"subagent {clean_name(agent)}"))
         if uuid in self.spans:
             of, first, end = self.spans[uuid]
             self.unread.add(COPY)
-            if thread.is_fresh and of == agent:
-                thread.stay(range(first, end))
+            if agent.is_fresh and of is agent:
+                agent.stay(range(first, end))
             return
-        begin = len(thread.messages)
-        first = min(self._add(line, place, agent, thread), default=begin)
+        begin = len(agent.messages)
+        first = min(self._add(line, place, agent), default=begin)
         if uuid:
-            end = first + 1 if first < begin else len(thread.messages)
+            end = first + 1 if first < begin else len(agent.messages)
             self.spans[uuid], self.parents[uuid] = (agent, first, end), _text(line, "parentUuid")
 
-    def _agent(self, line: Mapping[str, Any]) -> str:
-        """Return the key of the agent that a line is about."""
-        named = _text(line, "agentId") or _text(line, "parent_tool_use_id")
-        if named or line.get("isSidechain") is not True:
-            return named or MAIN
-        above = self.spans.get(_text(line, "parentUuid") or _text(line, "logicalParentUuid"))
-        return (above and above[0]) or str(len(self.threads))  # older versions do not name it
+    def _agent(self, line: Mapping[str, Any]) -> _Agent:
+        """Return the agent that a line is about."""
+        key = _text(line, "agentId") or _text(line, "parent_tool_use_id")
+        if not key and line.get("isSidechain") is True:  # older versions do not name it
+            above = self.spans.get(_text(line, "parentUuid") or _text(line, "logicalParentUuid"))
+            if above is not None and above[0] is not self.agents[MAIN]:
+                return above[0]
+            key = str(len(self.agents))
+        return self.agents.setdefault(key, _Agent(f"subagent {clean_name(key)}"))
 
-    def _add(self, line: Mapping[str, Any], place: str, agent: str, thread: Thread) -> list[int]:
+    def _add(self, line: Mapping[str, Any], place: str, agent: _Agent) -> list[int]:
         """Read a line into its conversation; return the messages that it adds or joins."""
         kind, subtype = line.get("type"), line.get("subtype")
         wrote = line.get("isMeta") is not True
         match line:
             case {"type": "system", "subtype": "compact_boundary"}:
                 self._compact(agent)
-                self.pending[agent] = line, place
+                agent.pending = line, place
             case {"type": "system", "subtype": "microcompact_boundary"}:
-                self._clear(line, place, thread)
+                self._clear(line, place, agent)
             case {"type": "user" | "assistant", "message": dict(message)}:
-                is_next = agent in self.pending and line.get("isSynthetic") is True
+                is_next = agent.pending is not None and line.get("isSynthetic") is True
                 if is_next or line.get("isCompactSummary") is True:
                     self._compact(agent, message, place)
                 elif mark := next((mark for mark in UNWRITTEN if line.get(mark) is True), None):
                     self.unread.add(f"line marked {mark!r}")
                 else:
-                    return self._say(message, line, place, agent, thread)
+                    return self._say(message, line, place, agent)
             case {"type": "attachment", "attachment": dict(more)} if wrote and _waited(more):
                 message = {"role": "user", "content": more["prompt"]}
-                return self._say(message, line, place, agent, thread)
+                return self._say(message, line, place, agent)
             case _:
-                if kind == "attachment" and thread.is_fresh:
-                    thread.attached()
+                if kind == "attachment" and agent.is_fresh:
+                    agent.attached()
                 named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
                 self.unread.add(f"line of type {clean_name(named)!r}")
         return []
@@ -110,48 +118,47 @@ class _Reader:
         message: Mapping[str, Any],
         line: Mapping[str, Any],
         place: str,
-        agent: str,
-        thread: Thread,
+        agent: _Agent,
     ) -> list[int]:
         self._compact(agent)
         is_answer = line["type"] == "assistant"
         results = (part.get("type") == "tool_result" for part in parts_in([message], "content"))
         if not is_answer and not any(results):
-            self._go_back(_text(line, "parentUuid"), agent, thread)
-        numbers, key = [], (agent, _text(message, "id"))
+            self._go_back(_text(line, "parentUuid"), agent)
+        numbers, key = [], _text(message, "id")
         for part, where in _turns(message, place, self.unread):
-            number = self.answers.get(key)
-            if number is not None and number in thread.context[-MAX_APART:]:
-                thread.join(number, part)
+            number = agent.answers.get(key)
+            if number is not None and number in agent.context[-MAX_APART:]:
+                agent.join(number, part)
             else:
-                number = thread.add(part, where)
-                if key[1]:
-                    self.answers[key] = number
+                number = agent.add(part, where)
+                if key:
+                    agent.answers[key] = number
             numbers.append(number)
         if is_answer:
             usage = message.get("usage")
-            thread.use(sum(_count(usage, f"{name}_tokens") or 0 for name in USAGE))
+            agent.use(sum(_count(usage, f"{name}_tokens") or 0 for name in USAGE))
         return numbers
 
-    def _go_back(self, parent: str, agent: str, thread: Thread) -> None:
+    def _go_back(self, parent: str, agent: _Agent) -> None:
         """Take what descends from the parent of a person's message from the context."""
         of, _, end = self.spans.get(parent, (None, 0, 0))
-        if of != agent or not any(index >= end for index in thread.context):
+        if of is not agent or not any(index >= end for index in agent.context):
             return
         branch, left = {parent}, set[int]()
         for uuid, above in self.parents.items():  # a line comes after its parent
             if above in branch:
                 branch.add(uuid)
                 left.update(range(*self.spans[uuid][1:]))
-        left = {index for index in thread.context if index >= end and index in left}
+        left = {index for index in agent.context if index >= end and index in left}
         self.unread.add(LEFT_BRANCH, len(left))
-        thread.context[:] = [index for index in thread.context if index not in left]
+        agent.context[:] = [index for index in agent.context if index not in left]
 
     def _compact(
-        self, agent: str, summary: Mapping[str, Any] | None = None, place: str = ""
+        self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
     ) -> None:
         """Begin a context at the boundary that waits for its summary, or with one that has none."""
-        boundary = self.pending.pop(agent, None)
+        boundary, agent.pending = agent.pending, None
         if boundary is None and summary is None:
             return
         about = _metadata(boundary[0], "compact") if boundary else {}
@@ -163,7 +170,7 @@ class _Reader:
         stays, missing = self._preserved(about, agent)
         if missing:
             notes.append(f"{missing:,} of the lines that stayed are not in the file.")
-        self.threads[agent].compact(
+        agent.compact(
             place if boundary is None else boundary[1],
             [] if summary is None else [part for part, _ in _turns(summary, place, self.unread)],
             stays,
@@ -174,16 +181,16 @@ class _Reader:
 
     def end(self) -> None:
         """End the boundaries that no summary followed."""
-        for agent in [*self.pending]:
+        for agent in self.agents.values():
             self._compact(agent)
 
-    def _preserved(self, about: Mapping[str, Any], agent: str) -> tuple[set[int], int]:
+    def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], int]:
         """Return the messages that stay, and how many of their lines are not in the file."""
         named, segment = (_field(about, f"preserved{name}") for name in ("Messages", "Segment"))
         if isinstance(named, dict):
             uuids = _texts(named, "allUuids") or _texts(named, "uuids")
             spans = [self.spans[uuid] for uuid in uuids if uuid in self.spans]
-            ranges = (range(first, end) for of, first, end in spans if of == agent)
+            ranges = (range(first, end) for of, first, end in spans if of is agent)
             return {*chain.from_iterable(ranges)}, len(uuids) - len(spans)
         if not isinstance(segment, dict):
             return set(), 0
@@ -192,25 +199,25 @@ class _Reader:
         )
         if head is None or tail is None:
             return set(), (head is None) + (tail is None)
-        context = self.threads[agent].context
+        context = agent.context
         return {index for index in context if head[1] <= index < tail[2]}, 0
 
-    def _clear(self, line: Mapping[str, Any], place: str, thread: Thread) -> None:
+    def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
         """Take the results from the context that a line names as cleared."""
         about = _metadata(line, "microcompact")
         cleared = {*_texts(about, "compactedToolIds")}
         stays = [
             index
-            for index in thread.context
-            if thread.messages[index][0].get("tool_use_id") not in cleared
+            for index in agent.context
+            if agent.messages[index][0].get("tool_use_id") not in cleared
         ]
-        if len(stays) == len(thread.context):
+        if len(stays) == len(agent.context):
             self.unread.add("line of type 'system, microcompact_boundary'")
             return
         before, saved = _count(about, "preTokens"), _count(about, "tokensSaved")
         after = None if before is None or saved is None else before - saved
         trigger = clean_name(str(about.get("trigger", "")))
-        thread.compact(place, [], stays, (before, after), trigger=trigger, kind="cleared")
+        agent.compact(place, [], stays, (before, after), trigger=trigger, kind="cleared")
 
 
 MAX_APART = 512
@@ -279,7 +286,7 @@ def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
     for line, place in lines:
         reader.read(line, place)
     reader.end()
-    return [thread.session(unread) for thread in reader.threads.values()]
+    return [agent.session(unread) for agent in reader.agents.values()]
 
 
 FORMAT = agent_format("claude-code", "sessions of Claude Code", is_line, _sessions)

@@ -15,10 +15,7 @@ from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
-from fdkvc.paper.claims import claim
-from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS, published_sweep
-from fdkvc.paper.replication.claims import claim_results
-from fdkvc.paper.report.claims import STYLE, claims_html
+from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
@@ -231,10 +228,6 @@ def show(page: str, shown: Past, answer: DeltaGenerator) -> None:
         label = _parameter_label(other.settings, name)
         st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
         _panels(page, f"other-{name}", other)
-    if shown.job is None:
-        peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
-        results = claim_results(papers_run().study, peaks)
-        st.html(f"<style>{STYLE}</style>{claims_html(results)}")
     show_glossary(sweep.metrics)
 
 

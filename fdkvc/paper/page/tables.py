@@ -1,15 +1,12 @@
-"""The paper's tables, measured and published, and what a turn costs."""
+"""The paper's tables, measured and published."""
 
-import pandas as pd
 import streamlit as st
 
 from fdkvc.paper.page.claims import EVERY, choose_verdict
 from fdkvc.paper.replication.cells import MeasuredTable, measured_tables, verdicts_of
 from fdkvc.paper.replication.rules import LEGEND, POWER
-from fdkvc.paper.replication.tables import cost_table
 from fdkvc.paper.report.tables import STYLE, measured_html
 from fdkvc.paper.study import Study
-from fdkvc.ui.frame import show_grid
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import Markdown, plain
 
@@ -22,8 +19,6 @@ EXPECTED = (
 def show_tables(page: str, study: Study) -> None:
     """Show every table of the paper."""
     _show_all(page, measured_tables(study))
-    if study.latencies:
-        _show_cost(study)
     if any(policy.key == "random" for policy in study.results.benchmark.policies):
         st.info(
             "**Random eviction** does well here: the paper's three metrics depend on the topics in "
@@ -32,8 +27,6 @@ def show_tables(page: str, study: Study) -> None:
             "nearly uniform, so policies hardly differ. In recorded dialogs they do.",
             icon=":material/casino:",
         )
-    else:
-        st.caption("To compare with random eviction, add the policy Random and run again.")
     show_glossary(study.results.benchmark.metrics)
 
 
@@ -58,32 +51,3 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
     for table in tables:
         st.header(plain(table.heading), anchor=False)
         st.html(measured_html(table))
-
-
-def _show_cost(study: Study) -> None:
-    """Show what a turn of each policy costs."""
-    titles = {policy.name: policy.title for policy in study.results.benchmark.policies}
-    table = cost_table(study)
-    table = table.assign(policy=table.policy.map(lambda name: titles.get(name, name)))
-    st.header("Time and memory", anchor=False)
-    st.markdown(
-        "Median time of a turn: score, evict, compute the output. Times are of the machine that "
-        "ran; their ratio to FIFO is easier to compare. Batched: 100 dialogs at once. Bytes are "
-        "those of a cache after a dialog of Mixed 3-Topic, without the embeddings that relevance "
-        "needs."
-    )
-    columns = {
-        "ms_per_turn": ("ms, one dialog", "%.3f"),
-        "published_ms": ("published ms", "%.3f"),
-        "ratio_to_fifo": ("× FIFO", "%.2f"),
-        "published_ratio": ("published × FIFO", "%.2f"),
-        "ms_per_turn_batched": ("ms, batched", "%.4f"),
-        "score_bytes_per_entry": ("bytes of scores per entry", "%g"),
-        "read_bytes": ("bytes read per turn", "%d"),
-    }
-    shown = {"policy": table.policy.tolist()}
-    for name, (label, form) in columns.items():
-        words = ["" if pd.isna(value) else form % value for value in table[name]]
-        if any(words):
-            shown[label] = words
-    show_grid(shown, "Time and memory")

@@ -23,6 +23,7 @@ from fdkvc.core.statistics import (
 from fdkvc.core.words import decimal, minus, p_value
 from fdkvc.paper.benchmark import COMPOSITE, Values, matches_paper
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
+from fdkvc.paper.published import DIALOGS
 from fdkvc.paper.replication.cells import unit_named
 from fdkvc.paper.replication.facts import may_be_chance
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS, compare_case, mean_case
@@ -322,7 +323,9 @@ def _of_a_run(wanted: Measure, study: Study) -> float | None:
             time, base = times[wanted.policy], times[wanted.baseline or wanted.policy]
             return {"ratio": time / base, "difference": time - base}.get(wanted.kind, time)
         case "seconds":
-            return None if study.probes is None else study.probes.seconds
+            benchmark = study.results.benchmark
+            rounds = len(benchmark.scenarios) * benchmark.dialogs / DIALOGS
+            return study.results.seconds / rounds if study.results.complete else None
         case "score_bytes":
             return None if memory is None else memory.scores / study.results.benchmark.budget
         case "parameters":

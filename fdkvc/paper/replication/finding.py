@@ -55,9 +55,10 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         if metrics:
             parts.append(f"{listed(metrics)} {'is' if len(metrics) == 1 else 'are'} {kind}")
             rows = [*chain.from_iterable(by_metric[metric] for metric in metrics)]
-            more[sentence(listed(metrics))[:-1]] = _counted(rows)
+            words = _counted(rows)
             if kind == NOT_REPRODUCED and "alignment" in metrics:
-                more[sentence(listed(metrics))[:-1]] += _size_of_alignments(study.results)
+                words = f"{words} {size_of_alignments(study.results)}".rstrip()
+            more[sentence(listed(metrics))[:-1]] = words
     claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
     head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
@@ -110,8 +111,8 @@ def finding_text(study: Study) -> list[str]:
     return [head, *(f"{subject}: {words}" for subject, words in more.items())] if head else []
 
 
-def _size_of_alignments(results: Results) -> str:
-    """Compare the alignments of Table 1 with those measured of unrelated vectors."""
+def size_of_alignments(results: Results) -> str:
+    """Say how small the alignments of Table 1 are; "" if that is not for being unrelated."""
     rows = [row for row in facts(results) if row.source == BENCHMARK and row.published]
     rows = [row for row in rows if row.metric == "late_alignment"]
     unrelated = [
@@ -128,7 +129,7 @@ def _size_of_alignments(results: Results) -> str:
     spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
     printed, other, own = (f"{decimal(low)} to {decimal(high)}" for low, high in spans)
     return (
-        f" The published ones ({printed}) have the size of alignments of unrelated vectors: "
+        f"The published ones ({printed}) have the size of alignments of unrelated vectors: "
         f"{other} with the topic in another space than the output, {own} in the same."
     )
 

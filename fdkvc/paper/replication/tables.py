@@ -112,18 +112,12 @@ def series_table(results: Results) -> pd.DataFrame:
 
 
 def cost_table(study: Study) -> pd.DataFrame:
-    """Return the time of a turn, single and batched, and the bytes of a cache.
-
-    The columns of `latency_table` and those below. Batched times are of one dialog of a batch.
-    """
+    """Return the time of a turn and the bytes of a cache: `latency_table`, and columns below."""
     single, budget = latency_table(study), study.results.benchmark.budget
-    batched = {latency.policy: latency.batched for latency in study.latencies}
     fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
     sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(
         published_ratio=single.published_ms / fifo_printed,
-        ms_per_turn_batched=single.policy.map(batched),
-        batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
         key_bytes=[size.keys for size in sizes],
         value_bytes=[size.values for size in sizes],
         score_bytes=[size.scores for size in sizes],
