@@ -18,7 +18,7 @@ from fdkvc.ui.follow import save_scene
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import Markdown
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import NO_GHOST, Ghost
 
@@ -87,7 +87,7 @@ def algorithm(run: StageRun) -> list[DeltaGenerator]:
     with st.container(key="algorithm"):
         for number, step in enumerate(run.trace.policy.steps, 1):
             title = Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source)
-            expander = st.expander(title, key=f"algorithm/{number}", on_change="rerun")
+            expander = st.expander(plain(title), key=f"algorithm/{number}", on_change="rerun")
             with expander:
                 if expander.open:  # typesetting takes the browser longer than all else on the page
                     st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
