@@ -76,13 +76,6 @@ MORE_METRICS = Field(
     "Beyond the paper's three", name="metrics", default=(), choices=metrics_of(optional=True)
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
-ORDER = Field(
-    "Order",
-    name="order",
-    default="age",
-    choices={"age": "cells by age", "score": "by score"},
-    chosen=False,
-)
 HUES = Field(
     "Colour of entries",
     name="hues",

@@ -36,7 +36,7 @@ from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS, ORDER
+from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import in_tokens_of
 from fdkvc.verdict.page.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
@@ -93,7 +93,7 @@ _DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEAD
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
 
-_VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, ORDER, HUES, *PAIR, MORE_METRICS)
+_VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, HUES, *PAIR, MORE_METRICS)
 
 FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET)
 """Every field of the page."""
