@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
@@ -179,8 +179,8 @@ COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
 """Columns of ``live_cost.csv``, and how they are written."""
 
 
-def cost_grid(cost: pd.DataFrame, title: Callable[[str], str] = str) -> Grid:
+def cost_grid(cost: pd.DataFrame) -> Grid:
     """Return the cost of a model's caches."""
-    columns = {"policy": [*map(title, cost.policy)], "per head": [*map(str, cost.budget)]}
+    columns = {"policy": cost.policy.tolist(), "per head": [*map(str, cost.budget)]}
     columns |= {name.replace("_", " "): [*map(write, cost[name])] for name, write in COST.items()}
     return Grid.of(columns)

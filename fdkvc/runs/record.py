@@ -71,13 +71,10 @@ class Record:
         """Finished dialogs of each scenario; empty if all were."""
         return self.about.get("finished") or {}
 
-    def with_texts(self, texts: Mapping[str, str], timed: Sequence[str] = ()) -> Record:
-        """Add the texts that match their digests, and the timed ones, which have none."""
-
-        def matches(name: str) -> bool:
-            return name in timed or digest(texts[name]) == self.digests.get(name)
-
-        matching = {name: text for name, text in texts.items() if matches(name)}
+    def with_texts(self, texts: Mapping[str, str]) -> Record:
+        """Add the texts that match their digests."""
+        pairs = texts.items()
+        matching = {name: text for name, text in pairs if digest(text) == self.digests.get(name)}
         return dataclasses.replace(self, texts={**self.texts, **matching})
 
     def with_folder(self, folder: Path, again: Mapping[str, str]) -> Record:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,8 +13,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.models.answers import Answers
-from fdkvc.runs.record import run_json
 from fdkvc.ui.markdown import Markdown, plain
 from tests.app_pages import ROOT, open_page, settled
 from tests.hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
@@ -245,29 +242,3 @@ def test_what_a_file_says_is_text() -> None:
 
 def bring(app: AppTest, content: bytes) -> None:
     app.file_uploader[0].set_value([(f"{HOSTILE}.json", content, "application/json")]).run()
-
-
-def hostile_runs() -> dict[str, str]:
-    """Return files that say what a run measured, each hostile in one place."""
-    about: dict[str, Any] = {"model": {"name": "small"}, "file": "", "dialogs": 1}
-    run = json.loads(run_json("answers", Answers(), {}, **about, baseline="full"))
-    hostile: dict[str, Any] = {
-        "baseline": HOSTILE,
-        "policies": [{"key": HOSTILE}],
-        "decides": HOSTILE,
-        HOSTILE: 1,
-    }
-    changed = {
-        name: {**run, "parameters": {**run["parameters"], name: part}}
-        for name, part in hostile.items()
-    }
-    changed["kind"] = {**run, "kind": HOSTILE}
-    return {name: json.dumps(content) for name, content in changed.items()}
-
-
-@pytest.mark.parametrize(("place", "content"), hostile_runs().items())
-def test_what_a_run_json_says_is_text(place: str, content: str) -> None:
-    app = open_page("answers", section="measured")
-    bring(app, content.encode())
-
-    assert hostile_texts(app)

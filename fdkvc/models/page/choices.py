@@ -11,7 +11,6 @@ from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import Transcript
-from fdkvc.engine.metrics import metrics_of
 from fdkvc.models.cache_answers import RecordedAnswer, shipped_answer
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.language_model import LanguageModel
@@ -84,21 +83,12 @@ SECTION = Field(
         "why": "Why this answer",
         "back": "Restore evicted words",
         "damage": "Damage",
-        "measured": "Over many dialogs",
     },
 )
-MEASURE = Field(
-    "Damage to",
-    name="measure",
-    default="values_right",
-    choices={key: metric.label for key, metric in metrics_of("answers").items()},
-)
-BY = Field("Entries per head", name="at", default=48, low=1, high=8192, chosen=False)
-
 _SIDEBAR = (MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
 _CHAT = (MESSAGES, STOPS, POLICIES, BUDGET, DECIDES)
 
-FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY)
+FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, LAYER, HEAD, SECTION)
 """Every field of the page."""
 
 PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}

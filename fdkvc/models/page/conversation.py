@@ -410,7 +410,7 @@ def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], f
             ]
         for written, low, end in places:
             for row, likeliest in enumerate(best[:, low - 1 : end - 1].tolist()):
-                if causes.is_readable(written):
+                if encoded.passage.spans or causes.is_readable(written):
                     instead = tokens.text(likeliest).strip()
                     right = causes.bare(instead) == causes.bare(written)
                     words[row].append(Predicted(written, right, instead))
@@ -452,8 +452,8 @@ def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
 def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted, with progress."""
     bar, title = st.empty(), answered.conversation.titles[name]
-    words = plain(f"Answering with words restored to {title}")
-    answers = restore(answered, name, lambda share: bar.progress(share, words))
+    words = f"Answering with words restored to {title}"
+    answers = restore(answered, name, lambda share: bar.progress(share, plain(words)))
     bar.empty()
     return answers
 

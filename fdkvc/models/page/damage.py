@@ -9,8 +9,7 @@ import streamlit as st
 from fdkvc.charts.results import damage_chart
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_DAMAGE_TOKENS
-from fdkvc.core.transcripts import SPAN_KINDS
-from fdkvc.core.words import decimal, sentence
+from fdkvc.core.words import sentence
 from fdkvc.models.damage import Damage, Text, chat_text, dialog_text, read_damage
 from fdkvc.models.page.choices import WHOSE
 from fdkvc.models.page.conversation import FULL, Answered
@@ -57,11 +56,7 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     show_grid(worst_columns(damage.text, damage.of_words, damage.hurt), WORST)
     show_words(damage, conversation.titles[name])
     damages = {policy: _damage(answered, policy.name) for policy in conversation.policies}
-    with side_by_side("damage"):
-        with panel("damage-turns"):
-            _show_turns(page, damages)
-        with panel("damage-speakers"):
-            show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
+    _show_turns(page, damages)
     by_token = [damage.by_token().assign(policy=policy.name) for policy, damage in damages.items()]
     return {"damage.csv": pd.concat(by_token).reset_index()}
 
@@ -91,7 +86,6 @@ def show_recorded(page: str, names: Sequence[str]) -> None:
             _show_turns(page, damages)
     name: str = choice(page, field, width="content")
     show_words(recorded.damages[name], titles[name])
-    show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
 
 
 def _show_turns(page: str, damages: Mapping[Policy, Damage]) -> None:
@@ -126,15 +120,3 @@ def _damage(answered: Answered, name: str) -> Damage:
     bar.empty()
     place.empty()
     return damage
-
-
-def _by_speaker(damages: Mapping[Policy, Damage]) -> dict[str, list[str]]:
-    """Return a row for each policy: its damage over all tokens, and by speaker."""
-    columns: dict[str, list[str]] = {"policy": [policy.title for policy in damages]}
-    for damage in damages.values():
-        table = damage.by_token()[1:]
-        means = {"all": table.kl.mean(), **table.groupby("speaker").kl.mean()}
-        for speaker in ("all", *SPAN_KINDS.values()):
-            if speaker in means:
-                columns.setdefault(speaker, []).append(decimal(means[speaker]))
-    return columns

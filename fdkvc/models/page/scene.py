@@ -24,7 +24,7 @@ from fdkvc.models.page.conversation import ANSWERS, FULL, Answered, Conversation
 from fdkvc.models.page.restore import show_restoration
 from fdkvc.models.report.answer import answers_html, headline
 from fdkvc.ui.address import scroll_to
-from fdkvc.ui.fields import choice, held, hold, pick, problems
+from fdkvc.ui.fields import choice, held, hold, problems
 from fdkvc.ui.markdown import plain
 
 TRUE, OWN = "the true answer", "the full cache's answer"
@@ -104,6 +104,11 @@ def show_input(page: str, conversation: Conversation) -> None:
     # After the first message, each new one scrolls into view.
     scroll_to(".message", "nearest", count=len(conversation.messages))
     left = MAX_TYPED_CHARACTERS - sum(len(message) + 1 for message in conversation.messages)
+    if not conversation.messages:
+        with st.container(horizontal=True):
+            for starter in choices.starters_of(page):
+                if st.button(starter, key=f"{page}/starter/{starter}", icon=":material/chat:"):
+                    choices.keep_messages(page, (), starter)
     with st.container(key="chat-input"):
         unsent = st.session_state.pop(f"{page}/unsent", "")
         if unsent:
@@ -115,43 +120,18 @@ def show_input(page: str, conversation: Conversation) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.container():
                 text = st.chat_input("Write as the user", key=f"{page}/say", disabled=left < 2)
-            if conversation.messages:
-                _show_edit(page, conversation.messages, left)
-                if st.button(
-                    "Take it back",
-                    key=f"{page}/unsay",
-                    icon=":material/undo:",
-                    help="Remove your last message and the answers to it.",
-                ):
-                    choices.keep_messages(page, conversation.messages[:-1])
-        if not conversation.messages:
-            with st.container(horizontal=True):
-                for starter in choices.starters_of(page):
-                    if st.button(starter, key=f"{page}/starter/{starter}", type="tertiary"):
-                        choices.keep_messages(page, (), starter)
+            if conversation.messages and st.button(
+                "Take it back",
+                key=f"{page}/unsay",
+                icon=":material/undo:",
+                help="Remove your last message and the answers to it.",
+            ):
+                choices.keep_messages(page, conversation.messages[:-1])
     if text and len(text) > left:
         st.session_state[f"{page}/unsent"] = text
         st.rerun()
     if text and text.strip():
         choices.keep_messages(page, conversation.messages, text)
-
-
-def _show_edit(page: str, messages: Sequence[str], left: int) -> None:
-    """Show what replaces one of the messages, and drops those after it."""
-    # With another key it is a closed one: sending closes it.
-    key = f"{page}/editing/{hash(tuple(messages))}"
-    with st.popover("Edit", icon=":material/edit:", key=key):
-        labels = {str(index): f"{index + 1} · {text[:60]}" for index, text in enumerate(messages)}
-        edited = int(pick(f"{page}/edited/{len(messages)}", "Message", labels, [*labels][-1]))
-        text = st.text_area(
-            "Write instead",
-            messages[edited],
-            key=f"{page}/edit/{edited}/{messages[edited]}",
-            max_chars=left + len(messages[edited]),
-            help="The messages after it are removed, and the model answers again.",
-        )
-        if st.button("Send", key=f"{page}/send", disabled=not text.strip()):
-            choices.keep_messages(page, messages[:edited], text)
 
 
 # ------------------------------------------------------------------------------- in words

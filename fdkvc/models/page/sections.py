@@ -1,4 +1,4 @@
-"""Below the chat: why, restored words, damage, results over many dialogs, and downloads."""
+"""Below the chat: why, restored words, damage, and downloads."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -7,12 +7,10 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.conversations.page.file_choice import FILE, OWN
-from fdkvc.engine.metrics import metrics_of
 from fdkvc.models.page.choices import SECTION
 from fdkvc.models.page.conversation import Answered
 from fdkvc.models.page.damage import show_damage
 from fdkvc.models.page.loading import MODEL
-from fdkvc.models.page.measured import show_measured
 from fdkvc.models.page.restore import show_restored
 from fdkvc.models.page.scene import answers_table
 from fdkvc.models.page.why import show_why
@@ -39,7 +37,6 @@ HELP = (
         "Nats",
         "The negative log probability of the text, per token: 0.7 more halves the probability.",
     ),
-    *((metric.label, metric.help) for metric in metrics_of("answers").values()),
 )
 
 
@@ -69,7 +66,6 @@ def open_section(page: str, answered: Answered) -> None:
         "why": lambda: show_why(page, answered),
         "back": lambda: show_restored(page, answered),
         "damage": lambda: show_damage(page, answered),
-        "measured": lambda: show_measured(page),
     }
     tables = {"answers.csv": answers_table(answered)}
     tables |= open_section_of(page, SECTION, sections)

@@ -18,7 +18,7 @@ from fdkvc.ui.follow import save_scene
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import NO_GHOST, Ghost
 
