@@ -98,6 +98,7 @@ def test_the_papers_run_is_handed_over_as_one_file(page: Page, tmp_path: Path) -
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(report.as_uri())
+    expect(page.get_by_role("navigation").get_by_role("link", name="Claims")).to_be_visible()
     scene = page.frame_locator("iframe.scene").first
     expect(scene.get_by_role("status")).to_contain_text("Turn 3: ")
     scene.get_by_role("button", name="Next", exact=True).click()

@@ -99,7 +99,7 @@ def _claims(study: Study) -> str:
             sign, meaning = claims.MARKS[verdict]
             counts.append(f"**{sign} {claims.name_of(verdict)}: {number}**, {meaning}")
     opens = "A click opens a claim's reason and numbers."
-    head = f"<p>Of {len(results)} claims, in the paper's order: {opens}</p>"
+    head = f"<p>Of {len(results)} claims, in the paper's order. {opens}</p>"
     return f"{head}{listing(counts)}{claims.claims_html(results)}"
 
 
@@ -132,15 +132,15 @@ def _moments(recordings: Sequence[Recording]) -> str:
     policy = policy_named(MOMENT_POLICY)
     mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
     run = build_run(mixed, policy, Benchmark.budget)
-    scenes = {}
+    scenes = ""
     for what, (turn, token) in (("An eviction", nearly_kept(run)), ("A rescue", rescued(run))):
         title = f"{what}: {policy.title} on {mixed.title}, turn {turn}"
-        scenes[title] = framed_moment(run, title, turn, token)
+        scenes += framed_moment(run, title, turn, token)
     failure = failed_call(recordings, policy, Benchmark.budget)
     if failure is not None:
-        scenes["A call that fails"] = failed_scene(failure)
+        scenes += failed_scene(failure)
     return (
         "<p>Step with the buttons, or click into an example and use the arrow keys. Point "
         "at an entry to see why it is kept or evicted; click to pin it and read more.</p>"
-        f"{_folded(scenes)}"
+        f"{scenes}"
     )
