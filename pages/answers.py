@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from fdkvc.models.page import choices, damage, scene, sections, why
+from fdkvc.models.page import choices, scene, sections, why
 from fdkvc.models.page.loading import load_model
 from fdkvc.ui.frame import page
 
@@ -17,15 +17,21 @@ with page(
 ) as shown:
     with st.sidebar:
         name = choices.choose_model(PAGE)
-    model = load_model(name, lambda: damage.show_instead(PAGE, name))
-    sections.show_model_note(name, model)
-    with st.sidebar:
-        conversation = choices.choose_conversation(PAGE, model, shown.link)
-    if conversation is not None:
-        body = st.container()
+        conversation = choices.choose_conversation(PAGE, shown.link)
+    if conversation and (recorded := choices.recording_of(PAGE, conversation)):
+        sections.show_model_note(name, recorded.model, recorded.parameters)
+        scene.show_recorded(PAGE, conversation, recorded)
         scene.show_input(PAGE, conversation)
-        with body:
-            answered = scene.answer(PAGE, conversation)
-            if answered is not None:
-                shown.show_problems(why.keep_to_answers(PAGE, answered, shown.link))
-                sections.open_section(PAGE, answered)
+    else:
+        model = load_model(name)
+        shape, note = model.decoder.shape, model.tokens.note
+        sections.show_model_note(name, model.name, shape.parameters, note)
+        if conversation is not None:
+            choices.warn_of(conversation.policies, model)
+            body = st.container()
+            scene.show_input(PAGE, conversation)
+            with body:
+                answered = scene.answer(PAGE, conversation)
+                if answered is not None:
+                    shown.show_problems(why.keep_to_answers(PAGE, answered, shown.link))
+                    sections.open_section(PAGE, answered)

@@ -5,17 +5,18 @@ Turns are turns of the conversation: a call belongs to the turn of the words tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import islice
-from re import finditer
+from re import findall, finditer, sub
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fdkvc.core.attention import Bools, Floats
-from fdkvc.core.limits import MAX_RESTORED_SPANS
+from fdkvc.core.limits import MAX_RESTORED_SPANS, MAX_REWRITTEN_TOKENS, MAX_WRITTEN_TOKENS
 from fdkvc.engine.trace import Rule
 from fdkvc.models.numpy.chat import Chat, first_writer, generate_passages
 from fdkvc.models.numpy.language_model import LanguageModel
@@ -25,6 +26,9 @@ from fdkvc.models.numpy.tokens import Tokens
 
 if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd
+
+RESTORED_AT_ONCE = 3
+"""Caches with restored spans that write at once, between reports of progress."""
 
 Passages = Sequence[tuple[Writer, int, int]]
 """The writer and tokens of each passage; see `fdkvc.models.numpy.chat.Chat`."""
@@ -64,6 +68,12 @@ def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Wo
     return tuple(words)
 
 
+def prompt_end(tokens: Tokens, ids: Sequence[int], first: int, end: int) -> int:
+    """Return where a text's own system prompt ends, which is in its first passage; 0 without."""
+    prompt, *own = tokens.texts_of(ids[first:end], first)
+    return prompt[1] if own else 0
+
+
 def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text, and the names in its marks, with their tokens (last exclusive)."""
     text = tokens.text(ids)
@@ -77,6 +87,44 @@ def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int
         while low and begun[low - 1]:
             low -= 1
         yield match[0], low, high + 1
+
+
+FUNCTION_WORDS = frozenset(
+    findall(
+        r"\w+",
+        "a about after again all also am an and any are as at be because been before being but by "
+        "can could did do does doing done for from had has have having he her here hers him his "
+        "how i if in into is it its just ll m me my no nor not now of off on once one only or "
+        "other our ours out over own re s she should so some such t than that the their them then "
+        "there these they this those through to too under up us ve very was we were what when "
+        "where which while who whom whose why will with would yes you your yours d",
+    )
+)
+"""English words that say nothing alone."""
+
+
+def bare(word: str) -> str:
+    """Return a word in small letters, without marks at its ends and a possessive's.
+
+    Examples
+    --------
+    >>> bare("Rosalind's"), bare("San,"), bare("—")
+    ('rosalind', 'san', '')
+    """
+    pieces = findall(r"\w+", word.casefold())
+    return " ".join(pieces[:-1] if len(pieces) > 1 and pieces[-1] == "s" else pieces)
+
+
+def is_readable(text: str) -> bool:
+    """Whether a text has more than function words and marks.
+
+    Examples
+    --------
+    >>> [is_readable(text) for text in ("the", "It's", "<|im_start|>", "—", "Rosalind's", "7:30")]
+    [False, False, False, False, True, True]
+    """
+    pieces = findall(r"\w+", sub(r"<[^<>\s]*>", "", text.casefold()))
+    return bool({*pieces} - FUNCTION_WORDS)
 
 
 def turns_of(passages: Passages) -> list[int]:
@@ -241,11 +289,17 @@ def _mean_attention(
 
 @dataclass(frozen=True)
 class Span(Word):
-    """Adjacent words, as one."""
+    """Adjacent words, as one, and what became of them."""
 
     weight: float
-    """Attention that the full cache paid them, summed over the tokens that it wrote and averaged
-    over layers and heads."""
+    """Attention that the full cache pays them where it writes the lost word, averaged over layers
+    and heads."""
+    turn: int
+    """The turn that they are from."""
+    evicted: tuple[int, int]
+    """How many of how many KV heads evicted a part of them."""
+    evicted_in: tuple[int, int]
+    """The first and the last turn in which a head did."""
 
 
 @dataclass(frozen=True)
@@ -253,11 +307,8 @@ class Attempt:
     """What a model writes after evicted spans are restored."""
 
     spans: tuple[Span, ...]
-    """Those restored."""
-    as_it_was: str
-    """With the entries computed when the spans were read."""
-    as_it_would_be: str
-    """With entries recomputed from the tokens that are still cached before the spans."""
+    """Those restored, with the entries computed when they were read."""
+    written: str
 
 
 @dataclass(frozen=True)
@@ -270,51 +321,89 @@ class Restoration:
     """The passage with the full cache."""
     lost: str
     """The passage with the policy's cache."""
+    word: str
+    """The first word that can be read in the full cache's passage alone, or else ""."""
     attempts: tuple[Attempt, ...]
     """Each span alone, by falling attention of the full cache; then all of them."""
 
+    def right(self, text: str, expected: str) -> bool:
+        """Whether a passage is the expected call, or has the lost word."""
+        if self.writer == "call":
+            return grade_call(text, expected).right
+        return not self.word or bare(self.word) in map(bare, text.split())
+
 
 def restore_spans(
-    model: LanguageModel, cache: TextCache, passages: Passages, most: int = MAX_RESTORED_SPANS
+    model: LanguageModel,
+    cache: TextCache,
+    passages: Passages,
+    most: int = MAX_RESTORED_SPANS,
+    on_progress: Callable[[float], object] = lambda share: None,
 ) -> Restoration:
     """Restore evicted spans and let the model write the next passage.
 
     `cache` has read the passages, and is not changed. Restored are at most so many spans, those
-    with the most attention from the full cache.
+    with the most attention from the full cache at the first word that the policy's answer lacks;
+    function words only after all that can be read. A large model writes its first words only.
     """
-    tokens = model.tokens
-    full = TextCache(model.decoder)
+    tokens, full, lost = model.tokens, TextCache(model.decoder), cache.fork()
     writer = first_writer(tokens, read([full], cache.ids, last=1)[0, 0])
-    (answer,) = generate_passages(tokens, [full], writer, stop_loops=True)
+    length = MAX_REWRITTEN_TOKENS if model.decoder.large else MAX_WRITTEN_TOKENS
+    write = partial(generate_passages, tokens, writer=writer, most=length, stop_loops=True)
+    on_progress(0.1)
+    answer, without = write(caches=[full, lost])
+    on_progress(0.3)
     # 1. Weigh the words that are evicted from some head by what the full cache attended to.
-    written = range(cache.count + len(tokens.marks[writer]) - 1, full.count)
-    weights = sum(full.attention(token).mean(axis=(0, 1))[: cache.count] for token in written)
-    evicted: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
-    lost_spans = _spans(words_of(tokens, cache.ids, passages), np.asarray(weights), evicted)
+    start = cache.count + len(tokens.marks[writer])
+    written, others = (
+        [Word(text, -1, start + low, start + high) for text, low, high in words_in(tokens, ids)]
+        for ids in (full.ids[start:], lost.ids[start:])
+    )
+    changed = changed_words(*([word.text for word in words] for words in (written, others)))
+    missing = [word for word, differs in zip(written, changed, strict=True) if differs]
+    readable = [word for word in missing if is_readable(word.text)]
+    chosen = (readable or missing or [Word("", -1, start, max(full.count, start + 1))])[0]
+    end = chosen.end
+    if writer == "call":  # the rest of the value, too
+        end = next(
+            (word.first for word in written if word.first >= end and word not in missing), end
+        )
+    places = range(chosen.first - 1, min(end - 1, full.count))
+    weights = sum(full.attention(place).mean(axis=(0, 1))[: cache.count] for place in places)
+    words = words_of(tokens, cache.ids, passages)
     # 2. Restore each span alone, then all of them, and let each cache write.
-    spans = list(islice(lost_spans, most))
+    spans = [*islice(_spans(words, np.asarray(weights), cache, turns_of(passages)), most)]
     sets: list[tuple[Span, ...]] = [(span,) for span in spans]
     if len(spans) > 1:
         sets.append(tuple(spans))
-    restored = [_with(cache, chosen, read_again=False) for chosen in sets]
-    restored += [_with(cache, chosen, read_again=True) for chosen in sets]
-    lost, *texts = generate_passages(tokens, [cache.fork(), *restored], writer, stop_loops=True)
-    attempts = map(Attempt, sets, texts[: len(sets)], texts[len(sets) :])
-    return Restoration(writer, answer, lost, tuple(attempts))
+    texts: list[str] = []
+    for first in range(0, len(sets), RESTORED_AT_ONCE):
+        restored = [_with(cache, several) for several in sets[first : first + RESTORED_AT_ONCE]]
+        texts += write(caches=restored)
+        on_progress(0.3 + 0.7 * len(texts) / len(sets))
+    return Restoration(writer, answer, without, chosen.text, (*map(Attempt, sets, texts),))
 
 
-def _with(cache: TextCache, spans: Sequence[Span], *, read_again: bool) -> TextCache:
-    for span in sorted(spans, key=lambda span: span.first):
-        cache = cache.restored(span.first, span.end, read_again=read_again)
+def _with(cache: TextCache, spans: Sequence[Span]) -> TextCache:
+    for span in spans:
+        cache = cache.restored(*span.span)
     return cache
 
 
-def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span]:
-    """Yield lost words, heaviest first, with lost neighbours of half their weight or more."""
+def _spans(
+    words: Sequence[Word], weights: Floats, cache: TextCache, turns: Sequence[int]
+) -> Iterator[Span]:
+    """Yield lost words, heaviest first, with lost neighbours of half their weight or more.
+
+    Spans of function words and marks alone come last.
+    """
+    evicted_in = cache.evicted_in
+    lost: Bools = np.any(evicted_in >= 0, axis=(0, 1))
     weight = np.array([float(weights[word.tokens].sum()) for word in words])
     free = np.array([lost[word.tokens].any() for word in words], np.bool_)
     passage = np.array([word.passage for word in words])
-    for index in np.argsort(-weight, kind="stable").tolist():
+    later = np.array([not is_readable(word.text) for word in words], np.bool_)
+    for index in np.lexsort((-weight, later)).tolist():
         if free[index]:
             joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
             others = np.flatnonzero(~np.pad(joins, 1)) - 1  # and the places beyond both ends
@@ -323,4 +412,15 @@ def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span
             free[low:end] = False
             text = " ".join(word.text for word in words[low:end])
             first, last = words[low].first, words[end - 1].end
-            yield Span(text, words[index].passage, first, last, sum(weight[low:end].tolist()))
+            evictions = evicted_in[:, :, first:last]
+            when = [turns[turn] for turn in evictions[evictions >= 0].tolist()]
+            yield Span(
+                text,
+                words[index].passage,
+                first,
+                last,
+                sum(weight[low:end].tolist()),
+                turns[words[index].passage],
+                (int((evictions >= 0).any(axis=-1).sum()), evictions[:, :, 0].size),
+                (min(when), max(when)),
+            )

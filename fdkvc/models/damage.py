@@ -5,7 +5,7 @@ changed nothing. A word has the sum over its tokens.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -16,21 +16,26 @@ import pandas as pd
 from fdkvc.core.attention import Bools, Floats
 from fdkvc.core.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
-from fdkvc.models.answer_causes import Passages, Word, turns_of, words_in
+from fdkvc.models.answer_causes import (
+    Passages,
+    Word,
+    is_readable,
+    prompt_end,
+    turns_of,
+    words_in,
+)
 from fdkvc.models.numpy.decoder import attention
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.losses import losses
-from fdkvc.models.numpy.model_text import WRITERS, Kind
+from fdkvc.models.numpy.model_text import WRITERS, Kind, speaker_of
 from fdkvc.models.numpy.text_cache import (
     BLOCK,
-    OneHead,
     TextCache,
     check_length,
     later_tokens,
     read,
 )
 from fdkvc.models.numpy.tokens import Tokens
-from fdkvc.policies import Policy
 
 CAUSES = 5
 """Evicted words that are named for each word explained, and restored."""
@@ -59,6 +64,19 @@ class Text:
     ids: tuple[int, ...]
     parts: tuple[Part, ...]
     words: tuple[Word, ...]
+    prompt: int = field(default=0, compare=False)
+    """Tokens up to the end of the system prompt that a chat template adds."""
+    marks: frozenset[int] = field(default=frozenset(), compare=False)
+    """The numbers of words that are parts of marks."""
+
+    def is_readable(self, word: int) -> bool:
+        """Whether a word is neither a function word nor a mark."""
+        return word not in self.marks and is_readable(self.words[word].text)
+
+    def speaker(self, word: Word) -> str:
+        """Return who says a word."""
+        prompted = word.end <= self.prompt
+        return SPAN_KINDS["system"] if prompted else self.parts[word.passage].speaker
 
 
 def dialog_text(tokens: Tokens, transcript: Transcript) -> Text:
@@ -67,8 +85,7 @@ def dialog_text(tokens: Tokens, transcript: Transcript) -> Text:
     for encoded in tokens.encode_dialog(transcript):
         passage, first = encoded.passage, len(ids)
         ids += encoded.ids
-        speaker = SPAN_KINDS[passage.kind] if passage.kind else WRITERS[passage.writer]
-        parts.append(Part(speaker, passage.turn, first, len(ids)))
+        parts.append(Part(speaker_of(passage), passage.turn, first, len(ids)))
     return _text(tokens, ids, parts)
 
 
@@ -92,7 +109,13 @@ def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
         text = tokens.tokenizer.decode([ids[token]], skip_special_tokens=False)
         shown = text.strip() or (LINE_BREAK if "\n" in text else SPACE)
         words.append(Word(shown, passage, token, token + 1))
-    return Text(tuple(ids), tuple(parts), tuple(sorted(words, key=lambda word: word.first)))
+    words.sort(key=lambda word: word.first)
+    first, end = parts[0].first, parts[0].end
+    spans = [tokens.texts_of(ids[part.first : part.end], part.first) for part in parts]
+    read = {*chain.from_iterable(range(*span) for span in chain.from_iterable(spans))}
+    marks = frozenset(index for index, word in enumerate(words) if word.first not in read)
+    prompt = prompt_end(tokens, ids, first, end)
+    return Text(tuple(ids), tuple(parts), tuple(words), prompt, marks)
 
 
 # ------------------------------------------------------------------------------- damage
@@ -155,7 +178,7 @@ class Damage:
         rows: list[tuple[str, str, int]] = []
         for word in words:
             part = parts[word.passage]
-            rows += [(word.text, part.speaker, part.turn)] * (word.end - word.first)
+            rows += [(word.text, self.text.speaker(word), part.turn)] * (word.end - word.first)
         table = pd.DataFrame(rows, columns=["word", "speaker", "turn"])
         lost = self.nats - self.full_nats
         return table.rename_axis("token").assign(kl=self.kl, nats=self.nats, nats_lost=lost)
@@ -178,16 +201,18 @@ def read_damage(
     cache: TextCache,
     text: Text,
     on_read: Callable[[float], object] = lambda share: None,
+    on_words: Callable[[Floats], object] = lambda kl: None,
 ) -> Damage:
     """Read a text under a policy's new cache and the full one, and explain the most hurt words.
 
-    `on_read` gets the share that is done. It takes the keys and values of three caches, and the
-    queries of a passage.
+    `on_read` gets the share that is done, and `on_words` the KL of all words so far. It takes the
+    keys and values of three caches, and the queries of a passage.
     """
     full, hurt = model.full().without_hidden(), list[HurtWord]()
 
     def explain(passage: int, kl: Floats) -> None:
         lost = words_kl(text.words, kl[1])
+        on_words(lost)
         least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
         for index in np.flatnonzero(lost >= least).tolist():
             if text.words[index].passage == passage and cache.attended is not None:
@@ -295,17 +320,6 @@ def _evicted(cache: TextCache, turn: int) -> Bools:
         evicted[:] = True
         np.put_along_axis(evicted, attended, False, axis=2)  # −1 is the column beyond
     return evicted[:, :, :-1]
-
-
-def damage_by_head(
-    model: LanguageModel, policy: Policy, budget: int, decides: str, text: Text
-) -> Floats:
-    """Return the mean KL of the tokens if only one KV head evicts (L, K)."""
-    shape = model.decoder.shape
-    places = list(np.ndindex(shape.layers, shape.kv_heads))
-    alone = [OneHead(place, model.decoder, policy, budget, decides) for place in places]
-    _, kl = read_losses([model.full(), *alone], text)
-    return np.asarray(kl[1:, 1:].mean(axis=1).reshape(shape.layers, shape.kv_heads))
 
 
 def attention_received(cache: TextCache) -> Floats:

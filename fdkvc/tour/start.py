@@ -45,8 +45,9 @@ def nearest_changes(run: StageRun, turn: int, token: int) -> list[Change]:
 @st.fragment
 def show_what_would_have_kept(run: StageRun, turn: int, token: int) -> None:
     """Say what would have kept an entry, once a person asks."""
-    label = "What would have kept it?"
-    place = st.popover(label, icon=":material/help:", key=f"{PAGE}/kept", on_change="rerun")
+    place = st.popover(
+        "What would have kept it?", icon=":material/help:", key=f"{PAGE}/kept", on_change="rerun"
+    )
     if place.open:
         with place, st.spinner("Running the dialog again with one setting changed at a time …"):
             changes = nearest_changes(run, turn, token)[:3]

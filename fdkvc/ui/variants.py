@@ -58,7 +58,7 @@ def choose_policies(
     names = fields.several(page, replace(field, choices=titles))
     if every or len(titles) < len(policies):
         st.button(
-            "Fewer" if every else f"{len(policies) - len(titles)} more …",
+            "Fewer" if every else plain(f"{len(policies) - len(titles)} more …"),
             key=f"{key}/button",
             type="tertiary",
             on_click=st.session_state.__setitem__,

@@ -33,6 +33,7 @@ RECORDINGS = [
     lexical_recording(dialog)
     for path in sorted(EXAMPLES.glob("*.json"))
     for dialog in read_file(path)
+    if dialog.calls
 ]
 REPLAYED_ONCE = replay(SMALL, RECORDINGS)
 

@@ -19,7 +19,8 @@ from fdkvc.engine.trace import Trace
 from fdkvc.policies import policy_named
 from tests.worlds import measure
 
-DIALOGS = [dialog for path in sorted(EXAMPLES.glob("*.json")) for dialog in read_file(path)]
+FILES = sorted(EXAMPLES.glob("*.json"))
+DIALOGS = [dialog for path in FILES for dialog in read_file(path) if dialog.calls]
 
 
 def run(recording: Recording, key: str, budget: int) -> Trace:

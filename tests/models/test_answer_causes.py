@@ -10,10 +10,13 @@ import pytest
 from fdkvc.core.attention import Bools
 from fdkvc.models.answer_causes import (
     HeadSelection,
+    changed_words,
     grade_call,
+    is_readable,
     restore_spans,
     turns_of,
     why_table,
+    words_in,
     words_of,
 )
 from fdkvc.models.numpy.chat import Chat, generate
@@ -149,12 +152,47 @@ def test_what_is_brought_back_is_attended_to_when_the_model_answers(
     (span,) = restoration.attempts[0].spans
     mark = model.tokens.marks[restoration.writer]
 
-    for read_again, said in ((False, "as_it_was"), (True, "as_it_would_be")):
-        there = cache.restored(span.first, span.end, read_again=read_again)
-        logits = read([there], mark, last=1)[:, 0]
-        written = [step[0] for step in generate(model.tokens, [there], logits)]
-        assert getattr(restoration.attempts[0], said) == model.tokens.text(written).strip()
-        assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
+    there = cache.restored(span.first, span.end)
+    logits = read([there], mark, last=1)[:, 0]
+    written = [step[0] for step in generate(model.tokens, [there], logits, stop_loops=True)]
+    assert restoration.attempts[0].written == model.tokens.text(written).strip()
+    assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
+
+
+def test_words_are_tried_in_the_order_of_attention_where_a_word_is_lost(
+    model: LanguageModel, context: Chat
+) -> None:
+    """Function words and marks come after all that can be read."""
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
+    shares: list[float] = []
+    restoration = restore_spans(model, cache, passages, 100, shares.append)
+
+    *singles, together = restoration.attempts
+    spans = [attempt.spans[0] for attempt in singles]
+    readable = [is_readable(span.text) for span in spans]
+    assert readable == sorted(readable, reverse=True)
+    assert {*readable} == {True, False}
+    full = model.full()
+    mark = model.tokens.marks[restoration.writer]
+    logits = read([full], [*cache.ids, *mark], last=1)[:, 0]
+    for _ in generate(model.tokens, [full], logits, stop_loops=True):
+        pass
+    start = cache.count + len(mark)
+    places = [*words_in(model.tokens, full.ids[start:])]
+    changed = changed_words(restoration.full.split(), restoration.lost.split())
+    lost = [word for word, differs in zip(places, changed, strict=True) if differs]
+    text, first, end = next(word for word in lost if is_readable(word[0]))
+    assert text == restoration.word
+    looked = [full.attention(start + place - 1).mean(axis=(0, 1)) for place in range(first, end)]
+    for span in spans:
+        if " " not in span.text:
+            weight = np.sum(looked, axis=0)[span.tokens].sum()
+            assert span.weight == pytest.approx(weight, abs=1e-5)
+        evicted = (cache.evicted_in[:, :, span.tokens] >= 0).any(axis=-1)
+        assert span.evicted == (evicted.sum(), evicted.size)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert together.spans == tuple(spans)
 
 
 def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
@@ -164,6 +202,7 @@ def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
 
     assert restoration.attempts == ()
     assert restoration.lost == restoration.full
+    assert restoration.word == ""
 
 
 def test_a_call_is_right_when_its_method_and_every_argument_are() -> None:

@@ -20,14 +20,14 @@ from fdkvc.models.damage import (
     Text,
     attention_received,
     chat_text,
-    damage_by_head,
     dialog_text,
     read_damage,
     read_losses,
 )
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
-from fdkvc.models.numpy.text_cache import EvictingCache, OneHead, TextCache, read
+from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
+from fdkvc.models.report.damage import worst_columns
 from fdkvc.policies import policy_named
 from tests.hostile import HOSTILE
 from tests.language_models import weights, write_model
@@ -172,6 +172,28 @@ def test_the_most_hurt_words_come_first_with_what_the_full_cache_attends_to(
         assert cause.largest == pytest.approx(in_head, abs=0.5)
 
 
+def test_readable_words_are_listed_and_the_others_are_one_row(
+    model: LanguageModel, text: Text
+) -> None:
+    """Marks are not readable, and neither are function words."""
+    damage = read_damage(model, model.evicting(FIFO, BUDGET), text)
+    columns = worst_columns(text, damage.of_words, damage.hurt)
+
+    assert {text.words[mark].text for mark in text.marks} == {"<user>"}
+    function = {"a", "to", "for", "and", "now?", "—"}
+    listed = {"train", "Trieste", "über", "Ljubljana,", "please", "two", "people", "two?"}
+    sums = dict(zip(text.words, damage.of_words, strict=True))
+    *words, others = columns["most damaged word"]
+    falling = sorted((word for word in sums if word.text in listed), key=lambda word: -sums[word])
+    assert words == [word.text for word in falling if sums[word] >= LEAST][:8]
+    rest = sum(kl for word, kl in sums.items() if word.text not in listed)
+    assert others == "function words and marks"
+    assert columns["KL, nats"][-1] == f"{rest:.2f} in all"
+    needed = {word for cell in columns["needs the evicted"] for word in cell.split(", ")}
+    assert not needed & function
+    assert {len(cells) for cells in columns.values()} == {len(words) + 1}
+
+
 def test_only_the_most_hurt_words_are_explained(
     model: LanguageModel, text: Text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,23 +228,6 @@ def test_a_cache_that_holds_everything_hurts_no_word(model: LanguageModel, text:
         damage = read_damage(model, cache, text)
         assert damage.hurt == ()
         np.testing.assert_allclose(damage.kl, 0, atol=1e-5)
-
-
-def test_damage_by_head_is_that_of_one_head_which_forgets(model: LanguageModel, text: Text) -> None:
-    alone = OneHead((1, 0), model.decoder, FIFO, BUDGET)
-    _, kl = read_losses([model.full(), alone], text)
-    everything = {*range(len(text.ids))}
-    assert alone.attended is not None
-    held = [[{*row.tolist()} - {-1} for row in layer] for layer in alone.attended]
-    newest = {*range(len(text.ids) - BUDGET, len(text.ids))}
-    assert held == [[everything, everything], [newest, everything]]
-
-    lost = damage_by_head(model, FIFO, BUDGET, "head", text)
-    assert lost.shape == (2, 2)
-    assert lost.min() > 0
-    assert lost[1, 0] == pytest.approx(kl[1, 1:].mean(), abs=1e-6)
-    spared = damage_by_head(model, FIFO, len(text.ids), "head", text)
-    np.testing.assert_allclose(spared, 0, atol=1e-5)
 
 
 def test_the_attention_received_is_the_mean_over_later_tokens(

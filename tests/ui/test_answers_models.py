@@ -8,11 +8,14 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from benchmarks.smollm2 import record_answer
+from fdkvc.models.cache_answers import shipped_answer
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.numpy.chat import Chat
@@ -28,14 +31,13 @@ from tests.language_models import write_model
 from tests.models.numpy.test_chat_template import CHATML, MARKS
 from tests.ui.test_answers_page import lanes, say, words_of
 
-FOUR = ["FIFO", "H2O", "FD-KVC", "Sinks (Weighted recency)"]
+FOUR = ["FIFO", "H2O", "FD-KVC", "KeyDiff"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_model(
-        tmp_path_factory.mktemp("models") / "mine", seed=3, marks=MARKS, max_position_embeddings=512
-    )
+    place = tmp_path_factory.mktemp("models") / "mine"
+    folder = write_model(place, seed=3, marks=MARKS, max_position_embeddings=1024)
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
     return folder
 
@@ -75,13 +77,13 @@ def test_another_model_begins_with_its_own_policies_and_is_loaded_once(
 
     assert loaded.count(str(folder)) == 1
     assert list(lanes(app)) == ["Full cache", *FOUR]
-    assert link_of(app).items() >= {"model": "mine", "file": "nothing", "budget": "64"}.items()
+    assert link_of(app).items() >= {"model": "mine", "file": "birthday", "budget": "64"}.items()
     assert "mine has 0.0 million parameters" in words_of(app)
     assert lanes(open_page("answers", **link_of(app))) == lanes(app)
     assert lanes(open_page("answers", model="mine", said="hello")) == lanes(app)
     assert loaded.count(str(folder)) == 1
     choose(app, "bundled")
-    assert list(lanes(app)) == ["Full cache", "FIFO", "H2O", "FD-KVC", "KeyDiff"]
+    assert link_of(app).items() >= {"file": "evening", "budget": "96", "stops": ""}.items()
 
 
 def test_a_link_loads_no_file_that_the_process_was_not_started_with(folder: Path) -> None:
@@ -97,6 +99,8 @@ def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(loading, "_SHARED", {})
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
     app = open_page("answers", model="smollm2")
+    assert not app.error
+    press(app, "Run it live")
 
     assert [error.value for error in app.error] == [
         plain("The model 'smollm2' cannot be loaded: " + gguf_file.NO_MODEL + ".")
@@ -142,22 +146,81 @@ def test_two_people_chat_in_turn_and_no_answer_is_written_twice(
     assert lanes(open_page("answers", **link_of(people[0]))) == longer
 
 
+def test_choosing_smollm2_shows_what_eviction_did_without_loading_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The recording has the full cache's word, what three policies lost, and what restores it."""
+    monkeypatch.setattr(loading, "_SHARED", {})
+    monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
+    app = choose(open_page("answers"), "smollm2")
+
+    assert not app.error
+    assert re.fullmatch(
+        ".Rosalind's. in the true answer: predicted with the full cache and KeyDiff; "
+        "lost with FIFO, H2O and FD-KVC",
+        app.header[0].value,
+    )
+    shown = lanes(app)
+    assert list(shown) == ["Full cache", *FOUR]
+    signs = {name: "✓ Rosalind" in lane for name, lane in shown.items()}
+    assert [name for name, right in signs.items() if right] == ["Full cache", "KeyDiff"]
+    assert "Rosalind" in shown["Full cache"].partition("writes:")[2]
+    assert "system prompt</b> You are a helpful AI" in html(app)
+    assert "*Rosalind.* was evicted in turn" in words_of(app)
+    assert "scrolls back" in html(app)
+    app.selectbox(key="answers/look").set_value("fd-kvc").run()
+    assert "all 4 together do" in words_of(settled(app))
+    assert not app.error
+    settled(app.number_input(key="answers/budget").set_value(65).run())
+    assert len(app.error) == 1  # nothing is recorded with it
+
+
+def test_a_starter_begins_a_chat() -> None:
+    app = open_page("answers", file="nothing", policies="fifo")
+    starter = "I am looking for a restaurant in San Jose."
+    press(app, starter)
+
+    assert link_of(app)["said"] == starter
+    assert starter in html(app)
+    assert starter not in [button.label for button in app.button]
+
+
+@pytest.mark.long
+@pytest.mark.smollm2
+def test_the_recorded_answer_is_what_the_model_gives_live() -> None:
+    recorded, again = shipped_answer(), record_answer()
+
+    assert replace(again, answers={}, restored={}) == replace(recorded, answers={}, restored={})
+    for name, answer in recorded.answers.items():
+        other = again.answers[name]
+        assert other.probability == pytest.approx(answer.probability, abs=0.01)
+        assert [(*word[:2],) for word in other.predicted] == [
+            (*word[:2],) for word in answer.predicted
+        ]
+        assert other.passages[0][1].split()[:2] == answer.passages[0][1].split()[:2]
+    for name, restoration in recorded.restored.items():
+        tried = again.restored[name]
+        assert tried.word == restoration.word
+        assert [attempt.spans[0].text for attempt in tried.attempts] == [
+            attempt.spans[0].text for attempt in restoration.attempts
+        ]
+
+
 @pytest.mark.smollm2
 def test_smollm2_answers_under_five_caches() -> None:
-    app = say(open_page("answers", model="smollm2"), "What is the capital of Slovenia?")
+    app = open_page("answers", model="smollm2", file="nothing")
+    say(app, "What is the capital of Slovenia?")
 
     assert list(lanes(app)) == ["Full cache", *FOUR]
     assert lanes(app)["Full cache"].endswith("The capital of Slovenia is Ljubljana. ")
     assert "134.5 million parameters" in words_of(app)
-    assert "system You are" not in html(app)
+    assert "system prompt</b> You are a helpful AI" in html(app)
     assert link_of(app).items() >= {"model": "smollm2", "budget": "64"}.items()
     before = lanes(app)
     say(app, "And of Austria?")
     assert "Vienna" in lanes(app)["Full cache"]
     press(app, "Take it back")
     assert lanes(app) == before
-    app.session_state["answers/sections"] = "Restore evicted words"
-    assert "with a model of this size" in words_of(settled(app.run()))
 
 
 @pytest.mark.long
@@ -166,9 +229,10 @@ def test_smollm2_answers_under_five_caches() -> None:
 def test_a_chat_of_five_caches_takes_little_memory() -> None:
     """Peak memory of a process with a chat, and another that is too long: 1.3 GB at most."""
     script = "from tests.app_pages import open_page; import re; said = ' '.join(['word'] * 34); "
-    script += "open_page('answers', model='smollm2', said='Hello, who are you?', stops='1:9'); "
+    script += "new = dict(model='smollm2', file='nothing'); "
+    script += "open_page('answers', **new, said='Hello, who are you?', stops='1:9'); "
     script += "stops = ','.join(f'{at}:2' for at in range(1, 12)); app = open_page('answers', "
-    script += "model='smollm2', said='\\n'.join([said] * 11), stops=stops, "
+    script += "**new, said='\\n'.join([said] * 11), stops=stops, "
     script += "policies='h2o,fd-kvc,fifo,sinks(surprisal)'); "
     script += "print(app.error[0].value); "
     script += "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"

@@ -39,6 +39,7 @@ SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
     "chat": "Example: a chat with tools",
     "evening": "Example: an evening in San Jose",
+    "birthday": "Example: a birthday party",
     "errands": "Example: errands, with the tools listed",
     "rental": "Example: an agent at a bike rental",
     "agent": "Example: a coding agent's session, compacted twice",

@@ -39,7 +39,7 @@ from fdkvc.ui.fields import problems
 from fdkvc.ui.frame import show_grid
 from fdkvc.ui.jobs import Job, Report
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import plain
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.run_panel import POLL_SECONDS, session_job, shared_jobs, standing
 
 NEAR = 4
@@ -147,8 +147,10 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Return a session without compactions as if it had been fitted to a size that is chosen."""
     tokens = session.tokens_of(session.contexts[0])
     st.markdown(
-        f"**This session was never compacted**: nothing of its {count(tokens, 'token')} was "
-        "forgotten. As if its first half had been fitted to a size:"
+        Markdown(
+            "**This session was never compacted**: nothing of its {} was forgotten. As if its "
+            "first half had been fitted to a size:"
+        ).format(count(tokens, "token"))
     )
     most = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
@@ -181,8 +183,11 @@ def _draw(scope: str, session: Session, job: Job) -> None:
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     with bar:
         if several:
-            times = f"**This session was compacted {len(session.compactions):,} times.**"
-            st.markdown(f"{times} What did it forget?")
+            st.markdown(
+                Markdown("**This session was compacted {:,} times.** What did it forget?").format(
+                    len(session.compactions)
+                )
+            )
         st.html(bar_html(session, moment))
     if chosen < len(cards):
         _draw_card(scope, cards[chosen])
@@ -191,7 +196,7 @@ def _draw(scope: str, session: Session, job: Job) -> None:
 
 def _draw_card(scope: str, card: Card) -> None:
     """Draw a card, with a button for each of its losses."""
-    st.markdown(f"**{plain(card.sentence)}**")
+    st.markdown(Markdown("**{}**").format(card.sentence))
     st.caption(plain(card.caption))
     show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
@@ -199,8 +204,8 @@ def _draw_card(scope: str, card: Card) -> None:
         st.caption(plain(f"{worst}; a click shows where the value was given and needed."))
     for place, (need, words) in enumerate(card.losses):
         with st.container(horizontal=True, vertical_alignment="center", key=f"{scope}/row/{place}"):
-            label, key = plain(clipped(need.value, 48)), f"{scope}/loss/{place}"
-            st.button(label, key=key, on_click=_go_to, args=(scope, need))
+            key, moment = f"{scope}/loss/{place}", (scope, need)
+            st.button(plain(clipped(need.value, 48)), key=key, on_click=_go_to, args=moment)
             st.markdown(plain(words))
     st.caption(plain(TOKENS_NOTE))
 
@@ -229,12 +234,15 @@ def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -
     left = moment + 1 - len(context)
     with st.expander("Transcript: what was in context at a message", expanded=loss is not None):
         last = len(session.messages)
-        st.number_input(f"Message (1 to {last:,})", 1, last, key=f"{scope}/message", width=200)
+        key = f"{scope}/message"
+        st.number_input(plain(f"Message (1 to {last:,})"), 1, last, key=key, width=200)
         st.markdown(
-            f"At message {moment + 1:,} ({plain(session.messages[moment].place)}) the model had "
-            f"{count(len(context), 'message')} in context, "
-            f"{count(session.tokens_of(tuple(context)), 'token')}; "
-            f"{count(left, 'earlier message')} had left it."
+            plain(
+                f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "
+                f"{count(len(context), 'message')} in context, "
+                f"{count(session.tokens_of(tuple(context)), 'token')}; "
+                f"{count(left, 'earlier message')} had left it."
+            )
         )
         places: set[int] = set() if loss is None else {loss.given, loss.needed, loss.again} - {-1}
         st.html(messages_html(session, moment, places, "" if loss is None else loss.value))

@@ -124,7 +124,8 @@ class Chat:
     `passages` has, for each cache, the (Writer, first, end) of each passage of its text: its writer
     and its tokens, its mark and end included. The last one of an answer stays open, so that the
     model can go on: its end is read, and policies evict, before the next message. `steps` counts
-    the tokens that the model wrote since the last message, once for all caches.
+    the tokens that the model wrote since the last message, once for all caches; `roles` has that
+    of each message.
     """
 
     def __init__(self, model: LanguageModel, caches: Mapping[str, TextCache]) -> None:
@@ -134,7 +135,7 @@ class Chat:
             read([*self.caches.values()], model.tokens.first, last=0)
         self._logits: dict[str, Floats] = {}
         self._open: tuple[str, ...] = ()
-        self._roles: tuple[str, ...] = ()  # of all messages
+        self.roles: tuple[str, ...] = ()
 
     @property
     def longest(self) -> int:
@@ -153,8 +154,8 @@ class Chat:
         """Read a message under every cache, and end the turn."""
         passage, names = Passage(writer, text, 0, kind=kind), [*self.caches]
         self._close_answers()
-        ids = self.model.tokens.encode_passage(passage, after=self._roles).ids
-        self._roles += (role_of(passage),)
+        ids = self.model.tokens.encode_passage(passage, after=self.roles).ids
+        self.roles += (role_of(passage),)
         self._begin(names, writer, ids, kind)
         self._close(names, ())
         for cache in self.caches.values():
@@ -166,7 +167,7 @@ class Chat:
         """Its text so far."""
         ids = {name: tuple(cache.ids) for name, cache in self.caches.items()}
         passages = {name: tuple(passages) for name, passages in self.passages.items()}
-        return ChatText(ids, passages, self._open, self.steps, self._roles)
+        return ChatText(ids, passages, self._open, self.steps, self.roles)
 
     def read_on(self, text: ChatText) -> Iterator[int]:
         """Read the rest of a text that begins as this chat does; yields the tokens read so far."""
@@ -181,7 +182,7 @@ class Chat:
                 if not text.steps:  # a message, and no answer
                     cache.forget_queries()
                 yield sum(cache.count for cache in self.caches.values())
-        self.steps, self._roles = text.steps, text.roles
+        self.steps, self.roles = text.steps, text.roles
 
     def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, int]]:
         """Let the model answer under every cache, or go on with its answers: calls, then words.
@@ -190,8 +191,8 @@ class Chat:
         next token under each cache that is still writing.
         """
         names = self._open or (*self.caches,)
-        if self._roles[-1:] != ("assistant",):
-            self._roles += ("assistant",)
+        if self.roles[-1:] != ("assistant",):
+            self.roles += ("assistant",)
         while names:
             self._begin_answers([name for name in names if name not in self._open])
             yield from self._write(names, most)
@@ -251,7 +252,7 @@ class Chat:
         tokens = self.model.tokens
         for name in self._open:
             cache, (writer, first, _) = self.caches[name], self.passages[name][-1]
-            if ids := tokens.in_history(cache.ids[first:], self._roles[:-1]):
+            if ids := tokens.in_history(cache.ids[first:], self.roles[:-1]):
                 self.caches[name] = cache.fork(first)  # the turn began there
                 self.passages[name].pop()
                 self._begin([name], writer, ids)

@@ -47,6 +47,11 @@ class Passage:
     """That of its turn: a system prompt or a tool's result."""
 
 
+def speaker_of(passage: Passage) -> str:
+    """Return who speaks in a passage."""
+    return SPAN_KINDS[passage.kind] if passage.kind else WRITERS[passage.writer]
+
+
 def model_text(transcript: Transcript, *, as_json: bool = False) -> tuple[Passage, ...]:
     """Return a dialog as passages, its calls as lines or JSON; a turn without words has none.
 

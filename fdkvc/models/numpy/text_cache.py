@@ -255,26 +255,17 @@ class TextCache(ModelCache):
         other._vectors = self._vectors.fork(self.count, names)
         return other
 
-    def restored(self, first: int, end: int, *, read_again: bool = False) -> TextCache:
+    def restored(self, first: int, end: int) -> TextCache:
         """Return a fork that attends to some tokens of earlier turns until it next evicts.
 
-        They may be evicted or not. Their entries are as first computed, or computed again from what
-        is cached now of the text before them. Raises a ValueError if they are not tokens of earlier
-        turns.
+        They may be evicted or not; their entries are as first computed. Raises a ValueError if they
+        are not tokens of earlier turns.
         """
         check_count("the first token", first, 0, self.turn_start)
         check_count("the end", end, 0, self.turn_start)
         other, attended = self.fork(), self.attended
         if attended is None:
             return other
-        if read_again and first < end:
-            # 1. Go back to where the tokens begin: they are a turn after what is still cached.
-            other.ids, other.turn_start = self.ids[:first], first
-            other._set_attended(np.where(attended < first, attended, EMPTY))
-            # 2. Read them. This overwrites their vectors, in a copy of all, since `self` sees them.
-            self.decoder.read(np.array([self.ids[first:end]]), [other], last=0)
-            # 3. Return to the end of the text; the vectors after the tokens are as they were.
-            other.ids, other.turn_start = [*self.ids], self.turn_start
         other._set_attended(_with_tokens(attended, range(first, end)))
         return other
 
@@ -353,11 +344,7 @@ class EvictingCache(TextCache):
             evicted_in[attended] = -1
             evicted_by[attended] = Rule.none
         self._evicted_in, self._evicted_by = evicted_in, evicted_by
-        self._set_attended(self._attended_of(held))
-
-    def _attended_of(self, held: Ints) -> Ints:
-        """Return what is attended to if the policy holds these tokens."""
-        return held
+        self._set_attended(held)
 
     def _of_layer(self, layer: int, slots: Ints, name: str, where: str) -> Floats:
         """Return vectors of the slots before this turn, or of it; see `head_tokens.Vectors`."""
@@ -369,24 +356,6 @@ class EvictingCache(TextCache):
         token = np.repeat(slots, max(vectors.shape[1] // len(slots), 1), axis=0)
         head = np.minimum(np.arange(len(token)), vectors.shape[1] - 1)
         return np.asarray(vectors[layer, head[:, None], token])
-
-
-class OneHead(EvictingCache):
-    """A cache whose policy decides for every KV head, but evicts from one head (layer, head) only.
-
-    All other heads keep the whole text. `eviction` is what `EvictingCache` takes.
-    """
-
-    def __init__(self, alone: tuple[int, int], *eviction: Any) -> None:
-        super().__init__(*eviction)
-        self._alone = alone
-
-    def _attended_of(self, held: Ints) -> Ints:
-        kept = held[self._alone]
-        attended = np.tile(np.arange(self.count), (*held.shape[:2], 1))
-        attended[self._alone] = EMPTY
-        attended[(*self._alone, slice(len(kept)))] = kept
-        return attended
 
 
 class RetrievalCache(TextCache):

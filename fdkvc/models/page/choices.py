@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import streamlit as st
+
 from fdkvc.conversations.page import file_choice as dialogs
 from fdkvc.conversations.page.files import SHIPPED
 from fdkvc.core.attention import KINDS, SPEAKERS
@@ -10,6 +12,7 @@ from fdkvc.core.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARA
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import metrics_of
+from fdkvc.models.cache_answers import RecordedAnswer, shipped_answer
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.page.conversation import FULL, Conversation, steps_of
@@ -24,7 +27,7 @@ from fdkvc.ui.lanes import read_lane
 from fdkvc.ui.sidebar import BUDGET_HERE
 from fdkvc.ui.variants import choose_policies, warn_no_effect
 
-NOTHING = "nothing"
+NOTHING, EXAMPLE = "nothing", "birthday"
 EVERYTHING = "full"
 """The policy that evicts nothing."""
 
@@ -98,12 +101,15 @@ _CHAT = (MESSAGES, STOPS, POLICIES, BUDGET, DECIDES)
 FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY)
 """Every field of the page."""
 
-PRETRAINED = {
-    BEGINNING.name: NOTHING,
-    POLICIES.name: ("h2o", "fd-kvc", "fifo", "sinks(weighted-recency)"),
-    BUDGET.name: 64,
-}
+PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}
 """The defaults of some fields with other models than the bundled one."""
+
+STARTERS = {
+    "bundled": ("I am looking for a restaurant in San Jose.", "I need a train to Los Angeles."),
+    EXAMPLE: ("What is the name of my sister?", "Write a birthday card for my sister."),
+    NOTHING: ("My sister Rosalind turns thirty on Saturday. What shall we bake?",),
+}
+"""Messages to click, for the bundled model and for the dialogs that others begin with."""
 
 
 def fields_of(page: str, link: Mapping[str, str]) -> tuple[Field, ...]:
@@ -137,12 +143,32 @@ def choose_model(page: str) -> str:
     return str(fields.choice(page, MODEL, on_change=use_defaults))
 
 
-def choose_conversation(
-    page: str, model: LanguageModel, link: Mapping[str, str]
-) -> Conversation | None:
+def starters_of(page: str) -> tuple[str, ...]:
+    """Return the messages that can be clicked to begin a chat."""
+    name = "bundled" if held(page, MODEL) == "bundled" else held(page, BEGINNING)
+    return STARTERS.get(name, ())
+
+
+def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None:
+    """Return the recording of a conversation, if there is one and nobody wants to see it live."""
+    recorded = shipped_answer()
+    if st.session_state.get(f"{page}/live") or held(page, SECTION) not in (SECTION.default, "back"):
+        return None
+    chosen = held(page, MODEL), held(page, BEGINNING), held(page, STOPS), conversation.messages
+    limits = conversation.turn, conversation.budget, conversation.decides
+    whole = chosen == ("smollm2", recorded.file, recorded.stops, ()) and limits == (
+        recorded.turn,
+        recorded.budget,
+        DECIDES.default,
+    )
+    names = {policy.name for policy in conversation.policies}
+    return recorded if whole and names and names <= recorded.answers.keys() else None
+
+
+def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
     here = {field.name: field for field in fields_of(page, {})}
-    policies = _choose_policies(page, here[POLICIES.name], model)
+    policies = _choose_policies(page, here[POLICIES.name])
     file, transcript, turn = None, None, 0
     if fields.choice(page, here[BEGINNING.name]) != NOTHING:
         file = dialogs.chosen_file(page, (dialogs.DIALOG,))
@@ -157,7 +183,7 @@ def choose_conversation(
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
     begun = held(page, MODEL), file and file.key, transcript and transcript.name, turn
     if fields.is_new(f"{page}/begun", begun) and not link:
-        hold(page, STOPS, "")  # the lengths of another conversation's answers
+        hold(page, STOPS, here[STOPS.name].default)  # not those of another conversation
     return Conversation(
         model=held(page, MODEL),
         file="" if file is None else file.key,
@@ -201,7 +227,7 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     return int(fields.choice(page, replace(ANSWERED, default=start, choices=labels)))
 
 
-def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Policy, ...]:
+def _choose_policies(page: str, field: Field) -> tuple[Policy, ...]:
     policies = []
     for policy in choose_policies(page, field, MAX_ANSWERING_POLICIES):
         if "future" in policy.looks_at:
@@ -216,10 +242,14 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
             )
         elif policy.name != EVERYTHING:  # the full cache is always shown
             policies.append(policy)
+    return tuple(policies)
+
+
+def warn_of(policies: Sequence[Policy], model: LanguageModel) -> None:
+    """Warn of policies whose settings have no effect with a model."""
     shape = model.decoder.shape
     heads = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(policies, Available(SPEAKERS, words=True, kinds=KINDS, **heads))
-    return tuple(policies)
 
 
 def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, zip_longest
 from threading import Lock
 
+import numpy as np
+import streamlit as st
+
 from fdkvc.core.limits import (
     MAX_ANSWERS_MEGABYTES,
+    MAX_BLOCK_LOGITS,
     MAX_CHAT_MEGABYTES,
     MAX_CHATS_MEGABYTES,
+    MAX_RESTORED_SPANS,
     MAX_WRITTEN_TOKENS,
 )
 from fdkvc.core.transcripts import Transcript
 from fdkvc.models import answer_causes as causes
+from fdkvc.models.answer_causes import words_in
+from fdkvc.models.cache_answers import CacheAnswer, Predicted
 from fdkvc.models.numpy.chat import Chat, ChatText, is_looping
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
-from fdkvc.models.numpy.model_text import Passage, Writer, model_text
-from fdkvc.models.numpy.text_cache import TextCache
+from fdkvc.models.numpy.losses import losses
+from fdkvc.models.numpy.model_text import WRITERS, Passage, Writer, model_text, speaker_of
+from fdkvc.models.numpy.text_cache import TextCache, read
+from fdkvc.models.numpy.tokens import EncodedPassage, role_of
 from fdkvc.models.page.loading import MODELS
+from fdkvc.models.report.answer import LOOPED
 from fdkvc.policies import Policy
 from fdkvc.ui.lru import ByteLRU, cached
+from fdkvc.ui.markdown import plain
 
 FULL = "all"
 """The name of the cache that evicts nothing; the others have their policy's name."""
@@ -163,11 +174,11 @@ def _read_again(
     context = before.chat.fork() if before else _new_chat(conversation)
     _reserve(context, max(map(len, written.chat.ids.values())))
     total = sum(map(len, written.chat.ids.values()))
-    for read in context.read_on(written.context):
-        on_progress(read / total)
+    for done in context.read_on(written.context):
+        on_progress(done / total)
     chat = context.fork()
-    for read in chat.read_on(written.chat):
-        on_progress(read / total)
+    for done in chat.read_on(written.chat):
+        on_progress(done / total)
     answered = Answered(written.conversation, context, chat, written.complete)
     ANSWERS.put(conversation.key, answered)
     return answered
@@ -265,14 +276,36 @@ class Answered:
         writers = [*enumerate(self.chat.passages[name])][first:end]
         return [(writer, self.chat.text(name, passage=index)) for index, (writer, *_) in writers]
 
+    @property
+    def prompt_end(self) -> int:
+        """Tokens up to the end of the system prompt that the model's chat template adds."""
+        first = self.chat.passages[FULL][:1]
+        tokens, ids = self.chat.model.tokens, self.chat.caches[FULL].ids
+        return max((causes.prompt_end(tokens, ids, low, end) for _, low, end in first), default=0)
+
+    @property
+    def prompt(self) -> str:
+        """The system prompt that the model's chat template adds."""
+        tokens, ids = self.chat.model.tokens, self.chat.caches[FULL].ids[: self.prompt_end]
+        return tokens.text(ids[next(tokens.texts_of(ids), (0, 0))[0] :]).strip() if ids else ""
+
+    def speakers(self, name: str) -> list[str]:
+        """Return who speaks in each passage of a cache's text."""
+        conversation = self.conversation
+        given = [part for part in conversation.passages if part.turn < conversation.turn]
+        return [*map(speaker_of, given)] + [
+            WRITERS[who] for who, *_ in self.chat.passages[name][len(given) :]
+        ]
+
     def calls(self, name: str) -> list[str]:
         """Return the calls of a cache's answer."""
         return [text for writer, text in self.passages(name) if writer == "call"]
 
     @property
     def expected_calls(self) -> tuple[str, ...]:
-        """The dialog's own calls, or else those of the full cache."""
-        return self.conversation.expected_calls or tuple(self.calls(FULL))
+        """The dialog's own calls, or those of the full cache where it has no answer."""
+        own = self.conversation.expected_calls
+        return own if self.has_true_text else tuple(self.calls(FULL))
 
     def graded_calls(self, name: str) -> list[causes.GradedCall]:
         """Return each call graded against the expected one; a missing call is empty."""
@@ -287,14 +320,106 @@ class Answered:
             for _, first, last in self.chat.passages[name][self.began(name) :]
         )
 
-    @property
-    def reference_failed(self) -> bool:
-        """Whether the full cache fails, too: nothing can be held against it then."""
-        return self.looped(FULL) or bool(self.conversation.expected_calls and not self.right(FULL))
-
     def right(self, name: str) -> bool:
         """Whether a cache made the expected calls."""
         return all(call.right for call in self.graded_calls(name))
+
+    @property
+    def has_true_text(self) -> bool:
+        """Whether the dialog itself has the answer."""
+        conversation = self.conversation
+        given = [passage.turn for passage in conversation.passages]
+        return not conversation.messages and conversation.turn in given
+
+    def true_passages(self) -> Iterator[EncodedPassage]:
+        """Yield the passages of the dialog's own answer."""
+        roles = self.context.roles
+        for passage in self.conversation.passages:
+            if passage.turn == self.conversation.turn:
+                yield self.chat.model.tokens.encode_passage(passage, after=roles)
+                roles += (role_of(passage),)
+
+    def written_passages(self) -> Iterator[EncodedPassage]:
+        """Yield the passages of the full cache's answer."""
+        marks = self.chat.model.tokens.marks
+        for writer, first, end in self.chat.passages[FULL][self.began(FULL) :]:
+            ids = tuple(self.chat.caches[FULL].ids[first:end])
+            yield EncodedPassage(Passage(writer, "", 0), ids, (), len(marks[writer]), len(ids))
+
+    def answers(self, *, writing: bool = False) -> list[CacheAnswer]:
+        """Return the answer of each cache; while they are written, nothing is compared."""
+        names, expected = [*self.conversation.titles], self.expected_calls
+        graded = not writing and bool(expected) and any(map(self.calls, names))
+        predicted = {} if writing else _predictions(self)
+        unfinished, count = self.chat.unfinished(), self.context.caches[FULL].count
+        answers = []
+        for name, title in self.conversation.titles.items():
+            note = LOOPED if not writing and self.looped(name) else ""
+            if not (writing or note) and name in unfinished:
+                note = "Not finished."
+            held = count if name == FULL else min(self.conversation.budget, count)
+            calls = tuple(self.graded_calls(name)) if graded else ()
+            words, probability = predicted.get(name, ((), None))
+            written = tuple(self.passages(name))
+            answers.append(
+                CacheAnswer(title, held, count, written, calls, words, probability, note)
+            )
+        return answers
+
+
+@cached
+def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], float]]:
+    """Return how each cache predicts the same text, and the mean probability of its tokens.
+
+    Nothing where the calls of the full cache are right, or nothing but its own text can be read and
+    it repeats itself. Of a long text only the first tokens are read.
+    """
+    context, true = answered.context, answered.has_true_text
+    called = bool(answered.expected_calls) and answered.right(FULL)
+    if called or (not true and answered.looped(FULL)):
+        return {}
+    tokens, shape, names = context.model.tokens, context.model.decoder.shape, [*context.caches]
+    caches = [context.caches[name].fork() for name in names]
+    room = min(MAX_WRITTEN_TOKENS, shape.positions - context.longest)
+    step = max(MAX_BLOCK_LOGITS // (len(caches) * shape.vocabulary), 1)
+    words: list[list[Predicted]] = [[] for _ in names]
+    nats = np.zeros((len(names), 0), np.float32)
+    for encoded in answered.true_passages() if true else answered.written_passages():
+        ids, start = encoded.ids[:room], encoded.start
+        if len(ids) <= start:
+            break
+        room -= len(ids)
+        parts = []
+        for first in range(0, len(ids), step):
+            logits = read(caches, ids[first : first + step])
+            targets = np.array(ids[first + 1 : first + step + 1], np.intp)
+            parts.append(losses(logits[:, : len(targets)], targets))
+        lost, _, best = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
+        stop = min(encoded.stop, len(ids))
+        nats = np.concatenate([nats, lost[:, start - 1 : stop - 1]], axis=1)
+        text = ids[start:stop]
+        places = [
+            (written, low + start, end + start) for written, low, end in words_in(tokens, text)
+        ]
+        if encoded.passage.spans:
+            values = [(encoded.tokens_of(*span), span) for span in encoded.passage.spans]
+            places = [
+                (encoded.passage.text[low:high], token[0], token[-1] + 1)
+                for token, (low, high) in values
+                if token and token[-1] < stop
+            ]
+        for written, low, end in places:
+            for row, likeliest in enumerate(best[:, low - 1 : end - 1].tolist()):
+                if causes.is_readable(written):
+                    instead = tokens.text(likeliest).strip()
+                    right = causes.bare(instead) == causes.bare(written)
+                    words[row].append(Predicted(written, right, instead))
+        for cache in caches:
+            cache.end_turn()
+    if not nats.size:
+        return {}
+    mean = np.exp(-nats.mean(axis=1)).tolist()
+    return {name: (tuple(words[row]), mean[row]) for row, name in enumerate(names)}
 
 
 @dataclass(frozen=True)
@@ -325,6 +450,19 @@ def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
 
 @cached
 def restored(answered: Answered, name: str) -> causes.Restoration:
-    """Return the answers after restoring what a policy evicted."""
+    """Return the answers after restoring what a policy evicted, with progress."""
+    bar, title = st.empty(), answered.conversation.titles[name]
+    words = plain(f"Answering with words restored to {title}")
+    answers = restore(answered, name, lambda share: bar.progress(share, words))
+    bar.empty()
+    return answers
+
+
+def restore(
+    answered: Answered, name: str, on_progress: Callable[[float], object] = lambda share: None
+) -> causes.Restoration:
+    """Return the answers after restoring what a policy evicted; of a large model, fewer."""
     chat = answered.context
-    return causes.restore_spans(chat.model, chat.caches[name], chat.passages[name])
+    most = MAX_RESTORED_SPANS // 2 if chat.model.decoder.large else MAX_RESTORED_SPANS
+    evicting = chat.caches[name], chat.passages[name]
+    return causes.restore_spans(chat.model, *evicting, most, on_progress)

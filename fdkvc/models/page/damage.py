@@ -3,28 +3,33 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.results import damage_chart
 from fdkvc.core.attention import Floats
-from fdkvc.core.limits import MAX_DAMAGE_HEADS, MAX_DAMAGE_TOKENS
+from fdkvc.core.limits import MAX_DAMAGE_TOKENS
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import decimal, sentence
-from fdkvc.models.damage import Damage, Text, chat_text, damage_by_head, dialog_text, read_damage
+from fdkvc.models.damage import Damage, Text, chat_text, dialog_text, read_damage
 from fdkvc.models.page.choices import WHOSE
 from fdkvc.models.page.conversation import FULL, Answered
 from fdkvc.models.page.why import choose_answer
 from fdkvc.models.recorded_damage import shipped_damage
-from fdkvc.models.report.damage import attended_columns, damage_html, damage_sentences
+from fdkvc.models.report.damage import (
+    attended_columns,
+    damage_html,
+    damage_sentences,
+    worst_columns,
+)
 from fdkvc.policies import Policy, read_policy
-from fdkvc.runs.grid import html_table
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import choice, problems
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
+
+WORST = "The most damaged words"
 
 MEANING = (
     "Damage is the KL divergence of a cache's predictions from those of the full cache, in nats: "
@@ -49,6 +54,7 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     except ValueError as error:
         problems(sentence(str(error)))
         return {}
+    show_grid(worst_columns(damage.text, damage.of_words, damage.hurt), WORST)
     show_words(damage, conversation.titles[name])
     damages = {policy: _damage(answered, policy.name) for policy in conversation.policies}
     with side_by_side("damage"):
@@ -57,23 +63,7 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         with panel("damage-speakers"):
             show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
     by_token = [damage.by_token().assign(policy=policy.name) for policy, damage in damages.items()]
-    tables = {"damage.csv": pd.concat(by_token).reset_index()}
-    shape = answered.chat.model.decoder.shape
-    if shape.layers * shape.kv_heads > MAX_DAMAGE_HEADS:
-        st.caption(
-            plain(
-                "Damage by head needs one pass per KV head, "
-                f"{shape.layers * shape.kv_heads} in this model: it is shown for models with up to "
-                f"{MAX_DAMAGE_HEADS} KV heads."
-            )
-        )
-        return tables
-    heads = _heads(answered, name)
-    st.html(_heads_html(heads))
-    st.caption("Nats per token if only one KV head evicts and all others hold the whole text.")
-    rows = [(name, *place, float(heads[place])) for place in np.ndindex(heads.shape)]
-    by_head = pd.DataFrame(rows, columns=["policy", "layer", "head", "damage"])
-    return {**tables, "damage_by_head.csv": by_head}
+    return {"damage.csv": pd.concat(by_token).reset_index()}
 
 
 def show_words(damage: Damage, title: str) -> None:
@@ -82,24 +72,10 @@ def show_words(damage: Damage, title: str) -> None:
     st.html(damage_html(damage, title))
 
 
-def show_instead(page: str, model: str) -> None:
-    """Show the recording of a model that could not be loaded, if there is one."""
-    if model == "smollm2":
-        show_recorded(page)
-
-
-def show_recorded(page: str, names: Sequence[str] = ()) -> None:
-    """Show the recording that is shipped, of all its policies or of these."""
+def show_recorded(page: str, names: Sequence[str]) -> None:
+    """Show the recording that is shipped, of these of its policies."""
     recorded = shipped_damage()
-    policies = {name: read_policy(name) for name in names or recorded.damages}
-    if not names:
-        st.markdown(
-            plain(
-                f"Recorded: {recorded.model} read the dialog “{recorded.dialog}”, "
-                f"{len(recorded.text.ids):,} tokens, with {recorded.budget} entries in each head. "
-                f"{MEANING}"
-            )
-        )
+    policies = {name: read_policy(name) for name in names}
     titles = {name: policy.title for name, policy in policies.items()}
     field = replace(WHOSE, default=next(iter(titles)), choices=titles)
     damages = {policy: recorded.damages[name] for name, policy in policies.items()}
@@ -135,19 +111,21 @@ def _text(answered: Answered) -> Text:
 
 @cached
 def _damage(answered: Answered, name: str) -> Damage:
-    """Return a policy's damage, which is read with progress."""
-    conversation, bar = answered.conversation, st.empty()
+    """Return a policy's damage, which is read with progress and the most damaged words so far."""
+    conversation, bar, place = answered.conversation, st.empty(), st.empty()
     words = f"Reading the text with {conversation.titles[name]}"
     model, cache, text = answered.chat.model, conversation.caches()[name], _text(answered)
-    damage = read_damage(model, cache, text, lambda share: bar.progress(share, plain(words)))
+
+    def show_worst(kl: Floats) -> None:
+        with place:
+            show_grid(worst_columns(text, kl), f"{WORST}, so far")
+
+    damage = read_damage(
+        model, cache, text, lambda share: bar.progress(share, plain(words)), show_worst
+    )
     bar.empty()
+    place.empty()
     return damage
-
-
-@cached
-def _heads(answered: Answered, name: str) -> Floats:
-    limits = answered.conversation.budget, answered.conversation.decides
-    return damage_by_head(answered.chat.model, read_policy(name), *limits, _text(answered))
 
 
 def _by_speaker(damages: Mapping[Policy, Damage]) -> dict[str, list[str]]:
@@ -160,13 +138,3 @@ def _by_speaker(damages: Mapping[Policy, Damage]) -> dict[str, list[str]]:
             if speaker in means:
                 columns.setdefault(speaker, []).append(decimal(means[speaker]))
     return columns
-
-
-def _heads_html(heads: Floats) -> str:
-    top = max(float(heads.max()), 1e-9)
-    rows = []
-    for layer, row in enumerate(heads.tolist()):
-        cells = [f'<td style="--share:{kl / top:.2f}">{decimal(kl)}</td>' for kl in row]
-        rows.append([f'<th scope="row">layer {layer}</th>', *cells])
-    names = ["", *(f"head {head}" for head in range(heads.shape[1]))]
-    return html_table(names, rows, "Damage by layer and head, in nats per token", "scrolls heat")

@@ -1,7 +1,5 @@
 """The models that pages may load: those with which the process was started, by name."""
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from fdkvc.core.parameters import Field
@@ -29,11 +27,8 @@ MODEL = Field(
 )
 
 
-def load_model(name: str, otherwise: Callable[[], None]) -> LanguageModel:
-    """Load a model with a progress bar on the page, which ends if it cannot be loaded.
-
-    `otherwise` then shows something else below the reason.
-    """
+def load_model(name: str) -> LanguageModel:
+    """Load a model with a progress bar on the page, which ends if it cannot be loaded."""
     bar = st.empty()
     try:
         model = shared_language_model(
@@ -42,7 +37,6 @@ def load_model(name: str, otherwise: Callable[[], None]) -> LanguageModel:
     except ValueError as error:
         bar.empty()
         problems(sentence(str(error)))
-        otherwise()
         st.stop()
     bar.empty()
     return model

@@ -5,6 +5,7 @@ Text of the user, a file or the model is escaped and shown by ``st.html`` only.
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from html import escape
 from time import monotonic
 
@@ -12,17 +13,22 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts.theme import hue_of
 from fdkvc.core.limits import MAX_TYPED_CHARACTERS, MAX_WRITTEN_TOKENS
-from fdkvc.core.words import count, listed, sentence
+from fdkvc.core.transcripts import SPAN_KINDS
+from fdkvc.core.words import count, sentence
 from fdkvc.models.answer_causes import turns_of
-from fdkvc.models.numpy.model_text import WRITERS
+from fdkvc.models.cache_answers import RecordedAnswer
+from fdkvc.models.numpy.model_text import WRITERS, model_text, speaker_of
 from fdkvc.models.page import choices
 from fdkvc.models.page.conversation import ANSWERS, FULL, Answered, Conversation, begin, write
-from fdkvc.models.report.answer import call_html, words_html
+from fdkvc.models.page.restore import show_restoration
+from fdkvc.models.report.answer import answers_html, headline
 from fdkvc.ui.address import scroll_to
-from fdkvc.ui.fields import pick, problems
+from fdkvc.ui.fields import choice, held, hold, pick, problems
 from fdkvc.ui.markdown import plain
+
+TRUE, OWN = "the true answer", "the full cache's answer"
+"""What all caches predict: the dialog's own answer, or else what the full cache wrote."""
 
 DRAWN = 0.06
 """Seconds between redraws while the model writes."""
@@ -31,10 +37,7 @@ DRAWN = 0.06
 def answer(page: str, conversation: Conversation) -> Answered | None:
     """Show the answers, live while the model writes; return them, if any."""
     if not conversation.parts:
-        st.info(
-            "Write as the user, for example: I am looking for a restaurant in San Jose.",
-            icon=":material/chat:",
-        )
+        st.info("Write as the user, or click an example below.", icon=":material/chat:")
         return None
     above, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
     answered, parts = None, conversation.parts
@@ -53,9 +56,10 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         problems(sentence(str(error)))
         return None
     assert answered is not None
-    above.header(plain(headline(answered)), anchor=False)
-    _show_message(message, answered)
-    lanes.html(_lanes_html(answered))
+    answers = answered.answers()
+    above.header(plain(headline(answers, TRUE if answered.has_true_text else OWN)), anchor=False)
+    _show_answered(message, answered)
+    lanes.html(answers_html(answers))
     if answered.chat.unfinished():
         button.button(
             "Go on",
@@ -76,7 +80,7 @@ def _write(
     button: DeltaGenerator,
 ) -> Answered:
     """Let the model write, redrawing as it does; clicks interrupt it."""
-    _show_message(message, answered)
+    _show_answered(message, answered)
     button.button(
         "Stop",
         key=f"{page}/stop/{len(answered.conversation.messages)}",
@@ -89,7 +93,7 @@ def _write(
     with closing(write(answered)) as written:
         for answered in written:
             if monotonic() - drawn > DRAWN:
-                lanes.html(_lanes_html(answered, writing=True))
+                lanes.html(answers_html(answered.answers(writing=True), writing=True))
                 drawn = monotonic()
     button.empty()
     return answered
@@ -120,6 +124,11 @@ def show_input(page: str, conversation: Conversation) -> None:
                     help="Remove your last message and the answers to it.",
                 ):
                     choices.keep_messages(page, conversation.messages[:-1])
+        if not conversation.messages:
+            with st.container(horizontal=True):
+                for starter in choices.starters_of(page):
+                    if st.button(starter, key=f"{page}/starter/{starter}", type="tertiary"):
+                        choices.keep_messages(page, (), starter)
     if text and len(text) > left:
         st.session_state[f"{page}/unsent"] = text
         st.rerun()
@@ -148,83 +157,72 @@ def _show_edit(page: str, messages: Sequence[str], left: int) -> None:
 # ------------------------------------------------------------------------------- in words
 
 
-def headline(answered: Answered) -> str:
-    """Say in one sentence which caches made the expected call."""
-    titles = {**answered.conversation.titles, FULL: "the full cache"}
-    if answered.looped(FULL):
-        return "The reference failed here: the full cache repeats itself"
-    if not answered.expected_calls:
-        texts = {name: [text for _, text in answered.passages(name)] for name in titles}
-        full = texts.pop(FULL)
-        equal = [titles[name] for name, text in texts.items() if text == full]
-        if len(equal) == len(texts):
-            return "Every policy gives the full cache's answer"
-        if equal:
-            return f"Same answer as the full cache: {listed(equal)}; the others differ"
-        return "No policy gives the full cache's answer"
-    method = answered.expected_calls[0].split(" ")[0]
-    right = [words for name, words in titles.items() if answered.right(name)]
-    wrong = [words for words in titles.values() if words not in right]
-    if answered.reference_failed:
-        others_right = f", and right with {listed(right)}" if right else ""
-        return f"The reference failed here: {method} is wrong with the full cache{others_right}"
-    if not wrong:
-        return f"{method}: the call is right with every cache"
-    return f"{method}: the call is right with {listed(right)}, and wrong with {listed(wrong)}"
+def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswer) -> None:
+    """Show a recording as what it is of, with a button that lets the model answer now."""
+    answers = [recorded.answers[name] for name in conversation.titles]
+    st.header(plain(headline(answers, TRUE)), anchor=False)
+    transcript = conversation.transcript
+    assert transcript is not None
+    turns = [
+        (str(index), speaker_of(passage), passage.text)
+        for index, passage in enumerate(model_text(transcript)[: conversation.turn])
+    ]
+    turns.insert(0, ("", SPAN_KINDS["system"], recorded.prompt))
+    _show_message(st.empty(), turns, turns[-1])
+    st.html(answers_html(answers))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        label = "Run it live"
+        if st.button(label, key=f"{page}/run-live", icon=":material/play_arrow:", type="primary"):
+            st.session_state[f"{page}/live"] = True
+            st.rerun()
+        words = f"Recorded with {recorded.model}. Live, you can also write to it, and see why each "
+        st.caption(plain(f"{words}word was written and what eviction damages."))
+    st.subheader("Restore evicted words", anchor=False)
+    titles = {name: conversation.titles[name] for name in recorded.restored}
+    wrong = next(iter(titles))
+    whose = replace(choices.WHOSE, default=wrong, choices=titles)
+    if held(page, whose) not in titles:
+        hold(page, whose, wrong)
+    name = choice(page, whose, width="content")
+    restoration = recorded.restored[name]
+    show_restoration(restoration, titles[name], restoration.full)
 
 
-def _show_message(message: DeltaGenerator, answered: Answered) -> None:
+def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
     """Show the last message below the earlier turns, folded to a line; nothing before the first."""
     context, conversation = answered.context, answered.conversation
-    passages = context.passages[FULL]
+    passages, speakers = context.passages[FULL], answered.speakers(FULL)
     if not passages:
         return
-    turns, writers = turns_of(passages), [WRITERS[writer] for writer, *_ in passages]
-    heads = [f"<b>{turn} · {writer}</b>" for turn, writer in zip(turns, writers, strict=True)]
+    numbers = map(str, turns_of(passages))
+    texts = [context.text(FULL, passage=index) for index in range(len(passages))]
+    turns = [*zip(numbers, speakers, texts, strict=False)]
     given = sum(passage.turn < conversation.turn for passage in conversation.passages)
-    earlier = "".join(
-        f"<p>{heads[index]} {escape(context.text(FULL, passage=index))}</p>"
-        for index in range(min(given, len(passages) - 1))
-    )
+    earlier = turns[: min(given, len(turns) - 1)]
+    if answered.prompt:
+        earlier.insert(0, ("", SPAN_KINDS["system"], answered.prompt))
+    past = ""
     for name, title in conversation.titles.items():
-        if past := answered.past(name):
-            texts = "".join(f"<p><i>{WRITERS[who]}</i> {escape(text)}</p>" for who, text in past)
-            earlier += f"<section><b>{escape(title)}</b>{texts}</section>"
+        if texts_of_cache := answered.past(name):
+            parts = [f"<p><i>{WRITERS[who]}</i> {escape(text)}</p>" for who, text in texts_of_cache]
+            past += f"<section><b>{escape(title)}</b>{''.join(parts)}</section>"
+    _show_message(message, [*earlier, turns[-1]], turns[-1], past)
+
+
+def _show_message(
+    message: DeltaGenerator,
+    turns: Sequence[tuple[str, str, str]],
+    last: tuple[str, str, str],
+    past: str = "",
+) -> None:
+    """Show a message, and above it those before it, each with its turn and speaker."""
+    heads = [f"<b>{' · '.join(filter(None, turn[:2]))}</b> {escape(turn[2])}" for turn in turns]
+    earlier = "".join(f"<p>{head}</p>" for head in heads[:-1]) + past
     if earlier:
-        folded = count(turns[-1], "earlier turn")
+        number = last[0]
+        folded = count(int(number), "earlier turn") if int(number) else "system prompt"
         earlier = f'<details class="earlier"><summary>{folded}</summary>{earlier}</details>'
-    message.html(f'{earlier}<div class="message">{heads[-1]} {escape(context.text(FULL))}</div>')
-
-
-def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
-    """Return a column for each cache; unfinished answers are not graded."""
-    columns = ""
-    titles = answered.conversation.titles
-    texts = {name: answered.passages(name) for name in titles}
-    full = {writer: text.split() for writer, text in texts[FULL]}
-    before = answered.context.caches[FULL].count
-    compared = not (answered.looped(FULL) if writing else answered.reference_failed)
-    # The dialog's own call is right whether or not the full cache makes it.
-    graded = not writing and (compared or bool(answered.conversation.expected_calls))
-    for name, title in titles.items():
-        held = before if name == FULL else min(answered.conversation.budget, before)
-        parts = "".join(map(call_html, answered.graded_calls(name))) if graded else ""
-        for writer, text in texts[name]:
-            if writer != "call":
-                expected = full.get(writer, []) if compared else text.split()
-                parts += f"<p>{words_html(text, expected, writing=writing)}</p>"
-            elif not graded:
-                parts += f'<div class="chips"><span>{escape(text)}</span></div>'
-        if not writing and answered.looped(name):
-            parts += "<small>Stopped: the model repeats itself.</small>"
-        elif not writing and name in answered.chat.unfinished():
-            parts += "<small>Not finished.</small>"
-        columns += (
-            f'<section aria-label="{escape(title)}">'
-            f"<b{hue_of(title)}>{escape(title)}</b> "
-            f"<small>{held} of {before} entries per head</small>{parts}</section>"
-        )
-    return f'<div class="answers">{columns}</div>'
+    message.html(f'{earlier}<div class="message">{heads[-1]}</div>')
 
 
 def answers_table(answered: Answered) -> pd.DataFrame:

@@ -8,7 +8,6 @@ import streamlit as st
 
 from fdkvc.conversations.page.file_choice import FILE, OWN
 from fdkvc.engine.metrics import metrics_of
-from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.page.choices import SECTION
 from fdkvc.models.page.conversation import Answered
 from fdkvc.models.page.damage import show_damage
@@ -44,20 +43,20 @@ HELP = (
 )
 
 
-def show_model_note(name: str, model: LanguageModel) -> None:
+def show_model_note(key: str, name: str, parameters: int, more: str = "") -> None:
     """Show what the model is, and what it cannot do."""
-    size = f"{model.decoder.shape.parameters / 1e6:.1f} million parameters"
+    size = f"{parameters / 1e6:.1f} million parameters"
     note = (
-        f"{model.name} has {size}. What it writes may be wrong with the full cache, too. "
-        "Policies evict after every message and every answer."
+        f"{name} has {size}. What it writes may be wrong with the full cache, too: see how well "
+        "each cache predicts the true text. Policies evict after every message and answer."
     )
-    if name == MODEL.default:
+    if key == MODEL.default:
         note = (
             f"The model has {size} and was trained only on English service dialogs. It can ask, "
             "make calls and answer in their style, but it knows nothing about the world, invents "
             "names, times and prices, and does not show what a large model would lose."
         )
-    st.caption(plain(f"{note} {model.tokens.note}".strip()))
+    st.caption(plain(f"{note} {more}".strip()))
 
 
 def _csv_of(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:

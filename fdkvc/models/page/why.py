@@ -8,19 +8,27 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import percent
 from fdkvc.models import answer_causes as causes
 from fdkvc.models.numpy.model_text import WRITERS
 from fdkvc.models.page import choices
 from fdkvc.models.page.conversation import FULL, Answered, answer_words
+from fdkvc.models.report.damage import OTHERS
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held
 from fdkvc.ui.frame import show_grid
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 
+SHARES = {"attention if cached": "all_there", "actual attention": "attended"}
+"""Columns of that table, and of `why_table`."""
+
 EVICTED_WORDS = 8
 """Rows in the table of evicted words."""
+
+PROMPT = -1
+"""The place of the model's own system prompt among passages."""
 
 
 def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> str:
@@ -63,13 +71,22 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             st.info("This answer is empty.")
             return {}
         word = words[_choose_word(page, answered, name, words)]
-        selection = _choose_heads(page, answered)
+        with st.popover("More"):
+            selection = _choose_heads(page, answered)
     table = _why(answered.chat, name, word, selection)
     st.markdown(plain(_attention_sentence(answered, name, word, table)))
     st.html(_transcript(answered, name, word, table))
-    evicted = table[table.evicted > 0].nlargest(EVICTED_WORDS, "all_there")
+    evicted = table[table.evicted > 0]
     if len(evicted):
-        show_grid(_columns(evicted), "Evicted words that would have received attention")
+        readable = evicted.word.map(causes.is_readable)
+        columns = _columns(evicted[readable].nlargest(EVICTED_WORDS, "all_there"))
+        others = evicted[~readable]
+        for column, cells in columns.items():
+            cells.append("")
+            if column in SHARES:
+                cells[-1] = percent(float(others[SHARES[column]].sum()), 1)
+        columns["word"][-1] = OTHERS
+        show_grid(columns, "Evicted words that would have received attention")
     return {"why.csv": table}
 
 
@@ -113,7 +130,8 @@ def _attention_sentence(
     title = answered.conversation.titles[name]
     if name == FULL or lost.empty:
         return Markdown("Nothing was evicted before {} wrote {}.").format(title, written)
-    most = lost.nlargest(1, "all_there").iloc[0]
+    readable = lost.word.map(causes.is_readable)
+    most = (lost[readable] if readable.any() else lost).nlargest(1, "all_there").iloc[0]
     when = causes.turns_in_words(most.first_evicted_in, most.last_evicted_in)
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
@@ -148,20 +166,22 @@ def _columns(table: pd.DataFrame) -> dict[str, list[str]]:
 
 def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.DataFrame) -> str:
     """Return the text up to a word, each word tinted by its attention."""
-    passages = answered.chat.passages[name]
-    turns = causes.turns_of(passages)
+    speakers, prompt = answered.speakers(name), answered.prompt_end
+    turns = causes.turns_of(answered.chat.passages[name])
     top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
     cells: dict[int, list[str]] = {}
     for row in table.to_dict("records"):
-        cells.setdefault(row["passage"], []).append(_word_html(row, top))
+        place = row["passage"] if row["end"] > prompt else PROMPT
+        cells.setdefault(place, []).append(_word_html(row, top))
     for later in answer_words(answered, name):
         if later.first >= word.first:
             tag, look = ("b", "chosen") if later == word else ("span", "after")
             html = f'<{tag} class="{look}">{escape(later.text)}</{tag}>'
             cells.setdefault(later.passage, []).append(html)
+    turns, speakers = [*turns, 0], [*speakers, SPAN_KINDS["system"]]  # PROMPT is the last
     rows = "".join(
         f'<tr{" class=now" if index == word.passage else ""}><th scope="row"><i>{turns[index]}</i> '
-        f"{WRITERS[passages[index][0]]}</th><td>{' '.join(words)}</td></tr>"
+        f"{speakers[index]}</th><td>{' '.join(words)}</td></tr>"
         for index, words in cells.items()
     )
     return (

@@ -1,26 +1,25 @@
 """A model's answer that fails, and what it writes once evicted words are restored."""
 
+from collections.abc import Sequence
 from html import escape
 from itertools import zip_longest
 
+from fdkvc.charts.theme import hue_of
 from fdkvc.conversations.formats import EXAMPLES, read_transcripts
-from fdkvc.core.words import count
+from fdkvc.core.words import count, listed, percent
 from fdkvc.models.answer_causes import (
     GradedCall,
-    Passages,
     Restoration,
-    Span,
     changed_words,
     grade_call,
     restore_spans,
     turns_in_words,
-    turns_of,
 )
+from fdkvc.models.cache_answers import CacheAnswer, Predicted
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_text import model_text
-from fdkvc.models.numpy.text_cache import TextCache
 from fdkvc.policies import policy_named
 from fdkvc.runs.grid import html_table
 from fdkvc.runs.page import css, page
@@ -28,54 +27,43 @@ from fdkvc.runs.page import css, page
 EXAMPLE, TURN, POLICY, BUDGET = "evening.json", 15, "fifo", 48
 """A shipped dialog, the turn of its answer, and what the model's cache is under."""
 
-VERSIONS = {"as_it_was": "original entries", "as_it_would_be": "recomputed entries"}
-"""Labels of the two kinds of entries that a span can be restored with."""
+LOOPED = "Stopped: the model repeats itself."
+"""The note on an answer that was stopped for that."""
+
+SHOWN_WORDS = 6
+"""Words of a text whose predictions are shown."""
 
 SHOWN_CHARACTERS = 60
 """Characters shown of an argument."""
 
 
-def right(restored: Restoration, text: str, expected: str) -> bool:
-    """Whether a passage is the expected one."""
-    return grade_call(text, expected).right if restored.writer == "call" else text == expected
-
-
-def evicted_in(cache: TextCache, passages: Passages, span: Span) -> str:
-    """Return the turns in which any head evicted a span, in words."""
-    turns = turns_of(passages)
-    evicted = cache.evicted_in[:, :, span.first : span.end]
-    when = sorted({turns[passage] for passage in evicted[evicted >= 0].tolist()})
-    return turns_in_words(when[0], when[-1])
-
-
-def restored_html(
-    cache: TextCache, passages: Passages, restored: Restoration, expected: str
-) -> str:
+def restored_html(restored: Restoration, expected: str) -> str:
     """Return what was written with nothing and with each span restored, as a table."""
-    turns = turns_of(passages)
-    nothing = _written(restored, restored.lost, expected)
-    rows = [['<th scope="row">nothing</th>', f'<td colspan="2">{nothing}</td>']]
+    rows = [
+        ['<th scope="row">nothing</th>', f"<td>{_written(restored, restored.lost, expected)}</td>"]
+    ]
     for attempt in restored.attempts:
         span = attempt.spans[0]
         label, place = f"all {len(attempt.spans)}", ""
         if len(attempt.spans) == 1:
             label = span.text
-            evicted = cache.evicted_in[:, :, span.first : span.end] >= 0
             place = (
-                f"from turn {turns[span.passage]}, evicted in {evicted_in(cache, passages, span)} "
-                f"from {int(evicted.any(axis=-1).sum())} of {evicted[:, :, 0].size} heads"
+                f"from turn {span.turn}, evicted in {turns_in_words(*span.evicted_in)} "
+                f"from {span.evicted[0]} of {span.evicted[1]} heads"
             )
-        texts = (getattr(attempt, version) for version in VERSIONS)
         head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
-        rows.append([head, *(f"<td>{_written(restored, text, expected)}</td>" for text in texts)])
-    names = ["restored", *VERSIONS.values()]
+        rows.append([head, f"<td>{_written(restored, attempt.written, expected)}</td>"])
+    names = ["restored", "written with it"]
     return html_table(names, rows, "Answers after restoring words", "scrolls back")
 
 
 def _written(restored: Restoration, text: str, expected: str) -> str:
     if restored.writer == "call":
         return call_html(grade_call(text, expected))
-    return words_html(text, expected.split())
+    mark = "met" if restored.right(text, expected) else "unmet"
+    sign = {"met": "✓", "unmet": "✗"}[mark] if restored.word else ""
+    chip = f'<div class="chips"><span class="{mark}">{sign} {escape(restored.word)}</span></div>'
+    return (chip if sign else "") + words_html(text, expected.split())
 
 
 def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
@@ -89,6 +77,75 @@ def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
         f"<mark>{escape(word)}</mark>" if changed else escape(word)
         for word, changed in zip_longest(words, changed_words(words[:compared], full))
     )
+
+
+def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> str:
+    """Return a column for each cache, the full one first; unfinished answers are not graded."""
+    full, columns = answers[0], ""
+    words: dict[str, list[str]] = {writer: text.split() for writer, text in full.passages}
+    compared = not full.note.startswith(LOOPED) and full.right
+    for answer in answers:
+        parts = "".join(map(call_html, answer.calls))
+        if chips := [_predicted_chip(answer.predicted[index]) for index in shown_words(answers)]:
+            parts += f'<div class="chips">{" ".join(chips)}</div>'
+        if answer.probability is not None:
+            share = percent(answer.probability)
+            parts += f"<small>{share} probability per token</small><small>writes:</small>"
+        for writer, text in answer.passages:
+            if writer != "call":
+                expected = words.get(writer, []) if compared else text.split()
+                parts += f"<p>{words_html(text, expected, writing=writing)}</p>"
+            elif not answer.calls:
+                parts += f'<div class="chips"><span>{escape(text)}</span></div>'
+        if answer.note:
+            parts += f"<small>{escape(answer.note)}</small>"
+        columns += (
+            f'<section aria-label="{escape(answer.title)}">'
+            f"<b{hue_of(answer.title)}>{escape(answer.title)}</b> "
+            f"<small>{answer.held} of {answer.count} entries per head</small>{parts}</section>"
+        )
+    return f'<div class="answers">{columns}</div>'
+
+
+def _lost(answers: Sequence[CacheAnswer], index: int) -> list[str]:
+    """Return the titles of the caches that do not predict a word."""
+    return [answer.title for answer in answers if not answer.predicted[index].right]
+
+
+def shown_words(answers: Sequence[CacheAnswer]) -> list[int]:
+    """Return the words that the full cache predicts and another does not, those that most lose."""
+    known = [index for index, word in enumerate(answers[0].predicted) if word.right]
+    lost = [index for index in known if _lost(answers, index)]
+    return sorted(sorted(lost, key=lambda index: -len(_lost(answers, index)))[:SHOWN_WORDS])
+
+
+def headline(answers: Sequence[CacheAnswer], text: str) -> str:
+    """Say which caches make the expected call, or else which predict a word of a text."""
+    full, titles = answers[0], ["the full cache", *(answer.title for answer in answers[1:])]
+    if full.calls and full.right:
+        method = full.calls[0].expected_method
+        right = [title for title, answer in zip(titles, answers, strict=True) if answer.right]
+        if wrong := [title for title in titles if title not in right]:
+            return f"{method}: the call is right with {listed(right)}, and wrong with " + listed(
+                wrong
+            )
+        return f"{method}: the call is right with every cache"
+    if words := shown_words(answers):
+        word = max(words, key=lambda index: len(_lost(answers, index)))
+        lost = _lost(answers, word)
+        kept = listed([title for title in titles if title not in lost])
+        value = f"“{full.predicted[word].text}” in {text}"
+        return f"{value}: predicted with {kept}; lost with {listed(lost)}"
+    if full.note.startswith(LOOPED) and not full.predicted:
+        return "The reference failed here: the full cache repeats itself"
+    if any(word.right for word in full.predicted):
+        return f"Every cache predicts the words of {text} that the full cache predicts"
+    return f"The full cache predicts no word of {text}: there is nothing to lose"
+
+
+def _predicted_chip(word: Predicted) -> str:
+    instead = f"instead: {word.instead or '(end)'}"
+    return _chip(word.text, "" if word.right else instead)
 
 
 def call_html(call: GradedCall) -> str:
@@ -133,6 +190,6 @@ def answer_page(title: str) -> str:
         f"left of {cache.count} in each head, and then with evicted words restored. ✗ marks what "
         "differs from the answer with the full cache."
     )
-    table = restored_html(cache, passages, restored, restored.full)
+    table = restored_html(restored, restored.full)
     body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{table}</main>"
     return page(title, body, css("answer") + css("gallery"))

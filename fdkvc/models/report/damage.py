@@ -9,8 +9,9 @@ from itertools import chain, product
 
 import numpy as np
 
+from fdkvc.core.attention import Floats
 from fdkvc.core.words import count, decimal, percent
-from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord
+from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord, Text
 from fdkvc.models.recorded_damage import RecordedDamage
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
@@ -18,6 +19,11 @@ from fdkvc.runs.page import css, page
 
 STRONGEST = 4.0
 """KL in nats from which on a word has the strongest tint, for every policy and text."""
+
+WORST, NEEDED = 8, 2
+"""Words that are listed, and evicted words beside each."""
+
+OTHERS = "function words and marks"
 
 LEGEND = (
     '<div class="hurt-key">KL of a word, in nats: '
@@ -51,15 +57,15 @@ def damage_sentences(damage: Damage, title: str) -> list[str]:
 def damage_html(damage: Damage, title: str) -> str:
     """Return the text, each word tinted by its KL under a policy of this title."""
     explained = {hurt.word: hurt for hurt in damage.hurt}
-    rows: dict[int, list[str]] = {}
+    rows: dict[tuple[int, str], list[str]] = {}
     for index, word in enumerate(damage.text.words):
         html = _word_html(damage, index, explained.get(index))
         if html != SPACE:
-            rows.setdefault(word.passage, []).append(html)
+            rows.setdefault((word.passage, damage.text.speaker(word)), []).append(html)
     passages = ""
-    for passage, part in enumerate(damage.text.parts):
-        head = f"<b><i>{part.turn}</i> {escape(part.speaker)}</b>"
-        passages += f"<div>{head} {' '.join(rows.get(passage, []))}</div>"
+    for (passage, speaker), words in rows.items():
+        head = f"<b><i>{damage.text.parts[passage].turn}</i> {escape(speaker)}</b>"
+        passages += f"<div>{head} {' '.join(words)}</div>"
     return (
         f'{LEGEND}<div class="hurt" tabindex="0" role="region" '
         f'aria-label="Damage to each word with {escape(title)}">{passages}</div>'
@@ -88,12 +94,17 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
     if not hurt.causes:
         return f"{kl}. The full cache attends to nothing there that this policy has evicted."
     words, parts = damage.text.words, damage.text.parts
+    causes = [cause for cause in hurt.causes if damage.text.is_readable(cause.word)]
     rows = "".join(
         f'<tr><th scope="row">{escape(words[cause.word].text)}</th>'
         f"<td>{parts[words[cause.word].passage].turn}</td><td>{percent(cause.share, 1)}</td>"
         f"<td>{percent(cause.largest)} in layer {cause.layer}, head {cause.head}</td></tr>"
-        for cause in hurt.causes
+        for cause in causes
     )
+    if others := [cause for cause in hurt.causes if cause not in causes]:
+        names = escape(" ".join(words[cause.word].text for cause in others))
+        share = percent(sum(cause.share for cause in others), 1)
+        rows += f'<tr><th scope="row">{OTHERS}: {names}</th><td></td><td>{share}</td><td></td></tr>'
     if hurt.restored is not None:
         kl += f"; <b>{decimal(hurt.restored, 2)}</b> if the turn is read again with these restored"
     return (
@@ -102,6 +113,27 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
         '<th scope="col">attention</th><th scope="col">at most</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
     )
+
+
+def worst_columns(text: Text, kl: Floats, hurt: Sequence[HurtWord] = ()) -> dict[str, list[str]]:
+    """Return the readable words of the highest KL as columns, and then the sum of all others."""
+    explained = {row.word: row for row in hurt}
+    readable = np.array([text.is_readable(index) for index in range(len(text.words))])
+    falling = np.argsort(-kl, kind="stable").tolist()
+    worst = [index for index in falling if readable[index] and kl[index] >= LEAST][:WORST]
+    columns: dict[str, list[str]] = {
+        "most damaged word": [text.words[index].text for index in worst],
+        "turn": [f"{text.parts[text.words[index].passage].turn}" for index in worst],
+        "KL, nats": [decimal(kl[index], 2) for index in worst],
+    }
+    if hurt:
+        rows = [explained.get(index, HurtWord(index, None, ())) for index in worst]
+        needs = [filter(text.is_readable, (cause.word for cause in row.causes)) for row in rows]
+        evicted = [[text.words[word].text for word in words][:NEEDED] for words in needs]
+        restored = ["" if row.restored is None else decimal(row.restored, 2) for row in rows]
+        columns |= {"needs the evicted": [*map(", ".join, evicted)], "KL if restored": restored}
+    last = OTHERS, "", f"{decimal(kl[~readable].sum(), 2)} in all", "", ""
+    return {name: [*columns[name], cell] for name, cell in zip(columns, last, strict=False)}
 
 
 MOST_ATTENDED = 8

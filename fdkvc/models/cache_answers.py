@@ -1,0 +1,110 @@
+"""What a model answers under several caches, how well each predicts the true text, and a recording.
+
+The one that is shipped is SmolLM2's of an example, written by ``python -m benchmarks.smollm2``.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fdkvc.models import numpy as lm
+from fdkvc.models.answer_causes import Attempt, GradedCall, Restoration, Span
+from fdkvc.models.numpy.model_text import Writer
+
+SHIPPED = Path(lm.__file__).parent / "recorded" / "birthday.json"
+
+
+class Predicted(NamedTuple):
+    """A word of a text, or an argument's value, that is predicted after the text before it."""
+
+    text: str
+    right: bool
+    """Whether the likeliest tokens say it, but for marks at its ends."""
+    instead: str
+    """The likeliest tokens."""
+
+
+@dataclass(frozen=True)
+class CacheAnswer:
+    """What a model answers with one cache."""
+
+    title: str
+    """The cache's."""
+    held: int
+    """Entries in each head."""
+    count: int
+    """Tokens of the text before the answer."""
+    passages: tuple[tuple[Writer, str], ...]
+    """What it wrote."""
+    calls: tuple[GradedCall, ...] = ()
+    """Its calls beside the expected ones, if they are graded."""
+    predicted: tuple[Predicted, ...] = ()
+    """The readable words of the text that all caches predict."""
+    probability: float | None = None
+    """The geometric mean over the tokens of that text."""
+    note: str = ""
+    """Whether the answer was cut."""
+
+    @property
+    def right(self) -> bool:
+        """Whether all calls are right."""
+        return all(call.right for call in self.calls)
+
+
+@dataclass(frozen=True)
+class RecordedAnswer:
+    """The answer of a model to an example under several caches, and with words restored."""
+
+    model: str
+    """The name of the model."""
+    parameters: int
+    """How many parameters it has."""
+    file: str
+    """The name of the example."""
+    turn: int
+    """The turn that is answered."""
+    budget: int
+    """Entries that a KV head may hold after a turn; each decides by itself."""
+    stops: str
+    """The length of the answer, as in a link."""
+    prompt: str
+    """The system prompt that the model's chat template adds."""
+    answers: Mapping[str, CacheAnswer]
+    """By the name of the policy; first the full cache's."""
+    restored: Mapping[str, Restoration]
+    """By the name of the policy."""
+
+    def to_json(self) -> str:
+        """Return it as a file's text."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
+
+
+def read_recorded(content: str) -> RecordedAnswer:
+    """Return what `RecordedAnswer.to_json` wrote."""
+    stored = json.loads(content)
+    answers, restored = {}, {}
+    for name, row in stored["answers"].items():
+        row["predicted"] = tuple(Predicted(*word) for word in row["predicted"])
+        row["passages"] = tuple(map(tuple, row["passages"]))
+        answers[name] = CacheAnswer(**{**row, "calls": ()})
+    for name, row in stored["restored"].items():
+        attempts = [
+            Attempt(tuple(map(_span, attempt["spans"])), attempt["written"])
+            for attempt in row["attempts"]
+        ]
+        restored[name] = Restoration(**{**row, "attempts": tuple(attempts)})
+    return RecordedAnswer(**{**stored, "answers": answers, "restored": restored})
+
+
+def _span(row: Mapping[str, Any]) -> Span:
+    pairs: Any = {name: tuple(row[name]) for name in ("evicted", "evicted_in")}
+    return Span(**{**row, **pairs})
+
+
+@lru_cache(maxsize=1)
+def shipped_answer() -> RecordedAnswer:
+    """Return the recording that is shipped."""
+    return read_recorded(SHIPPED.read_text("utf-8"))

@@ -1,0 +1,107 @@
+"""What caches answer and predict, token by token, and the recording that is shipped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.models.answer_causes import grade_call
+from fdkvc.models.cache_answers import (
+    SHIPPED,
+    CacheAnswer,
+    Predicted,
+    read_recorded,
+    shipped_answer,
+)
+from fdkvc.models.numpy.text_cache import read
+from fdkvc.models.page import loading
+from fdkvc.models.page.conversation import FULL, Conversation, begin, write
+from fdkvc.models.report.answer import answers_html, headline
+from fdkvc.policies import policy_named
+from tests.hostile import HOSTILE
+from tests.language_models import write_model
+
+TEXT = "the true answer"
+
+
+def answer(title: str, *words: tuple[str, bool]) -> CacheAnswer:
+    predicted = tuple(Predicted(word, right, word if right else "tent") for word, right in words)
+    return CacheAnswer(title, 4, 9, (("system", "hello"),), (), predicted, 0.5)
+
+
+def test_the_headline_is_the_word_that_most_caches_lose() -> None:
+    full = answer("Full cache", ("sister", True), ("Rosalind", True), ("thirty", False))
+    kept = answer("FIFO", ("sister", True), ("Rosalind", True), ("thirty", True))
+    lost = answer("H2O", ("sister", True), ("Rosalind", False), ("thirty", False))
+    worse = answer("FD-KVC", ("sister", False), ("Rosalind", False), ("thirty", False))
+
+    assert headline([full, kept, lost, worse], TEXT) == (
+        "“Rosalind” in the true answer: predicted with the full cache and FIFO; "
+        "lost with H2O and FD-KVC"
+    )
+    assert headline([full, kept], TEXT).startswith("Every cache predicts the words")
+    assert headline([answer("Full cache", ("a", False)), lost], TEXT).startswith("The full cache ")
+    call = (grade_call("Find ; city = Rome", "Find ; city = Rome"),)
+    wrong = (grade_call("Find ; city = Bonn", "Find ; city = Rome"),)
+    called = [replace(full, calls=call), replace(lost, calls=wrong)]
+    assert headline(called, TEXT) == (
+        "Find: the call is right with the full cache, and wrong with H2O"
+    )
+
+
+def test_words_that_some_cache_loses_are_shown_and_stay_text() -> None:
+    full = answer("Full cache", ("sister", True), (HOSTILE, True))
+    html = answers_html([full, answer("FIFO", ("sister", True), (HOSTILE, False))])
+
+    assert html.count("✓") == html.count("✗") == 1
+    assert "sister" not in html
+    assert HOSTILE not in html
+    assert "instead: tent" in html
+
+
+def test_predictions_are_those_of_each_cache_token_by_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(loading.MODELS, "mine", str(write_model(tmp_path, seed=3)))
+    (dialog,) = read_file(EXAMPLES / "birthday.json")
+    fifo = policy_named("fifo")
+    about = "mine", "key", dialog.name, 7, (fifo,), 24, "head", (), ((0, 3),)
+    conversation = Conversation(*about, dialog)
+    *_, answered = write(begin(conversation, None, lambda share: None))
+    tokens = answered.chat.model.tokens
+    (passage,) = answered.true_passages()
+
+    for name, shown in zip((FULL, "fifo"), answered.answers(), strict=True):
+        cache, nats, likeliest = answered.context.caches[name].fork(), [], []
+        for token, following in zip(passage.ids, passage.ids[1:], strict=False):
+            logits = read([cache], [token])[0, 0].astype(float)
+            logits -= logits.max()
+            nats.append(np.log(np.exp(logits).sum()) - logits[following])
+            likeliest.append(int(logits.argmax()))
+        text = slice(passage.start - 1, passage.stop - 1)
+        assert shown.probability == pytest.approx(np.exp(-np.mean(nats[text])), rel=1e-3)
+        words = [word.text for word in shown.predicted]
+        assert words == ["Rosalind's", "birthday.", "turns", "thirty."]
+        said = tokens.text(likeliest[text])
+        assert all(word.instead in said for word in shown.predicted)
+
+
+def test_the_shipped_answer_is_of_its_example_and_read_as_it_was_written() -> None:
+    recorded = shipped_answer()
+    (dialog,) = read_file(EXAMPLES / f"{recorded.file}.json")
+
+    assert SHIPPED.read_text("utf-8") == recorded.to_json()
+    assert read_recorded(recorded.to_json()) == recorded
+    assert recorded.turn == len(dialog.turns) - 1
+    full, *others = recorded.answers.values()
+    assert [word.text.strip(".") for word in full.predicted if word.right] == [
+        "Rosalind's",
+        "birthday",
+        "thirty",
+    ]
+    assert [len([word for word in other.predicted if word.right]) for other in others][-1] == 3
+    assert [*recorded.restored] == [*recorded.answers][1:]
