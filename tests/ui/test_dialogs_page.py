@@ -46,7 +46,7 @@ from fdkvc.ui import fields
 from fdkvc.ui.downloads import files_of
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
-from fdkvc.verdict import search
+from fdkvc.verdict import plan, search
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import replay as replay_page
@@ -588,9 +588,10 @@ def card(app: AppTest) -> AppTest:
 
 
 def test_a_file_is_replayed_by_itself_as_the_command_does(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = card(open_page("dialogs", file="rental"))
+    monkeypatch.setattr(plan, "CANDIDATES", CANDIDATES)
+    app = card(open_page("dialogs", file="rental", target=90))
 
     shown = card_shown(app)
     for sentence in card_sentences(shown):
@@ -624,9 +625,9 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     uploader.upload("config.json", config.encode(), "application/json").run()
     assert "in config.json." in words_of(app)
     assert shared_jobs().find(app.session_state["dialogs/verdict"]) is done, "no run is repeated"
-    settled(app.selectbox(key="dialogs/target").set_value("90").run())
-    assert link_of(card(app))["target"] == "90"
-    assert card_shown(app).target == 0.9
+    settled(app.selectbox(key="dialogs/target").set_value("99").run())
+    assert link_of(card(app))["target"] == "99"
+    assert card_shown(app).target == 0.99
 
 
 def test_a_tokenizer_of_ones_own_counts_the_tokens() -> None:
