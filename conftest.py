@@ -156,5 +156,4 @@ def brief_timing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (benchmark, study):
             patch.setattr(module, "measure_latency", one_round)
-        patch.setattr(study, "DIALOGS", 10)
         yield

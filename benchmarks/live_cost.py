@@ -1,32 +1,58 @@
-"""Memory and speed of `PolicyCache` beside *transformers*' own cache, on models of random weights.
+"""Speed and memory of `PolicyCache` beside *transformers*' own cache, on models of random weights.
 
     python -m benchmarks.live_cost
-    python -m benchmarks.live_cost --shape 8b --device cuda --tokens 8192 32768 131072
+    python -m benchmarks.live_cost --shape 1b --device cuda --budget 1024
+    python -m benchmarks.live_cost --all --device cuda
 
-A text of random tokens is read in turns, and tokens are written, each case in its own process. The
-peak is that of the GPU's allocator, or of the process on the CPU, less what the model takes; on the
-CPU, time is CPU time. Needs Linux and the packages of requirements-capture.txt. Prints a table.
+A text of random tokens is read in turns, and tokens are written. In each round every cache does so,
+the library's first; ratios are to it, in the same round, and the table has their medians. The peak
+is that of the GPU's allocator, or of the cache's tensors on the CPU, where time is CPU time.
+
+With ``--all`` everything that needs a GPU runs, in at most eight minutes: rows of two shapes, a
+turn of 4,096 tokens over 32,768 entries, whether the GPU keeps what the CPU keeps in the same
+precision, and a judged table. What there is no time for is printed as not run.
 """
 
 import argparse
-import json
-import statistics
-from pathlib import Path
-from subprocess import CalledProcessError
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
-from benchmarks import memory, run_alone
+import numpy as np
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "100m": {
+SHAPES: dict[str, dict[str, int]] = {
+    "tiny": {
+        "vocab_size": 4000,
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    },
+    "cores": {
         "vocab_size": 32_000,
         "hidden_size": 768,
         "intermediate_size": 2048,
-        "num_hidden_layers": 12,
+        "num_hidden_layers": 8,
         "num_attention_heads": 12,
         "num_key_value_heads": 4,
-        "tie_word_embeddings": True,
+    },
+    "135m": {
+        "vocab_size": 49_152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+    "1b": {
+        "vocab_size": 128_256,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
     },
     "8b": {
         "vocab_size": 128_256,
@@ -37,91 +63,254 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 8,
     },
 }
-"""Of about 100 million parameters, and of Llama 3 8B."""
+"""For trying; for two cores; of SmolLM2 135M, Llama 3.2 1B and Llama 3 8B."""
 
 TURN, WRITTEN = 256, 32
 """Tokens of a turn that is read, and tokens written after all turns."""
 
+LARGE_TURN, LARGE_BUDGET = 4096, 32_768
+
+POLICIES = (
+    *("fifo", "sink", "weighted-recency"),
+    *("sinks(h2o)", "snapkv", "knorm", "keydiff"),
+    *("sinks(tova)", "fd-kvc", "surprisal"),
+)
+
 COLUMNS = (
-    *("cache", "budget", "tokens", "peak MB", "cache at the end MB", "cache at its peak MB"),
-    *("read tokens/s", "written tokens/s"),
+    "read ratio",
+    "written ratio",
+    "peak ratio",
+    "read tokens/s",
+    "written tokens/s",
+    "peak MB",
 )
 
 
-def measure(case: dict[str, Any]) -> list[float]:
-    """Return the numbers of a case, as in `COLUMNS`."""
+class Words:
+    """A tokenizer of which every token is a word."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Return the words of tokens."""
+        return "".join(f" w{number}" for number in ids)
+
+
+def made(shape: str, device: str, tokens: int) -> Any:
+    """Return a model of random weights, in half precision on a GPU."""
     import torch
     import transformers
-    from transformers import DynamicCache
 
-    from fdkvc.models.transformers.cache import PolicyCache, bytes_of
-    from fdkvc.models.transformers.cost import read_and_write
-    from fdkvc.policies import read_policy
-
-    cuda, tokens = case["device"] == "cuda", case["tokens"]
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        **SHAPES[case["shape"]], max_position_embeddings=tokens + WRITTEN
+        **SHAPES[shape], max_position_embeddings=tokens + WRITTEN, tie_word_embeddings=True
     )
-    with torch.device(case["device"]):
-        kind = torch.bfloat16 if cuda else torch.float32
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=kind).eval()
-    ids = torch.randint(config.vocab_size, (tokens,)).tolist()
-    turns = [ids[at : at + TURN] for at in range(0, tokens, TURN)]
+    kind = torch.float32 if device == "cpu" else torch.bfloat16
+    with torch.device(device):
+        return transformers.AutoModelForCausalLM.from_config(config, dtype=kind).eval()
 
-    def cache() -> Any:
-        if case["cache"] == "DynamicCache":
-            return DynamicCache(config=config)
-        policy, how = read_policy(case["cache"]), {"decides": case["decides"], "by_itself": False}
-        return PolicyCache(policy, case["budget"], model, **how)
 
-    read_and_write(model, cache(), turns[:1], 1)  # so that libraries are loaded
+def cache_of(model: Any, policy: str, budget: int, decides: str) -> Any:
+    """Return a new cache: the library's own for the name ``library``."""
+    from transformers import DynamicCache
+
+    from fdkvc.models.transformers.cache import PolicyCache
+    from fdkvc.policies import read_policy
+
+    if policy == "library":
+        return DynamicCache(config=model.config)
+    how: Any = {"decides": decides, "by_itself": False, "tokenizer": Words()}
+    return PolicyCache(read_policy(policy), budget, model, **how)
+
+
+def measure(model: Any, cache: Any, turns: Sequence[Sequence[int]]) -> tuple[float, float, float]:
+    """Return seconds of reading and of writing, and the peak in bytes."""
+    import torch
+
+    from fdkvc.models.transformers.cost import read_and_write
+
+    cuda = model.device.type == "cuda"
+    before = 0
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    else:
-        Path("/proc/self/clear_refs").write_text("5")  # which resets the peak
-    before = torch.cuda.memory_allocated() if cuda else memory("VmRSS")
-    used = cache()
+        before = torch.cuda.memory_allocated()
     clock = perf_counter if cuda else process_time
-    most, read, written = read_and_write(model, used, turns, WRITTEN, clock=clock)
-    peak = (torch.cuda.max_memory_allocated() if cuda else memory("VmHWM")) - before
-    return [
-        *(peak / 1e6, bytes_of(used) / 1e6, most / 1e6),
-        *(tokens / read, WRITTEN / written),
+    peak, read, written = read_and_write(model, cache, turns, WRITTEN, clock=clock)
+    return read, written, torch.cuda.max_memory_allocated() - before if cuda else peak
+
+
+def rows(
+    shape: str,
+    device: str,
+    policies: Sequence[str],
+    *,
+    budget: int,
+    tokens: int,
+    decides: str = "head",
+    rounds: int = 3,
+    on_round: Callable[[], bool] = lambda: True,
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield the name of each cache, the library's first, with its `COLUMNS`."""
+    import torch
+
+    model, names = made(shape, device, tokens), ["library", *policies]
+    ids = torch.randint(SHAPES[shape]["vocab_size"], (tokens,)).tolist()
+    turns = [ids[first : first + TURN] for first in range(0, tokens, TURN)]
+    for name in names:  # so that kernels are loaded
+        measure(model, cache_of(model, name, budget, decides), turns[:2])
+    taken: list[list[tuple[float, float, float]]] = []
+    while len(taken) < rounds and (not taken or on_round()):
+        taken.append(
+            [measure(model, cache_of(model, name, budget, decides), turns) for name in names]
+        )
+    numbers = np.array(taken)  # (rounds, caches, 3)
+    ratios = numbers[:, :1] / numbers
+    ratios[:, :, 2] = 1 / ratios[:, :, 2]  # of the peak, less is better
+    medians, ratio = np.median(numbers, axis=0), np.median(ratios, axis=0)
+    for number, name in enumerate(names):
+        speeds = [tokens / medians[number, 0], WRITTEN / medians[number, 1]]
+        yield name, [*ratio[number].tolist(), *speeds, medians[number, 2] / 1e6]
+
+
+def print_rows(title: str, found: Iterator[tuple[str, list[float]]]) -> None:
+    """Print a table."""
+    print(f"\n{title}\n\n| cache | {' | '.join(COLUMNS)} |")
+    print("|", " | ".join("---" for _ in ("", *COLUMNS)), "|")
+    for name, numbers in found:
+        cells = [*(f"{value:.2f}" for value in numbers[:3]), *(f"{n:,.1f}" for n in numbers[3:])]
+        print("|", " | ".join([name, *cells]), "|", flush=True)
+
+
+def large_turn(shape: str, device: str, policy: str) -> str:
+    """Return the peak of a turn of many tokens over many entries, and its seconds."""
+    import torch
+
+    from fdkvc.models.numpy.model_folder import cache_name
+
+    small = shape == "tiny"
+    turn, budget = (64, 512) if small else (LARGE_TURN, LARGE_BUDGET)
+    model = made(shape, device, budget + turn)
+    cache = cache_of(model, policy, budget, "head")
+    with torch.inference_mode():
+        for _ in range(budget // turn + 1):
+            ids = torch.randint(SHAPES[shape]["vocab_size"], (1, turn), device=device)
+            given: Any = {cache_name(model): cache, "logits_to_keep": 1}
+            model(input_ids=ids, **given)
+            began = perf_counter()
+            cache.end_turn()
+    peak = torch.cuda.max_memory_allocated() / 1e9 if device == "cuda" else float("nan")
+    seconds = perf_counter() - began
+    return f"{policy}, {turn:,} tokens over {budget:,} entries: {seconds:.1f} s, peak {peak:.1f} GB"
+
+
+def agreement(shape: str, device: str, policy: str) -> str:
+    """Return how many entries differ between the device and the CPU in the same precision.
+
+    The CPU's copy of the model has its weights; a decision is an entry of a head that is kept.
+    """
+    import copy
+
+    import torch
+
+    from fdkvc.models.numpy.model_folder import cache_name
+
+    model = made(shape, device, 1024)
+    model.model.layers = model.model.layers[:2]
+    model.config.num_hidden_layers = 2
+    models = model, copy.deepcopy(model).to("cpu")
+    caches = [cache_of(one, policy, 256, "head") for one in models]
+    differ = decided = 0
+    with torch.inference_mode():
+        for _ in range(3):
+            ids = torch.randint(SHAPES[shape]["vocab_size"], (1, TURN))
+            for one, cache in zip(models, caches, strict=True):
+                one(input_ids=ids.to(one.device), **{cache_name(one): cache})
+                cache.end_turn()
+            ours, theirs = (cache.held for cache in caches)
+            heads = (held.reshape(-1, held.shape[2]) for held in (ours, theirs))
+            for one, other in zip(*heads, strict=True):
+                decided += len(one)
+                differ += len({*one.tolist()} - {*other.tolist()})
+    return f"{policy}: {differ:,} of {decided:,} entries differ ({differ / decided:.2%})"
+
+
+def judged(shape: str, device: str, dialogs: int) -> str:
+    """Return the seconds of a table of dialogs under twelve ways at one size, by `live`'s code."""
+    from fdkvc.conversations.formats import EXAMPLES, read_file
+    from fdkvc.models.answers import Answers, run_answers
+    from fdkvc.models.numpy import BUNDLED
+    from fdkvc.models.numpy.tokens import load_tokens
+    from fdkvc.models.transformers.loop import LiveDecoder, LiveModel
+    from fdkvc.policies import read_policy
+
+    model = made(shape, device, 8192)
+    tokens = load_tokens(BUNDLED, SHAPES[shape]["vocab_size"])
+    live = LiveModel(shape, LiveDecoder(model), tokens, "")
+    found = read_file(EXAMPLES / "dialogues.json")
+    talks = [
+        replace(found[number % len(found)], name=f"dialog {number}") for number in range(dialogs)
     ]
+    ways = (*POLICIES, "random", "reread(fifo)")
+    settings = Answers(tuple(map(read_policy, ways)), (128,))
+    began = perf_counter()
+    run_answers(settings, live, talks, workers=1)
+    return f"{dialogs} dialogs, {len(ways)} ways, one size: {perf_counter() - began:.0f} s"
+
+
+def everything(device: str, seconds: float, shapes: Sequence[str]) -> None:
+    """Run everything that needs a GPU, as far as time allows."""
+    judge, small, large = shapes
+    began = perf_counter()
+
+    def left() -> float:
+        return seconds - (perf_counter() - began)
+
+    def table(shape: str, policies: Sequence[str], rounds: int, budget: int, tokens: int) -> None:
+        how: Any = {"budget": budget, "tokens": tokens, "rounds": rounds}
+        found = rows(shape, device, policies, **how, on_round=lambda: left() > seconds / 2)
+        print_rows(f"{shape}, {budget:,} entries, {tokens:,} tokens", found)
+
+    few, tokens = ("fifo", "sinks(h2o)", "fd-kvc"), 512 if small == "tiny" else 2048
+    steps: list[tuple[float, Callable[[], Any]]] = [
+        (0, lambda: table(small, POLICIES, 3, tokens // 2, tokens)),
+        (60, lambda: print(*(agreement(small, device, name) for name in few[1:]), sep="\n")),
+        (120, lambda: print(judged(judge, device, 4 if judge == "tiny" else 30))),
+        (60, lambda: table(large, few, 1, tokens // 2, tokens)),
+        (60, lambda: print(*(large_turn(large, device, name) for name in few[1:]), sep="\n")),
+    ]
+    for number, (needed, step) in enumerate(steps, 1):
+        if left() < needed:
+            print(f"step {number} of {len(steps)}: not run, no time")
+            continue
+        try:
+            step()
+        except (ValueError, RuntimeError) as error:  # it may not fit
+            print(f"step {number} of {len(steps)}: {error}")
+        print(f"step {number} of {len(steps)} ended, {left():.0f} s left", flush=True)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
+    import torch
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--shape", choices=SHAPES, default="100m")
+    parser.add_argument("--shape", choices=SHAPES, default="cores")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--policies", nargs="+", default=["fifo", "h2o", "fd-kvc"])
-    parser.add_argument("--budgets", nargs="+", type=int, default=[128, 512])
-    parser.add_argument("--tokens", nargs="+", type=int, default=[2048])
+    parser.add_argument("--policies", nargs="+", default=POLICIES)
+    parser.add_argument("--budget", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--decides", choices=("head", "layer", "model"), default="head")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--all", action="store_true", help="everything that needs a GPU")
+    parser.add_argument("--seconds", type=float, default=460, help="that --all may take")
+    parser.add_argument("--shapes", nargs=3, choices=SHAPES, default=("135m", "1b", "8b"))
     options = vars(parser.parse_args())
-    lists = {name: options.pop(name) for name in ("policies", "budgets", "tokens")}
-    rounds = options.pop("rounds")
-    print("|", " | ".join(COLUMNS), "|")
-    print("|", " | ".join("---" for _ in COLUMNS), "|")
-    for tokens in lists["tokens"]:
-        cases = [(name, budget) for budget in lists["budgets"] for name in lists["policies"]]
-        for name, budget in [("DynamicCache", 0), *cases]:
-            case = {**options, "cache": name, "budget": budget, "tokens": tokens}
-            code = f"from benchmarks.live_cost import measure as m; print(m({case!r}))"
-            try:
-                runs = [json.loads(run_alone(code).splitlines()[-1]) for _ in range(rounds)]
-                numbers = [
-                    f"{statistics.median(values):,.1f}" for values in zip(*runs, strict=True)
-                ]
-            except CalledProcessError as error:  # it may not fit
-                numbers = [error.stderr.strip().splitlines()[-1][:80]]
-            print(
-                "|", " | ".join([name, str(budget or ""), f"{tokens:,}", *numbers]), "|", flush=True
-            )
+    torch.set_num_threads(options.pop("threads"))
+    every, seconds, shapes = (options.pop(name) for name in ("all", "seconds", "shapes"))
+    if every:
+        everything(options["device"], seconds, shapes)
+        return
+    title = "{shape}, {budget:,} entries, {tokens:,} tokens, {rounds} rounds".format(**options)
+    print_rows(title, rows(**options))
 
 
 if __name__ == "__main__":

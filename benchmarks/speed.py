@@ -120,9 +120,7 @@ def main() -> None:
     for turn in turns:
         print(
             f"  {turn.policy:8s} single {1e3 * turn.milliseconds:6.1f} us, "
-            f"{turn.milliseconds / turns[0].milliseconds:.2f} x FIFO; "
-            f"batched {1e3 * turn.batched:6.2f} us a dialog, "
-            f"{turn.batched / turns[0].batched:.2f} x"
+            f"{turn.milliseconds / turns[0].milliseconds:.2f} x FIFO"
         )
     small, large = peak_memory(PAPER.dialogs), peak_memory(10 * PAPER.dialogs)
     print(f"5. peak memory: {small:.0f} MB, with ten times the dialogs {large:.0f} MB")

@@ -1,11 +1,5 @@
-"""Ablation: any hyperparameter of any policy over many values."""
+"""Leads links to the page Ablation of before 2.0 to the section of Benchmark that it is now."""
 
-from fdkvc.paper.page import ablation
-from fdkvc.ui.frame import page
+from fdkvc.ui.frame import lead_to
 
-with page(
-    "ablation",
-    "What does a hyperparameter of a policy do? Vary one, or two at once, on the same dialogs.",
-    ablation.link_fields,
-) as shown:
-    ablation.show(shown.name, shown.beside_title)
+lead_to("pages/benchmark.py", section="ablation")

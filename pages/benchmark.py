@@ -1,12 +1,12 @@
-"""Benchmark: the paper's tables, figures and claims, measured beside published."""
+"""Benchmark: the paper's tables, figures and claims, measured beside published; its sweeps."""
 
-from fdkvc.paper.page import choices, sections
+from fdkvc.paper.page import sections
 from fdkvc.ui.frame import page
 
 with page(
     "benchmark",
-    "Every policy runs on the same dialogs: see each result beside the paper's figure, with its "
-    "95 % interval and a verdict.",
-    choices.FIELDS,
+    "Is the paper right? Every policy runs on the same dialogs, and each published figure and "
+    "claim gets a verdict.",
+    sections.link_fields,
 ) as shown:
     sections.show(shown.name, shown.beside_title)

@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from fdkvc.conversations.page.session import show_session
 from fdkvc.ui import sidebar
 from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import page
@@ -25,7 +24,6 @@ with page(
         chosen = choices.choose_dialog(PAGE, shown.below_title)
         metrics = sidebar.choose_metrics(PAGE)
 
-    show_session(PAGE, chosen.file)
     show_verdict(PAGE, chosen, policies)
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)

@@ -12,4 +12,5 @@ with page(
 ) as shown:
     st.header("Which one should I use?", anchor=False)
     policies.show_judged(shown.name)
+    policies.show_general_card(shown.name)
     policies.open_section(shown.name)

@@ -32,13 +32,7 @@ def new_session() -> AppTest:
 
 
 def open_page(page: str, state: Mapping[str, object] | None = None, /, **link: object) -> AppTest:
-    """Open a page by a link in a new session with this state.
-
-    *Dialogs* compares policies on the whole file by itself; of a link, FIFO alone unless it says
-    which.
-    """
-    if page == "dialogs" and link:
-        link = {"judged": "fifo"} | link
+    """Open a page by a link in a new session with this state."""
     app = new_session()
     app.switch_page(f"pages/{page}.py")
     for name, value in (state or {}).items():

@@ -104,7 +104,7 @@ def test_the_app_is_started_on_its_port(
     assert "the model 'no-such-folder' does not exist" in capsys.readouterr().err
 
     assert main(["app", "--port", "0"]) == 2
-    assert "port is 0, but must be a whole number from 1 to 65535" in capsys.readouterr().err
+    assert "port is 0, but must be" in capsys.readouterr().err
 
 
 def test_the_table_of_formats_has_their_versions() -> None:

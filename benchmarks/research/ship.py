@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 import fdkvc
-from fdkvc.paper.benchmark import Results, Values, run_benchmark
+from fdkvc.paper.benchmark import Results, Values
 from fdkvc.paper.shipped import (
     BENCHMARK,
     FOLDER,
@@ -21,12 +21,9 @@ from fdkvc.paper.shipped import (
     PROBE,
     PROBES,
     STUDY,
-    SWEEPS,
     ablation_name,
-    sweep_name,
 )
 from fdkvc.paper.study import Study, run_study
-from fdkvc.paper.sweep import Sweep
 from fdkvc.runs.workers import processor
 from fdkvc.runs.write import write_files
 
@@ -34,29 +31,26 @@ from fdkvc.runs.write import write_files
 def main() -> None:
     """Run it all and write the files."""
     study = run_study(BENCHMARK)
-    sweeps = {sweep: run_benchmark(sweep.benchmark) for sweep in SWEEPS}
-    write_files(FOLDER, packed(study, sweeps, datetime.now(UTC).date().isoformat()))
+    write_files(FOLDER, packed(study, datetime.now(UTC).date().isoformat()))
     print(f"Written to {FOLDER}")
 
 
-def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str, bytes]:
+def packed(study: Study, made: str) -> dict[str, bytes]:
     """Return the paper's run as files.
 
-    Study and sweeps are complete, of `BENCHMARK` and `SWEEPS`; `made` is the date.
+    The study is complete, of `BENCHMARK`; `made` is the date.
     """
     if study.probes is None:
         raise ValueError("the study has no probes, so it is not the paper's, or not complete")
     parts = {STUDY: study.results}
     parts |= {ablation_name(parameter): results for parameter, results in study.sweeps.items()}
-    parts |= {sweep_name(sweep): results for sweep, results in sweeps.items()}
     numbers = {name: row for part, results in parts.items() for name, row in _rows(part, results)}
     numbers |= {f"{PROBE}|{name}": getattr(study.probes, name) for name in PROBES}
     head = {
         "version": fdkvc.__version__,
         "made": made,
         "processor": processor(),
-        "seconds": {part: results.seconds for part, results in parts.items()}
-        | {PROBE: study.probes.seconds},
+        "seconds": {part: results.seconds for part, results in parts.items()},
         "latencies": [asdict(latency) for latency in study.latencies],
         "memories": {name: asdict(memory) for name, memory in study.memories.items()},
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -31,7 +31,13 @@ from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.reread import Reread
 
-WAYS = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "regions")
+WAYS = (
+    "reread(messages(fifo))",
+    "reread(clear-results)",
+    "shift",
+    "sink",
+    "sinks(weighted-recency)",
+)
 """The ways that are compared with a recorded compaction by default."""
 
 RECORDED = {"summary": "summary (recorded)", "cleared": "cleared results (recorded)"}
@@ -80,10 +86,8 @@ class Repeat:
     """The message with the call."""
     method: str
     """The called tool."""
-    earlier: int
-    """The message with the last such call before the compaction."""
     result: int
-    """The message with the result of that, −1 if there is none."""
+    """The message with the result of the last such call before it, −1 if there is none."""
     tokens: int
     """Of the result that came again."""
 
@@ -120,7 +124,7 @@ class Forgot:
     """In the order of the calls that needed them first."""
     repeats: tuple[Repeat, ...]
     """In the order of the calls."""
-    ways: tuple[Way, ...]
+    ways: tuple[Way, ...] = ()
     """What the session did first, if it did anything."""
     notes: tuple[str, ...] = ()
     """Sentences on what is not compared."""
@@ -135,12 +139,16 @@ class Forgot:
         """The compaction."""
         return self.session.compactions[self.number]
 
-    def lost(self, way: int = 0) -> list[Need]:
-        """Return the values that a way does not hold, the worst loss first."""
-        gone = [
-            need for need, held in zip(self.needs, self.ways[way].held, strict=True) if not held
-        ]
-        return sorted(gone, key=lambda need: need.weight, reverse=True)
+    def lost(self) -> list[Need]:
+        """Return what the session, or else the first way, does not hold, the worst loss first."""
+        held = self.ways[0].held if self.ways else (True,) * len(self.needs)
+        lost = [need for need, stays in zip(self.needs, held, strict=True) if not stays]
+        return sorted(lost, key=lambda need: need.weight, reverse=True)
+
+    def again(self, way: Way) -> tuple[int, int]:
+        """Return the number of calls that a way makes again, and the tokens of their results."""
+        tokens = [row.tokens for row, made in zip(self.repeats, way.repeated, strict=True) if made]
+        return len(tokens), sum(tokens)
 
     def holders(self, need: Need) -> list[str]:
         """Return the labels of the ways that hold a value."""
@@ -165,17 +173,15 @@ def forgot(
 
     @cache
     def finder(context: int) -> MentionFinder:
-        messages = (session.messages[index] for index in session.contexts[context])
-        # A value is looked for in each context from that on.
-        most = MAX_DEMANDS * (1 + 3 * MAX_SESSION_VALUES // MAX_DEMANDS)
-        return MentionFinder([row.turn.text for row in messages], session.name, most)
+        return _finder(session, session.contexts[context])
 
     for number in range(len(session.compactions)):
         on_progress(number, len(session.compactions))
         needs, notes = _needs(session, number, finder)
         repeats = tuple(_repeats(session, number))
-        compared, not_compared, size = _compared(session, number, policies, needs, repeats)
-        yield Forgot(session, number, size, needs, repeats, compared, (*notes, *not_compared))
+        result = Forgot(session, number, _size(session, number), needs, repeats)
+        compared, not_compared = _compared(result, policies)
+        yield replace(result, ways=tuple(compared), notes=(*notes, *not_compared))
 
 
 # ------------------------------------------------------------------------- values that are needed
@@ -206,16 +212,11 @@ def _needs(
                 needing.setdefault(value, []).append((context, index, call.method, slot))
             else:
                 many.add(value)
-    notes = []
-    if long:
-        notes.append(
-            f"Arguments of more than {MAX_VALUE_CHARACTERS:,} characters are not looked for: "
-            f"{len(long):,}."
-        )
-    if many:
-        notes.append(
-            f"Only the first {MAX_SESSION_VALUES:,} values are looked for; {len(many):,} are not."
-        )
+    limits = (
+        (f"Arguments of more than {MAX_VALUE_CHARACTERS:,} characters", long),
+        (f"Values after the first {MAX_SESSION_VALUES:,}", many),
+    )
+    notes = [f"{what} are not looked for: {len(values):,}." for what, values in limits if values]
     needs = []
     before = session.compactions[number].context
     for value, uses in needing.items():
@@ -228,8 +229,7 @@ def _needs(
         kind, tool = _giver(session, given, mentions[-1].start)
         again = _given_again(session, number, context, index, wordings, finder)
         calls = len({(needed, used) for _, needed, used, _ in uses})
-        need = Need(value, method, slot, index, calls, given, kind, tool, again, mentions)
-        needs.append(need)
+        needs.append(Need(value, method, slot, index, calls, given, kind, tool, again, mentions))
     return tuple(needs), notes
 
 
@@ -264,15 +264,15 @@ def _given_again(
 def _repeats(session: Session, number: int) -> Iterator[Repeat]:
     """Yield the calls until the next compaction that were made before this one."""
     after = session.contexts[number + 1][len(session.compactions[number].stayed) :]
-    earlier: dict[str, tuple[int, int]] = {}
+    results: dict[str, int] = {}
     for index in range(after[0] if after else 0):
         for call in session.messages[index].calls:
-            earlier[_canonical(call)] = index, call.result
+            results[_canonical(call)] = call.result
     for index in after:
         for call in session.messages[index].calls:
-            if (found := earlier.get(_canonical(call))) is not None:
+            if (first := results.get(_canonical(call))) is not None:
                 tokens = session.messages[call.result].tokens if call.result >= 0 else 0
-                yield Repeat(index, call.method, *found, tokens)
+                yield Repeat(index, call.method, first, tokens)
 
 
 def _canonical(call: MadeCall) -> str:
@@ -283,64 +283,61 @@ def _canonical(call: MadeCall) -> str:
 # ------------------------------------------------------------------------------------------- ways
 
 
-def _compared(
-    session: Session,
-    number: int,
-    policies: Sequence[Policy],
-    needs: Sequence[Need],
-    repeats: Sequence[Repeat],
-) -> tuple[tuple[Way, ...], list[str], int]:
-    """Return what the session and each way keep, sentences on others, and the size of the ways."""
-    compaction = session.compactions[number]
-    text = Text.of([session.messages[index] for index in compaction.context])
-    size = _size(session, compaction, text)
-    ways, notes = [], list[str]()
+def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Way], list[str]]:
+    """Return what the session and each way keep, and sentences on ways that are not compared."""
+    compaction, ways, notes = result.compaction, list[Way](), list[str]()
     if compaction.kind in RECORDED:
-        ways.append(_recorded(session, compaction, needs, repeats))
+        ways.append(_recorded(result))
+    text = Text.of([result.session.messages[index] for index in compaction.context])
+    if not result.size:
+        notes.append("Nothing stayed and no size is recorded, so no other way is compared.")
     place = {message: turn for turn, message in enumerate(compaction.context)}
-    for policy in policies:
-        if not size:
-            notes.append("Nothing stayed and no size is recorded, so no other way is compared.")
-            break
-        if not text.turns:
-            break
+    for policy in policies if result.size and text.turns else ():
         try:
-            kept = text.kept(policy, size)
+            kept = text.kept(policy, result.size)
         except TooLargeError as error:
             notes.append(f"{policy.title} is not compared: {error}.")
             continue
         held = tuple(
-            any(kept[text.tokens_of(mention)].all() for mention in need.mentions) for need in needs
+            any(kept[text.tokens_of(mention)].all() for mention in need.mentions)
+            for need in result.needs
         )
         repeated = tuple(
             repeat.result not in place or not kept[text.of_turn(place[repeat.result])].all()
-            for repeat in repeats
+            for repeat in result.repeats
         )
         stays = np.flatnonzero(kept)
         read_again = reread_once(policy, np.arange(len(text)), stays, text.born, text.kinds)
         label = (policy.policy if isinstance(policy, Reread) else policy).title
-        ways.append(Way(label, policy.name, int(kept.sum()), held, repeated, read_again))
-    return tuple(ways), notes, size
+        ways.append(Way(label, policy.name, len(stays), held, repeated, read_again))
+    return ways, notes
 
 
-def _size(session: Session, compaction: Compaction, text: Text) -> int:
+def _size(session: Session, number: int) -> int:
     """Return the tokens right after a compaction; if nothing stayed, by the recorded share."""
+    compaction = session.compactions[number]
     if size := compaction.size or session.tokens_of(compaction.stayed):
         return size
     before, after = compaction.recorded
-    return round(len(text) * after / before) if before and after and after < before else 0
+    if not before or not after or after >= before:
+        return 0
+    return round(session.tokens_of(compaction.context) * after / before)
 
 
-def _recorded(
-    session: Session, compaction: Compaction, needs: Sequence[Need], repeats: Sequence[Repeat]
-) -> Way:
+def _recorded(result: Forgot) -> Way:
     """Return what the model had right after a compaction of the session."""
-    messages = [session.messages[index] for index in compaction.stayed]
-    most = MAX_DEMANDS * (1 + MAX_SESSION_VALUES // MAX_DEMANDS)
-    finder = MentionFinder([row.turn.text for row in messages] or [""], session.name, most)
-    held = tuple(
-        bool(finder.mentions(wordings_of(need.value), before=len(messages))) for need in needs
+    session, compaction = result.session, result.compaction
+    finder = _finder(session, compaction.stayed)
+    mentions = (
+        finder.mentions(wordings_of(need.value), before=len(compaction.stayed))
+        for need in result.needs
     )
     tokens = session.tokens_of(compaction.stayed)
-    label = RECORDED[compaction.kind]
-    return Way(label, "", tokens, held, (True,) * len(repeats), tokens)
+    repeated = (True,) * len(result.repeats)
+    return Way(RECORDED[compaction.kind], "", tokens, tuple(map(bool, mentions)), repeated, tokens)
+
+
+def _finder(session: Session, messages: Sequence[int]) -> MentionFinder:
+    """Return what finds values in messages: each value that is needed, once a compaction."""
+    texts = [session.messages[index].turn.text for index in messages] or [""]
+    return MentionFinder(texts, session.name, MAX_DEMANDS + 3 * MAX_SESSION_VALUES)

@@ -5,9 +5,8 @@ from pathlib import Path
 from time import perf_counter
 
 from fdkvc.conversations.forgot import Forgot, forgot
-from fdkvc.conversations.forgot_report import as_json, as_text
+from fdkvc.conversations.forgot_report import as_json, as_text, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
-from fdkvc.conversations.sessions import Session
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.core.parameters import check_count
@@ -32,7 +31,9 @@ def forgot_command(options: Namespace) -> None:
     compacted = [session for session in sessions if session.compactions]
     if options.at is not None:
         if compacted:
-            compacted[0].imagined(options.at)
+            raise ValueError(
+                f"{compacted[0].name} has compactions, which have their own sizes: leave out --at"
+            )
         compacted = [sessions[0].imagined(options.at)]
     began, results = perf_counter(), list[Forgot]()
     with progress("Comparing ways to fit") as show:
@@ -48,17 +49,9 @@ def forgot_command(options: Namespace) -> None:
             warn(f"{session.name}: {note}")
     if unread := ", ".join(f"{kind} ({times:,}×)" for kind, times in sessions[0].unread):
         warn(f"Not read: {unread}.")
+    words = not options.without_words
     if options.json:
-        flush(as_json(sessions, results, not options.without_words) + "\n")
+        text = as_json(sessions, results, words)
     else:
-        flush((as_text(results, not options.without_words) if results else _none(sessions)) + "\n")
-
-
-def _none(sessions: tuple[Session, ...]) -> str:
-    """Say that there is no compaction, and how to see what one would forget."""
-    tokens = sessions[0].tokens_of(sessions[0].contexts[0])
-    size = max(tokens // 10, 1)
-    return (
-        f"No compaction in this session of {tokens:,} tokens: nothing was forgotten. To see what "
-        f"each way would forget at a size of {size:,} tokens, add --at {size}."
-    )
+        text = as_text(results, words) if results else none_sentence(sessions[0])
+    flush(text + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from fdkvc.core.parameters import check_most
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import token_traits, word_surprisal
 from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError, Transcript
-from fdkvc.engine.fit import fit, remembers
+from fdkvc.engine.fit import fit
 from fdkvc.policies import Policy
 from fdkvc.policies.base import BY_TEXT
 
@@ -69,7 +69,7 @@ class Text:
         is too long for that.
         """
         by_vectors = not BY_TEXT.issuperset(policy.looks_at)
-        if by_vectors or remembers(policy):
+        if by_vectors or "history" in policy.looks_at:
             needs = "vectors" if by_vectors else "what it stored of earlier turns"
             has = f"it decides by {needs}, and the text has"
             check_most(has, len(self), "tokens", MAX_TOKENS, TooLargeError)
@@ -148,14 +148,12 @@ class Text:
     @cached_property
     def words(self) -> Ints:
         """`word_id` of each token (N,)."""
-        spoken = chain.from_iterable(self._words_of(turn) for turn in range(len(self.turns)))
-        return np.fromiter(map(word_id, spoken), np.intp, len(self))
+        return np.fromiter(map(word_id, self._words()), np.intp, len(self))
 
     @cached_property
     def surprisal(self) -> Floats:
         """Surprisal of each token (N,)."""
-        spoken = chain.from_iterable(self._words_of(turn) for turn in range(len(self.turns)))
-        return np.fromiter(map(word_surprisal, spoken), np.float32, len(self))
+        return np.fromiter(map(word_surprisal, self._words()), np.float32, len(self))
 
     @cached_property
     def traits(self) -> Floats:
@@ -166,9 +164,10 @@ class Text:
             traits.append(token_traits(message.turn.text, spans, span_kind(message) == "user"))
         return np.concatenate(traits)
 
-    def _words_of(self, turn: int) -> Iterator[str]:
-        text = self.turns[turn].turn.text
-        return (text[start:end] for start, end in self._spans(turn).T)
+    def _words(self) -> Iterator[str]:
+        for turn, message in enumerate(self.turns):
+            for start, end in self._spans(turn).T:
+                yield message.turn.text[start:end]
 
 
 COLUMNS = frozenset(("kinds", "tools", "words", "surprisal", "traits"))

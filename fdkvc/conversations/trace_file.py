@@ -153,8 +153,6 @@ def read_trace_file(content: bytes, most_bytes: int = MAX_TRACE_BYTES) -> tuple[
         raise ValueError("the file is not a trace: it does not begin as safetensors does")
     arrays = read_safetensors(content, _TYPES, "the file")
     document = _read_document(arrays.pop("dialogs", None))
-    check_most("the trace has", len(document.dialogs), "dialogs", MAX_DIALOGS)
-    check_most("the trace has", len(document.heads), "heads", MAX_TRACE_HEADS)
     names = different_names(dialog.transcript.name for dialog in document.dialogs)
     recordings = []
     for number, (dialog, name) in enumerate(zip(document.dialogs, names, strict=True)):
@@ -188,6 +186,9 @@ def _read_document(text: NDArray[Any] | None) -> _Document:
     if value.get("version") != VERSION:
         version = str(value.get("version"))[:40]
         raise ValueError(f"its version is {version}, but only {VERSION} can be read")
+    for name, most in (("dialogs", MAX_DIALOGS), ("heads", MAX_TRACE_HEADS)):
+        if isinstance(value.get(name), list):  # before each of them is read
+            check_most("the trace has", len(value[name]), name, most)
     document: _Document = read_value(_Document, _cleaned(value, ""), "")
     return document
 

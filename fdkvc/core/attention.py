@@ -23,10 +23,10 @@ those of double precision unless a score is within 3e-6 of the cutoff; see `fdkv
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from fdkvc.core.scripts import word_spans
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
+T = TypeVar("T")
 
 EPSILON = 1e-8
 """The ε of Eq. 4."""
@@ -356,6 +357,18 @@ class Observation:
     """The turn's own tokens (B, n), padded with −1."""
     tokens: Tokens
     """All tokens of the rows."""
+
+    def remembered(self, what: str, token: Ints, compute: Callable[[], T]) -> T:
+        """Return what is computed of these tokens, once as long as the same array is asked for."""
+        kept = self._remembered.get(what)
+        if kept is None or kept[0] is not token:
+            self._remembered[what] = kept = token, compute()
+        value: T = kept[1]
+        return value
+
+    @cached_property
+    def _remembered(self) -> dict[str, tuple[Ints, Any]]:
+        return {}
 
     def with_new(self, token: Ints) -> Observation:
         """Return the same turn with these tokens (B, n) as its own."""

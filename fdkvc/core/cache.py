@@ -336,36 +336,57 @@ class Pages:
         self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
-        number = np.cumsum(self.first(cache), axis=1) - 1  # of each entry's page, from 0
-        rows = np.arange(len(column))[:, None]
+        number, rows = self._number(cache), np.arange(len(column))[:, None]
         values = np.where(cache.present, column, start)
         of_page = np.full_like(values, start)
         combine.at(of_page, (rows, number), values)
         return np.asarray(of_page[rows, number])
 
+    def sum(self, cache: Cache, column: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the sum of a column (B, C) over the page of each entry, in double precision."""
+        place = self._number(cache) + np.arange(len(column))[:, None] * column.shape[1]
+        values = np.where(cache.present, column, 0)
+        return np.asarray(np.bincount(place.ravel(), values.ravel(), minlength=place.size)[place])
+
     def mean(self, cache: Cache, columns: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return the mean of each column (B, C) over the page of each entry."""
-        count = self.over(cache, np.add, cache.present.astype(np.float32), start=0)
-        most = np.maximum(count, 1)
-        return {name: self.over(cache, np.add, x, start=0) / most for name, x in columns.items()}
+        most = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
+
+        def mean(column: Floats) -> Floats:
+            double = column.dtype == np.float64
+            total = self.sum(cache, column) if double else self.over(cache, np.add, column, 0)
+            return np.asarray(total / most)
+
+        return {name: mean(column) for name, column in columns.items()}
 
     def of_whole(self, marked: Bools, cache: Cache) -> Bools:
         """Mark all entries of every page with a marked one (B, C)."""
-        return self.over(cache, np.logical_or, marked, start=False) & cache.present
+        if not marked.any():
+            return marked
+        return (self.sum(cache, marked) > 0) & cache.present
+
+    def _number(self, cache: Cache) -> Ints:
+        """Return the number of each entry's page (B, C), from 0; those of one cache are kept."""
+        kept: tuple[Cache, Ints] | None = vars(self).get("_kept")
+        if kept is None or kept[0] is not cache:
+            kept = cache, np.maximum(np.cumsum(self.first(cache), axis=1) - 1, 0)
+            vars(self)["_kept"] = kept
+        return kept[1]
 
 
 def runs(cache: Cache, label: Ints) -> Ints:
-    """Return the number of each entry's run of neighbours with the same label (B, C), from 1.
+    """Return the number of each entry's run of neighbours with the same label (B, C), older first.
 
     Examples
     --------
     >>> runs(Cache(np.array([[4, -1, 5, 6, 8]])), np.array([[7, 0, 7, 9, 7]])).tolist()
     [[1, 1, 1, 2, 3]]
     """
-    slot = np.where(cache.present, np.arange(label.shape[1]), -1)
-    before = np.pad(np.maximum.accumulate(slot, axis=1)[:, :-1], [(0, 0), (1, 0)])
-    differs = label != np.take_along_axis(label, np.maximum(before, 0), axis=1)
-    begins = cache.present & (differs | (np.cumsum(cache.present, axis=1) == 1))
+    if not cache.full:  # an empty slot has the label of the entry before it
+        slot = np.maximum.accumulate(np.where(cache.present, np.arange(label.shape[1]), 0), axis=1)
+        label = np.take_along_axis(label, slot, axis=1)
+    begins = np.ones(label.shape, np.bool_)
+    begins[:, 1:] = label[:, 1:] != label[:, :-1]
     return np.asarray(np.cumsum(begins, axis=1))
 
 
@@ -382,8 +403,7 @@ def _select_pages(
         frames = np.maximum(most // pages.size, 1)
         chosen, cutoff = _select_by_row(score, leaders, whole & first, frames, ties)
     else:
-        entries = pages.over(cache, np.add, cache.present.astype(np.intp), start=0)
-        size = np.where(first, entries, 0)
+        size = np.where(first, pages.sum(cache, cache.present), 0)
         chosen, cutoff = _select_by_size(score, leaders, whole & first, most, ties, size)
     kept = pages.of_whole(chosen, cache)
     # 2. Even one page may exceed the budget: then entries of it leave singly.

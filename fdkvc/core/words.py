@@ -171,6 +171,17 @@ def count(n: int, noun: str, plural: str = "") -> str:
     return f"{f'{n:,}' if n else 'no'} {noun if n == 1 else plural or noun + 's'}"
 
 
+def clipped(text: str, most: int) -> str:
+    """Cut a text to a number of characters.
+
+    Examples
+    --------
+    >>> clipped("an account", 10), clipped("an account", 6)
+    ('an account', 'an ac…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def all_of(n: int, noun: str, plural: str = "") -> str:
     """Write "the one", "both" or "all n" with a noun.
 

@@ -13,18 +13,6 @@ from fdkvc.engine.trace import computed_state
 from fdkvc.policies.base import Policy
 
 
-def remembers(policy: Policy) -> bool:
-    """Whether a policy decides by what it stored of earlier turns.
-
-    Examples
-    --------
-    >>> from fdkvc.policies import policy_named
-    >>> remembers(policy_named("shift")), remembers(policy_named("h2o"))
-    (False, True)
-    """
-    return "history" in policy.looks_at
-
-
 def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
     """Return which tokens of a dialog (N,) stay when a policy fits it into a budget at its end.
 
@@ -35,18 +23,20 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
     [0, 1, 2, 3, 318, 319]
     """
     tokens, width = dialogs.keys.shape[1:]
+    budget = min(policy.capacity(budget, tokens), tokens)
     last = dialogs.turns - 1
     turn = dialogs.observe(last)
-    if remembers(policy):
-        state = initial_state(policy, 1, tokens, width, tokens)
+    if "history" in policy.looks_at:
+        state = initial_state(policy, 1, 1, width, tokens)
         for number in range(last):
-            state = take_turn(policy, state, dialogs.observe(number), tokens).after
+            room = max(int(dialogs.bounds[0, number + 1]), 1)  # for all so far: none is ranked
+            state = take_turn(policy, state, dialogs.observe(number), room).after
     else:
-        state = initial_state(policy, 1, 0, width)
+        state = initial_state(policy, 1, budget, width)
         earlier = np.arange(int(dialogs.bounds[0, last]), dtype=np.intp)[None]
         channels = policy.init_channels(turn.with_new(earlier))
         state = computed_state(state.cache.insert(earlier, channels), state.attended, state.tier)
-    kept = take_turn(policy, state, turn, policy.capacity(budget, tokens)).after.cache.token
+    kept = take_turn(policy, state, turn, budget).after.cache.token
     stays = np.zeros(tokens, np.bool_)
     stays[kept[kept >= 0]] = True
     return stays

@@ -100,11 +100,9 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
     """Describe in one sentence what the caches of several runs share after a turn."""
     kept = [trace.kept[row, turn - trace.first_turn] for trace in traces]
     shared = int(np.count_nonzero(reduce(np.intersect1d, kept) >= 0))
-    current = int(dialogs.current[row, turn])
-    topic = f": topic {dialogs.topic_label(current)}" if current >= 0 else ""
-    entries = count(shared, "entry is", "entries are") if shared else "no entry is"
-    common = f" {sentence(f'{entries} in all caches')}" if len(traces) > 1 else ""
-    return f"Turn {turn}{topic}.{common}"
+    read = int(dialogs.bounds[row, turn + 1])
+    verb, caches = "is" if shared == 1 else "are", "all caches" if len(traces) > 1 else "the cache"
+    return f"Turn {turn}: {shared:,} of {count(read, 'entry', 'entries')} read {verb} in {caches}."
 
 
 def return_sentence(

@@ -1,6 +1,6 @@
 """Notes on settings that have no effect, and on needed values that are not checked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
 from fdkvc.core.attention import KINDS, SPEAKERS
@@ -18,11 +18,33 @@ def available_in(dialogs: DialogBatch) -> Available:
     """Return which inputs of policies the dialogs have."""
     return Available(
         speakers=() if dialogs.speakers is None else SPEAKERS,
-        kinds=() if dialogs.kinds is None else KINDS,
+        kinds=() if dialogs.kinds is None else _named({*dialogs.kinds.ravel().tolist()}),
         words=dialogs.words is not None,
         heads=dialogs.heads,
         layers=dialogs.layers,
     )
+
+
+def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ...]:
+    """Return the kinds of text in dialogs, of `KINDS`; `calls` are read even if they are no text.
+
+    Examples
+    --------
+    >>> from fdkvc.core.transcripts import Turn
+    >>> kinds_in([Transcript("a", (Turn("user", "hi"), Turn("bot", "yes")))], calls=True)
+    ('user', 'assistant')
+    """
+    found = set[str]()
+    for transcript in transcripts:
+        found |= {"call"} if calls and transcript.calls else set()
+        for number, turn in enumerate(transcript.turns):
+            found |= {"call"} if turn.call_characters else set()
+            found.add(transcript.span_kind(number, turn.call_characters))
+    return _named(set(map(KINDS.index, found)))
+
+
+def _named(kinds: Collection[int]) -> tuple[str, ...]:
+    return tuple(kind for index, kind in enumerate(KINDS) if index in kinds)
 
 
 def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[str]:

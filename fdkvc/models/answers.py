@@ -8,19 +8,19 @@ and the same call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress, pairwise
 from threading import Lock
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.conversations.replay import TRIED
-from fdkvc.core.attention import Bools, Floats
+from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS
 from fdkvc.core.parameters import BUDGET, check_count, option
 from fdkvc.core.transcripts import SPAN_KINDS, Argument, Call, Transcript
@@ -34,7 +34,7 @@ from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import SEPARATOR
 from fdkvc.models.numpy.reread_cache import RereadCache
-from fdkvc.models.numpy.text_cache import ModelCache, TextCache, read
+from fdkvc.models.numpy.text_cache import ModelCache, TextCache, read, read_each, reads_each
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import PAPER_POLICIES, Policy, read_policy
 from fdkvc.runs.jobs import (
@@ -50,6 +50,8 @@ from fdkvc.runs.workers import DaemonThreads
 
 if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd
+
+Result = TypeVar("Result")
 
 FULL = "full"
 """The control that evicts nothing; the others are compared with it."""
@@ -68,6 +70,9 @@ WRITERS_AT_ONCE = 2
 
 EXTRA_TOKENS = 24
 """How much longer than the right call a written one may be."""
+
+TOKENS_REREAD = "tokens_reread"
+"""The metric of ways that read again, which is measured where one of them runs."""
 
 MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
 
@@ -118,13 +123,17 @@ class Answers:
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
         caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
-        for budget in self.budgets:
-            for policy in self.policies:
-                if policy.reads_again:
-                    caches[policy.name, budget] = RereadCache(model, policy, budget)
-                elif policy.name != FULL:
-                    caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
+        for policy, budget in self.cases:
+            if policy.reads_again:
+                caches[policy.name, budget] = RereadCache(model, policy, budget)
+            elif policy.name != FULL:
+                caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
         return caches
+
+    @property
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """What runs beside the full cache: a policy and a budget each."""
+        return [(policy, budget) for budget in self.budgets for policy in self.policies]
 
 
 def run_answers(
@@ -160,8 +169,8 @@ def run_answers(
 
 
 def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence[Transcript]]:
-    """Return the dialogs of each job, one for a large model."""
-    size = 1 if _large(model) else CHUNK
+    """Return the dialogs of each job, one for a large model that reads each dialog alone."""
+    size = 1 if _large(model) and not reads_each(model.decoder) else CHUNK
     return [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
 
 
@@ -198,10 +207,38 @@ def run_job(
 ) -> list[Row]:
     """Return the rows of some dialogs."""
     one_blas_thread()  # here too, since this may be another process
-    rows: list[Row] = []
-    for transcript in transcripts:
-        rows += _read(settings, model, transcript, on_read)
-    return rows
+    dialogs = [_read(settings, model, transcript, on_read) for transcript in transcripts]
+    if reads_each(model.decoder):
+        return _read_together(dialogs)
+    return [*chain.from_iterable(_read_together([dialog]) for dialog in dialogs)]
+
+
+Reading = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
+"""Yields caches and the next tokens (n,) of their text, and is sent their logits (C, n, V)."""
+
+
+def _read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
+    """Let dialogs read in step, each its next tokens, and return their rows in order."""
+    rows: list[list[Row]] = [[] for _ in dialogs]
+    wanted = {number: next(dialog) for number, dialog in enumerate(dialogs)}
+    while wanted:
+        logits = iter(_logits([*wanted.values()]))
+        for number in [*wanted]:
+            try:
+                wanted[number] = dialogs[number].send(next(logits))
+            except StopIteration as end:
+                rows[number] = end.value
+                del wanted[number]
+    return [*chain.from_iterable(rows)]
+
+
+def _logits(wanted: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Floats]:
+    """Return the logits of what each of the dialogs reads next."""
+    if len(wanted) == 1:
+        return [read(*wanted[0])]
+    every = [(cache, ids) for caches, ids in wanted for cache in caches]
+    logits = iter(read_each([cache for cache, _ in every], [ids for _, ids in every]))
+    return [np.stack([next(logits) for _ in caches]) for caches, _ in wanted]
 
 
 def _read(
@@ -209,8 +246,8 @@ def _read(
     model: AnyModel,
     transcript: Transcript,
     on_read: OnRead,
-) -> Iterator[Row]:
-    """Yield a dialog's rows."""
+) -> Reading[list[Row]]:
+    """Read a dialog, and return its rows."""
     passages = encode_dialog(model, transcript)
     caches = settings.caches(model)
     for cache in caches.values():
@@ -218,14 +255,19 @@ def _read(
             cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
     reader = _Reader(settings, model, transcript, caches)
     for passage in passages:
-        reader.read_passage(passage)
+        yield from reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
-    dialog = transcript.name, transcript.services
-    for row, (name, budget) in enumerate(caches):
-        for metric, (value, count) in reader.measures(row).items():
+    rows, dialog = list[Row](), (transcript.name, transcript.services)
+    for row, ((name, budget), cache) in enumerate(caches.items()):
+        measures = reader.measures(row)
+        if any(policy.reads_again for policy in settings.policies):
+            rereads = cache.tokens_reread if isinstance(cache, RereadCache) else 0
+            measures[TOKENS_REREAD] = float(rereads), 1
+        for metric, measured in measures.items():
             # The full cache is read once, and stands under every budget.
-            for shown in settings.budgets if name == FULL else (budget,):
-                yield *dialog, name, shown, metric, value, count
+            shown = settings.budgets if name == FULL else (budget,)
+            rows += [(*dialog, name, size, metric, *measured) for size in shown]
+    return rows
 
 
 def readable(
@@ -277,7 +319,7 @@ class _Reader:
         if model.tokens.first:
             self._next = read(self.caches, model.tokens.first, last=1)
 
-    def read_passage(self, passage: EncodedPassage) -> None:
+    def read_passage(self, passage: EncodedPassage) -> Reading[None]:
         """Read a passage as a turn; before a call's turn ends, see what would be written."""
         call, start = passage.passage.call is not None, self.caches[0].count
         for cache in self.caches:
@@ -290,7 +332,7 @@ class _Reader:
         ids, ages = np.asarray(passage.ids), _ages(passage)
         best: list[NDArray[np.intp]] = []
         for first, end in self._parts(passage):
-            before_first, after = self._read(ids[first:end])
+            before_first, after = yield from self._read(ids[first:end])
             for logits, token in ((before_first, first), (after[:, :-1], first + 1)):
                 if logits is not None and logits.shape[1]:
                     came = slice(token, token + logits.shape[1])
@@ -314,7 +356,7 @@ class _Reader:
         for cache in self.caches:
             cache.end_turn()
 
-    def _read(self, ids: NDArray[np.intp]) -> tuple[Floats | None, Floats]:
+    def _read(self, ids: Ints) -> Reading[tuple[Floats | None, Floats]]:
         """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
 
         Caches that have evicted nothing share the row of the full one, which is read for them.
@@ -322,7 +364,7 @@ class _Reader:
         full, *others = self.caches
         whole: list[Any] = [row for row in others if row.count == full.count and row.whole]
         alone = [cache not in whole for cache in self.caches]
-        logits = read([*compress(self.caches, alone)], ids)
+        logits = yield [*compress(self.caches, alone)], ids
         for cache in whole:
             cache.follow(full)
         before = None if self._next is None else self._next[self._row[alone]]

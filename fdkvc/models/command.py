@@ -6,10 +6,10 @@ from time import perf_counter
 from typing import Any
 
 from fdkvc.conversations.sources import read_sources
-from fdkvc.core.attention import KINDS, SPEAKERS
+from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
-from fdkvc.explain.notes import pinned_notes
+from fdkvc.explain.notes import kinds_in, pinned_notes
 from fdkvc.models.answers import FULL, Answers
 from fdkvc.models.capture_command import NO_TRANSFORMERS
 from fdkvc.models.numpy.head_eviction import deciding
@@ -34,9 +34,6 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model = small_model(options.model)
-    shape = model.decoder.shape
-    available = deciding(settings.decides, shape.kv_heads, shape.layers)
-    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, **available)
     with running(options) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
@@ -64,9 +61,6 @@ def live(options: Namespace) -> None:
     with progress() as on_progress:
         model = load_live(options.model, positions=options.positions)
         warn_each(sinks_notes(settings.policies, settings.budgets))
-        shape = model.decoder.shape
-        available = deciding(settings.decides, shape.kv_heads, shape.layers)
-        warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, **available)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         about = {"also_depends": model.about, "note": model.full().cache.left}
         run, transcripts = _measured(options, settings, baseline, model, how, **about)
@@ -105,7 +99,6 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(policy_named("full"), 1, settings.decides)
         warn_each(sinks_notes(settings.policies, settings.budgets))
-        warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)
     finish(options, run)
@@ -122,7 +115,10 @@ def _measured(
     """Measure a model's answers; return also the dialogs that it read."""
     warn_each([model.tokens.note])
     dialogs, digest = readable_dialogs(model, read_sources(options))
-    size = model.tokens.prompt_size
+    shape, size = model.decoder.shape, model.tokens.prompt_size
+    heads = deciding(settings.decides, shape.kv_heads, shape.layers)
+    kinds = kinds_in(dialogs, calls=True)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, kinds=kinds, **heads)
     warn_each(pinned_notes(dialogs, settings.policies, settings.budgets, size))
     about |= {"digest": digest, "baseline": baseline}
     how["finished"] = finished = options.finished

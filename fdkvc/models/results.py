@@ -17,7 +17,7 @@ from fdkvc.core.words import count
 from fdkvc.engine.metrics import METRICS, metrics_of
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import unread_kinds
-from fdkvc.models.answers import FULL, Answers, readable, run_answers
+from fdkvc.models.answers import FULL, TOKENS_REREAD, Answers, readable, run_answers
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.runs.base import Run
@@ -130,7 +130,8 @@ class AnswersRun(Run):
     @property
     def text(self) -> str:
         summary = self.summary
-        table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
+        keys = (*metrics_of("answers"), TOKENS_REREAD)
+        table = pd.concat([summary[summary.metric == key] for key in keys])
         words = marked(table, self.paired, self.places)
         table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
         parts = [

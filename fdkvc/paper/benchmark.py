@@ -1,6 +1,5 @@
 """Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -51,9 +50,6 @@ TIMED = "mixed"
 
 LATENCY_REPEATS = 15
 """Rounds of timing that count."""
-
-LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
-"""Dialogs that `measure_latency` runs, batches among them."""
 
 Values = NDArray[np.float32]
 
@@ -302,8 +298,6 @@ class Latency:
     """Its name."""
     milliseconds: float
     """Median over turns of one dialog."""
-    batched: float
-    """Median over turns of a batch, per dialog; NaN if not measured."""
 
 
 def measure_latency(
@@ -312,37 +306,24 @@ def measure_latency(
     seed: int = 0,
     repeats: int = LATENCY_REPEATS,
     *,
-    batched: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Latency]:
     """Time one turn of each policy: scores, eviction, output.
 
     Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
-    Policies alternate, so that a busy machine slows all alike; the first round is a warm-up. Timing
-    batches too takes four times as long.
+    Policies alternate, so that a busy machine slows all alike; the first round is a warm-up.
     """
-    sizes = (1, CHUNK) if batched else (1,)
-    batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
-    times: dict[tuple[str, int], list[float]] = {}
-    began = perf_counter()
+    dialog, began = generate(SCENARIOS[TIMED], 1, seed), perf_counter()
+    times: dict[str, list[float]] = {}
     for round_ in range(repeats + 1):
         for policy in policies:
-            for dialogs in batches:
-                seconds = simulate(policy, dialogs, budget, entries=False).seconds
-                if round_:  # the first is a warm-up
-                    times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
+            seconds = simulate(policy, dialog, budget, entries=False).seconds
+            if round_:  # the first is a warm-up
+                times.setdefault(policy.name, []).extend(seconds)
         if on_progress is not None:
             done, total = round_ + 1, repeats + 1
             on_progress(Progress(done, total, f"{done} of {total} rounds", perf_counter() - began))
-    milliseconds = {which: 1e3 * float(np.median(turns)) for which, turns in times.items()}
-    return [
-        Latency(
-            policy.name,
-            milliseconds[policy.name, 1],
-            milliseconds.get((policy.name, CHUNK), math.nan) / CHUNK,
-        )
-        for policy in policies
-    ]
+    return [Latency(name, 1e3 * float(np.median(turns))) for name, turns in times.items()]
 
 
 def matches_paper(benchmark: Benchmark) -> bool:

@@ -35,13 +35,12 @@ class Measure:
     - of a turn: ``retention``, ``ownership_loss``, ``learning_rate``, ``highest_score`` (the
       highest hybrid score in the cache after eviction) and ``same_entries`` (share of turns after
       which FD-KVC and H2O hold the same entries, 0 to 1);
-    - of a run: ``threshold_evictions`` (entries evicted by τ), ``seconds`` (wall clock of one
-      scenario under all four policies), ``score_bytes`` (of an entry), ``parameters`` (number
-      of free ones).
+    - of a run: ``threshold_evictions`` (entries evicted by τ), ``seconds`` (wall clock of 600
+      dialogs of a scenario under all policies, the mean over the scenarios), ``score_bytes`` (of
+      an entry), ``parameters`` (number of free ones).
     """
     scenario: str | None = None
-    """Its key; None for the whole benchmark (evictions of all five scenarios, seconds of the
-    slowest) or if the quantity does not depend on the scenario."""
+    """Its key; None for all five scenarios, or if the quantity does not depend on them."""
     policy: str = "fd-kvc"
     """The policy's name."""
     baseline: str | None = None

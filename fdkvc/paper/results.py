@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
 import pandas as pd
 
 from fdkvc.core.words import count, decimal, minus, p_value, short
 from fdkvc.engine.metrics import METRICS, late_metric
-from fdkvc.engine.summary import FIRST, TIED
 from fdkvc.paper.benchmark import ADAPTATION, Benchmark, Results, run_benchmark
 from fdkvc.paper.replication import tables
 from fdkvc.paper.replication.cells import (
@@ -19,19 +18,18 @@ from fdkvc.paper.replication.cells import (
     cells_table,
     marked_words,
     measured_tables,
-    reproduced_sentence,
     sign_of,
-    verdicts_of,
 )
 from fdkvc.paper.replication.claims import claim_results, claims_table
 from fdkvc.paper.replication.facts import BENCHMARK, Fact, facts
+from fdkvc.paper.replication.finding import finding_text
 from fdkvc.paper.replication.projections import alignments_table, differences_table
 from fdkvc.paper.replication.rules import LEGEND, RULES
 from fdkvc.paper.study import Study, run_study
 from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import baseline_of
 from fdkvc.runs.base import Run
-from fdkvc.runs.grid import PLACES, Grid, as_tex, pivot
+from fdkvc.runs.grid import PLACES, Grid, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
 
@@ -133,17 +131,15 @@ class StudyRun(BenchmarkRun):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        results, baseline = self.results, self.baseline
-        names = [policy.name for policy in self.settings.policies if policy.name != baseline]
+        results = self.results
         return {
             **super().tables,
             "series.csv": tables.series_table(results),
-            "comparison.csv": tables.comparison_table(results, names, baseline),
             "alignments.csv": alignments_table(results),
             "alignment_differences.csv": differences_table(results),
             "dialogs.csv": dialogs_table(results),
             **{
-                f"ablation_{parameter}.csv": tables.ablation_table(swept, parameter)
+                f"sweep_{parameter}.csv": tables.sweep_table(swept, parameter)
                 for parameter, swept in self.study.sweeps.items()
             },
         }
@@ -157,14 +153,12 @@ class StudyRun(BenchmarkRun):
             "claims.csv": claims_table(claim_results(self.study)),
             "cost.csv": tables.cost_table(self.study),
             "tables.md": markdown(measured),
-            "tables.tex": latex(measured),
         }
 
     @property
     def text(self) -> str:
-        measured = measured_tables(self.study)
-        verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
-        return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
+        found = "\n".join(finding_text(self.study))
+        return f"{markdown(measured_tables(self.study))}\n{found}".strip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,20 +193,12 @@ class SweepRun(Run):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Every setting with its metrics."""
-        return tables.sweep_table(self.settings, self.results)
-
-    @property
-    def swept(self) -> pd.DataFrame:
-        """The values of its one hyperparameter, with published figures."""
-        alone = replace(self.results, benchmark=self.settings.alone)
-        return tables.ablation_table(alone, self.settings.parameters[0])
+        """Every setting with its metrics, and published figures."""
+        return tables.sweep_table(self.results, *self.settings.parameters)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        if len(self.settings.axes) > 1:
-            return {"sweep.csv": self.table}
-        return {"sweep.csv": self.table, "ablation.csv": self.swept}
+        return {"sweep.csv": self.table}
 
     @property
     def text(self) -> str:
@@ -246,21 +232,6 @@ def markdown(measured: list[MeasuredTable]) -> str:
     signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
     note = f"Measured ± half-width of the 95 % interval (published, verdict): {signs}; {PLACES}."
     return "\n\n".join([*parts, note, legend]) + "\n"
-
-
-def latex(measured: list[MeasuredTable]) -> str:
-    """Return the measured tables as LaTeX, with published figures in brackets."""
-    named = {rule.verdict: as_tex(rule.sign).strip("$\\") for rule in RULES}
-    signs = ", ".join(f"{name} {verdict}" for verdict, name in named.items())
-    parts = [
-        r"% Needs \usepackage{booktabs,amssymb}.",
-        f"% Measured, half-width of the 95 % interval (published, verdict): {signs}.",
-        f"% {PLACES.replace(FIRST, 'bigstar').replace(TIED, 'star')}.",
-    ]
-    for table in measured:
-        title = f"{table.title}, measured and (published)"
-        parts.append(_grid(table).latex(title, f"tab:measured-{table.number}"))
-    return "\n".join(parts)
 
 
 def _grid(table: MeasuredTable) -> Grid:

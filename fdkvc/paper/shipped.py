@@ -14,9 +14,8 @@ import numpy as np
 
 from fdkvc.engine.metrics import CacheBytes
 from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results, Values
-from fdkvc.paper.published import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
+from fdkvc.paper.published import ABLATIONS, DIALOGS
 from fdkvc.paper.study import Probes, Study, ablation
-from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import read_policy
 
 FOLDER = Path(__file__).parent / "papers_run"
@@ -25,12 +24,6 @@ NUMBERS, HEAD = "numbers.npz", "head.json"
 BENCHMARK = Benchmark(dialogs=DIALOGS, seed=0)
 """The paper's benchmark."""
 
-SWEEPS = tuple(
-    Sweep(axes=((parameter, published_sweep(parameter)),), dialogs=ABLATION_DIALOGS, seed=0)
-    for parameter in ABLATIONS
-)
-"""The paper's sweeps, with all policies."""
-
 
 @dataclass(frozen=True, eq=False)
 class PapersRun:
@@ -38,8 +31,6 @@ class PapersRun:
 
     study: Study
     """Of `BENCHMARK`."""
-    sweeps: Mapping[Sweep, Results]
-    """Of `SWEEPS`, with the policies of that version."""
     version: str
     """The project's version that measured it."""
     date: str
@@ -66,10 +57,9 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
         {key: results(ablation_name(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
         tuple(Latency(**latency) for latency in head["latencies"]),
         {name: CacheBytes(**size) for name, size in head["memories"].items()},
-        Probes(seconds[PROBE], **{name: rows[PROBE, name] for name in PROBES}),
+        Probes(**{name: rows[PROBE, name] for name in PROBES}),
     )
-    swept = {sweep: results(sweep_name(sweep), sweep.benchmark) for sweep in SWEEPS}
-    return PapersRun(study, swept, head["version"], head["made"], head["processor"])
+    return PapersRun(study, head["version"], head["made"], head["processor"])
 
 
 def _read(content: bytes) -> dict[tuple[str, ...], Values]:
@@ -86,11 +76,6 @@ PROBES = ("highest_score", "same_entries")
 def ablation_name(parameter: str) -> str:
     """Return the first part of the names of an ablation's arrays."""
     return f"ablation of {parameter}"
-
-
-def sweep_name(sweep: Sweep) -> str:
-    """Return the first part of the names of a sweep's arrays."""
-    return f"sweep of {sweep.parameters[0]}"
 
 
 def _results(

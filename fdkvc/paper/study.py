@@ -13,7 +13,7 @@ import numpy as np
 from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, CacheBytes, cache_bytes
 from fdkvc.engine.simulate import simulate
 from fdkvc.paper.benchmark import (
-    LATENCY_DIALOGS,
+    LATENCY_REPEATS,
     TIMED,
     Benchmark,
     Latency,
@@ -28,17 +28,15 @@ from fdkvc.paper.published import (
     ABLATED_SCENARIO,
     ABLATION_DIALOGS,
     ABLATIONS,
-    DIALOGS,
     LATENCY_BASELINE,
     published_sweep,
 )
-from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.policies import Policy, policy_named
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.synthetic.scenarios import SCENARIOS
 
-_MAIN, _COST, _PROBES = "Benchmark", "Latency and memory", "Probes"
-
+_MAIN, _COST = "Benchmark", "Latency"
 
 CHUNK = 50
 """Dialogs between two checks for cancellation."""
@@ -51,8 +49,6 @@ PROBE_DIALOGS = 100
 class Probes:
     """Measurements for claims that the results of a benchmark do not settle."""
 
-    seconds: float
-    """Wall-clock time of the longest scenario with the paper's dialogs and policies."""
     highest_score: Values
     """Shape (n,). The highest score in FD-KVC's cache after the last turn of Topic Shift."""
     same_entries: Values
@@ -98,9 +94,7 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
     parts = {_MAIN: main} | {title: part for title, (_, part) in sweeps.items()}
     if whole:
         rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
-        parts[_COST] = replace(rounds, dialogs=LATENCY_DIALOGS)
-    if sweeps:
-        parts[_PROBES] = _probed(benchmark.seed)
+        parts[_COST] = replace(rounds, dialogs=LATENCY_REPEATS)
     began, on_progress = perf_counter(), how.get("on_progress")
     ends = [0, *accumulate(map(_weight, parts.values()))]
     spans = dict(zip(parts, pairwise(ends), strict=True))
@@ -128,7 +122,6 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         timed,
         benchmark.budget,
         benchmark.seed,
-        batched=whole,
         on_progress=partial(report, _COST) if whole else None,
     )
     if not whole:
@@ -138,10 +131,7 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         policy.name: cache_bytes(simulate(policy, mixed, benchmark.budget, entries=False), mixed)
         for policy in benchmark.policies
     }
-    probes = None
-    if sweeps and not cancelled.is_set():
-        how["on_progress"], how["cancelled"] = partial(report, _PROBES), None
-        probes = run_probes(benchmark.seed, **how)
+    probes = run_probes(benchmark.seed) if sweeps else None
     return Study(results, swept, tuple(latencies), memories, probes, perf_counter() - began)
 
 
@@ -164,15 +154,8 @@ def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
     )
 
 
-def _probed(seed: int) -> Benchmark:
-    """Return the longest scenario with the paper's dialogs and policies, which is timed."""
-    longest = max((SCENARIOS[key] for key in BENCHMARK_SCENARIOS), key=lambda s: len(s.schedule))
-    return Benchmark((longest,), tuple(map(policy_named, PAPER_POLICIES)), DIALOGS, seed)
-
-
-def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
+def run_probes(seed: int = 0) -> Probes:
     """Measure what settles the claims that a benchmark's results do not."""
-    timed = run_benchmark(_probed(seed), **how)
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
     trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
     last = trace.entries_in(shift.turns - 1)
@@ -185,7 +168,7 @@ def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
     )
     # Sorted by token, both (n, T, budget): the same entries in whatever slots.
     agreeing = (one == other).all(axis=2).mean(axis=1, dtype=np.float32)
-    return Probes(timed.seconds, highest, agreeing)
+    return Probes(highest, agreeing)
 
 
 def _weight(benchmark: Benchmark) -> int:

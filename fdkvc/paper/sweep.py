@@ -1,10 +1,10 @@
-"""Sweeps: one or two hyperparameters of a policy over many values, next to all other policies."""
+"""Sweeps: one or two hyperparameters of a policy over many values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -14,15 +14,12 @@ from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_most, number, opt
 from fdkvc.engine.metrics import default_metrics
 from fdkvc.paper.benchmark import ADAPTATION, PAPERS_METRICS, Benchmark
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
-from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
+from fdkvc.policies import Policy, read_policy
 from fdkvc.runs.options import HELD
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 
 STEPS = 7
 """Default number of values where the paper has none."""
-
-MAX_SETTINGS = MAX_RUN_NAMES - len(POLICIES)
-"""Settings of a sweep, which also runs all policies."""
 
 Number = int | float
 
@@ -61,7 +58,7 @@ class Sweep:
                 f"{', '.join(BENCHMARK_SCENARIOS)}"
             )
         settings = math.prod(len(set(values)) for _, values in self.axes)
-        check_most("the sweep has", settings, "settings", MAX_SETTINGS)
+        check_most("the sweep has", settings, "settings", MAX_RUN_NAMES)
         _ = self.benchmark  # which checks the values and the rest
 
     @property
@@ -80,17 +77,7 @@ class Sweep:
 
     @property
     def benchmark(self) -> Benchmark:
-        """The variants and every policy with its defaults, on the same dialogs."""
-        variants = self.variants
-        others = map(policy_named, synthetic_policies())
-        return replace(
-            self.alone,
-            policies=(*variants, *(policy for policy in others if policy not in variants)),
-        )
-
-    @property
-    def alone(self) -> Benchmark:
-        """The variants without the other policies."""
+        """The variants on the same dialogs."""
         return Benchmark(
             scenarios=(self.scenario,),
             policies=self.variants,

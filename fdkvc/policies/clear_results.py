@@ -106,9 +106,13 @@ class ClearResults(Policy):
 
     def pages(self, cache: Cache, turn: Observation) -> Pages:
         """Return the messages; a prompt and what is cleared are apart from the rest of a turn."""
-        part = np.where(self.cleared(cache, turn), 1, 2)
-        part[turn.spoken_by(cache.token, "prompt")] = 0
-        return Pages(runs(cache, 3 * turn.born(cache.token) + part), 0)
+
+        def pages() -> Pages:
+            part = np.where(self.cleared(cache, turn), 1, 2)
+            part[turn.spoken_by(cache.token, "prompt")] = 0
+            return Pages(runs(cache, 3 * turn.born(cache.token) + part), 0)
+
+        return turn.remembered("messages", cache.token, pages)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the message's position, and minus the tokens so far for what is cleared."""
@@ -119,6 +123,9 @@ class ClearResults(Policy):
 
     def cleared(self, cache: Cache, turn: Observation) -> Bools:
         """Mark what is cleared if too much is held (B, C)."""
+        return turn.remembered("cleared", cache.token, lambda: self._cleared(cache, turn))
+
+    def _cleared(self, cache: Cache, turn: Observation) -> Bools:
         # 1. Results before those of the last uses; each is a turn.
         results = turn.is_kind(cache.token, "result")
         number = _turns_so_far(results, turn.born(cache.token))

@@ -72,8 +72,11 @@ class Messages(Paging):
         return 0
 
     def pages(self, cache: Cache, turn: Observation) -> Pages:
-        label = 2 * turn.born(cache.token) + self._prompt(cache, turn)
-        return Pages(runs(cache, label), 0)
+        def pages() -> Pages:
+            label = 2 * turn.born(cache.token) + self._prompt(cache, turn)
+            return Pages(runs(cache, label), 0)
+
+        return turn.remembered("messages", cache.token, pages)
 
     def _prompt(self, cache: Cache, turn: Observation) -> Bools:
         """Mark the system prompt (B, C), if it stays."""

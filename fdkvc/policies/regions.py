@@ -90,8 +90,8 @@ class Regions(Policy):
         if not available.kinds:
             return ("Who wrote the tokens is unknown here, so all decay as the user's.",)
         missing = [kind for kind in ("call", "result") if kind not in available.kinds]
-        named = " and ".join(_NAMES[kind] for kind in missing)
-        return (f"Here {named} are not marked: they decay as others.",) if missing else ()
+        named = " or ".join(_NAMES[kind] for kind in missing)
+        return (f"No {named} are marked here, so none decay as such.",) if missing else ()
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the logarithm of the priority, and minus the half-lives that have passed."""

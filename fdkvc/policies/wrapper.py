@@ -135,8 +135,11 @@ class Protecting(Wrapper):
         return budget
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        listed = self.listed(cache, turn)
+        listed, pages = self.listed(cache, turn), self.pages(cache, turn)
         listed &= np.cumsum(listed, axis=1) <= self.most_listed(budget)
+        if pages is not None and not pages.size:  # their messages stay as a whole, if they fit
+            whole = pages.of_whole(listed, cache)
+            listed = np.where(whole.sum(axis=1, keepdims=True) <= budget, whole, listed)
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:

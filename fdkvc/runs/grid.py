@@ -1,8 +1,7 @@
-"""Tables to read: one pivot of measured rows, rendered as text, HTML, Markdown and LaTeX."""
+"""Tables to read: one pivot of measured rows, rendered as text, HTML and Markdown."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -97,14 +96,6 @@ class Grid:
         rows = [self.heads, ["---"] * len(self.heads), *self.rows]
         return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
-    def latex(self, caption: str, label: str) -> str:
-        """Return the table as LaTeX, for the package booktabs."""
-        heads = [*map(as_tex, self.heads)]
-        frame = pd.DataFrame([*map(list, self.rows)], columns=heads).map(as_tex)
-        alignment = "l" * self.names + "r" * (len(self.heads) - self.names)
-        looks: Any = {"index": False, "escape": False, "column_format": alignment}
-        return str(frame.to_latex(**looks, caption=as_tex(caption), label=label))
-
 
 def pivot(
     table: pd.DataFrame,
@@ -183,33 +174,3 @@ def html_table(
         f'<div class="{kind}" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
-
-
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "w_c": "$w_c$",
-    "w_ρ": r"$w_\rho$",
-    "gamma": r"$\gamma$",
-    **{sign: rf"\{sign}" for sign in "%_&#"},
-    "±": r"$\pm$",
-    "−": "$-$",
-    FIRST: r"$\bigstar$",
-    TIED: r"$\star$",
-    "○": r"$\circ$",
-    "✓": r"$\checkmark$",
-    DIFFERS: r"$\neq$",
-    EQUIVALENT: r"$\approx$",
-    "γ": r"$\gamma$",
-    "α₀": r"$\alpha_0$",
-    "τ": r"$\tau$",
-    "β": r"$\beta$",
-    "μ": r"$\mu$",
-    "ρ": r"$\rho$",
-}
-# One pass, so that no replacement is replaced again.
-_TEX_SIGNS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
-
-
-def as_tex(text: str) -> str:
-    """Return a text with its special characters and symbols in LaTeX."""
-    return _TEX_SIGNS.sub(lambda sign: _TEX[sign[0]], text)

@@ -6,18 +6,19 @@ The last two show shipped results: a pretrained model's reading, and what polici
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp
 
 import numpy as np
 
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, percent
 from fdkvc.engine.evidence import Evidence
-from fdkvc.models.judged import judged_sentence
+from fdkvc.models.judged import first_rows
 from fdkvc.models.recorded_damage import shipped_damage
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.player.run import DialogChoice, StageRun, build_run
-from fdkvc.policies import policy_named
+from fdkvc.policies import policy_named, read_policy
 from fdkvc.synthetic.scenarios import World, scenario_named
 
 SEED, POLICY = 7, "fd-kvc"
@@ -205,7 +206,6 @@ def _sinks() -> Chapter:
     damages = [recorded.damages[name] for name in (LOSING, HEALING)]
     losing, healing = (policy_named(name) for name in (LOSING, HEALING))
     lost, healed = (float(damage.kl[full.end :].mean()) for damage in damages)
-    nats = [(damage.nats - damage.full_nats)[full.end :].mean() for damage in damages]
     sinks = healing.settings["sinks"].default
     share = percent(float(recorded.received[:, 0].mean()))
     sentences = (
@@ -214,11 +214,13 @@ def _sinks() -> Chapter:
         f"first token, “{recorded.text.words[0].text}”, which says nothing. A head that finds "
         "nothing to attend to puts its attention there: the token is an attention sink.",
         f"With room for {budget} entries in each head, {losing.title} evicts it in turn "
-        f"{full.turn}; from then on the model's predictions are off by {lost:.2f} nats per token "
-        f"(KL), and the log-probability of the text falls by {nats[0]:.2f} nats per token.",
+        f"{full.turn}; from then on, what the full cache predicts next gets on average a "
+        f"probability {exp(lost):.1f} times smaller. Below, damage is the logarithm of this "
+        f"factor, here {lost:.2f} nats (the unit of natural logarithms); it is known as the "
+        "Kullback-Leibler divergence (KL), and 0 if nothing changes.",
         f"{healing.title} is {losing.title} with the first {sinks} tokens protected, in a cache of "
-        f"the same size: predictions are off by {healed:.2f}, and the text loses {nats[1]:.2f}; "
-        "this is what its other evicted entries cost.",
+        f"the same size: {exp(healed):.1f} times smaller, a KL of {healed:.2f} nats; this is what "
+        "its other evicted entries cost.",
     )
     link = {"model": "smollm2", "file": "evening", "budget": "96", "section": "damage"}
     link |= {"policies": f"{LOSING},{HEALING}", "look": LOSING}
@@ -228,13 +230,20 @@ def _sinks() -> Chapter:
 
 def closing() -> Chapter:
     """Return the last scene, from what policies cost a pretrained model."""
-    damages = shipped_damage().damages
+    rows, damages = first_rows(), shipped_damage().damages
+    attends = ["attention" in read_policy(name).looks_at for name in rows.policy]
+    best = rows[~np.array(attends)].iloc[0]
+    published = rows.set_index("policy")["mean"][POLICY]
     alone, healed = (float(damages[name].kl.mean()) for name in ("surprisal", "sinks(surprisal)"))
     sentences = (
-        judged_sentence(),
+        f"The chart shows the KL of the previous scene for more policies, on other dialogs. Of "
+        f"those that do without attention weights, {read_policy(best.policy).title} costs least, "
+        f"{best['mean']:.2f} nats per token (probabilities {exp(best['mean']):.1f} times "
+        f"smaller); {policy_named(POLICY).title} costs {published:.2f} ({exp(published):.1f} "
+        "times).",
         "In practice, protect the first tokens, whatever the policy. In the recording of the "
-        f"previous scene, predictions are off by {healed:.2f} nats per token with sinks(surprisal) "
-        f"and by {alone:.2f} with surprisal alone.",
+        f"previous scene, surprisal alone costs {alone:.2f} nats per token, and {healed:.2f} with "
+        "the first tokens protected.",
         "Still open: larger models and longer dialogs. So compare policies on your own dialogs.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned"}

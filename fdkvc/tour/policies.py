@@ -4,24 +4,61 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.page.files import SHIPPED, shipped_file
 from fdkvc.models.judged import judged_sentence
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.policies.base import Step
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.frame import open_tab, page_theme, show_grid
+from fdkvc.ui.glossary import WORDS
+from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.verdict.model_shape import SHAPE, SHAPES
+from fdkvc.verdict.plan import TARGET, Card, card_grid, card_sentences, ways_for
+from fdkvc.verdict.results import ReplayRun
 
 
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
-    st.container(key="page-answer").markdown(plain(judged_sentence()))
+    words = " ".join(f"{name}: {WORDS[name]}" for name in ("Nats", "KL"))
+    st.container(key="page-answer").markdown(plain(judged_sentence()), help=plain(words))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
         with st.expander(plain(title)):
             show_grid(grid, title)
     st.caption(plain(judged.ABOUT))
+
+
+def show_general_card(page: str) -> None:
+    """Say which way fits the example conversations, and lead to the card of one's own."""
+    general = st.expander(
+        "Which one in general: the ways to fit, on the example conversations",
+        key=f"{page}/general",
+        on_change="rerun",
+    )
+    if general.open:
+        with general, st.spinner("Replaying the examples …", show_time=True):
+            card = _general_card()
+            lead, basis = card_sentences(card)
+            st.markdown(Markdown("**{}** {}").format(lead, basis))
+            show_grid(card_grid(card), "Ways to fit the example conversations")
+    st.page_link(
+        "pages/dialogs.py", label="The same for your conversations", icon=":material/forum:"
+    )
+
+
+@cached
+def _general_card() -> Card:
+    """Return the card of the example conversations."""
+    texts = [text for key in SHIPPED for text in shipped_file(key).transcripts]
+    recordings = LexicalRecordings(texts, encoding=Encoding())
+    about = {"digest": "", "target": int(TARGET.default) / 100, "searched": True}
+    run = ReplayRun.measure(ways_for(recordings), recordings, about, workers=1)
+    return run.card_for(SHAPES[SHAPE.default], run.target)
 
 
 EVERY = [policy_named(key) for key in POLICIES]

@@ -3,10 +3,13 @@
 import streamlit as st
 
 from fdkvc.conversations.page.files import HeadChoice, shipped_file, shown_recording
+from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
+from fdkvc.player.run import StageRun
 from fdkvc.policies import policy_named
 from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import Page, panel, side_by_side
 from fdkvc.ui.lanes import Lane, load_lanes
+from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown
 from fdkvc.verdict.page.evidence import headline
 from fdkvc.verdict.page.transcript import DEMANDS, Outcome, outcomes_of, show_transcript
@@ -32,6 +35,29 @@ def moment() -> tuple[HeadChoice, Lane, Outcome]:
     raise AssertionError("the shipped dialog has no call that lost a value")
 
 
+@cached
+def nearest_changes(run: StageRun, turn: int, token: int) -> list[Change]:
+    """Return the changes of a setting that would have kept an entry, the nearest first."""
+    changes = nearest_first(counterfactual(run.trace, run.dialogs, 0, turn, token))
+    return [change for change in changes if change.after is not None]
+
+
+@st.fragment
+def show_what_would_have_kept(run: StageRun, turn: int, token: int) -> None:
+    """Say what would have kept an entry, once a person asks."""
+    place = st.popover(
+        "What would have kept it?", icon=":material/help:", key=f"{PAGE}/kept", on_change="rerun"
+    )
+    if place.open:
+        with place, st.spinner("Running the dialog again with one setting changed at a time …"):
+            changes = nearest_changes(run, turn, token)[:3]
+            st.markdown(
+                "Each of these alone:" if changes else "No setting alone, at any value tried."
+            )
+            lines = (Markdown("- {}").format(change.words) for change in changes)
+            st.markdown(Markdown("\n").join(lines))
+
+
 def show(shown: Page) -> None:
     """Show the doors, and what was lost: in a sentence, and in the dialog."""
     head, lane, lost = moment()
@@ -39,13 +65,13 @@ def show(shown: Page) -> None:
     link = {"file": FILE, "policies": POLICY, "budget": f"{BUDGET}", "view": "cache"}
     link |= {"turn": f"{lost.lost}", "entry": f"{entry}"}
     with shown.beside_title:
+        show_what_would_have_kept(lane.run, lost.lost, entry)
         st.page_link(
             "pages/dialogs.py",
-            label="What would have kept it?",
-            icon=":material/help:",
+            label="Step through",
+            icon=":material/step_over:",
             query_params=link,
         )
-        st.page_link("pages/step.py", label="Step through", icon=":material/step_over:")
     with side_by_side("doors"):
         for name, to, icon, words in DOORS:
             with panel(f"door-{to}"):
@@ -59,7 +85,7 @@ def show(shown: Page) -> None:
     with st.container(key="headline"):
         sentence = headline(DEMANDS["call"], head.recording, lane, lost)
         st.header(Markdown("{}.").format(sentence), anchor=False)
-    show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
+    show_transcript(PAGE, head.recording, [lane], lane, lambda: None, sentences=1)
     st.caption(
         "Vectors here come from the letters of words, not their meaning, so scores reflect age and "
         "chance. The page Dialogs can use those of a language model."

@@ -17,6 +17,7 @@ from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import held, hold
 from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import Page, page_theme
+from fdkvc.ui.glossary import WORDS, show_entries
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.step import stage
 
@@ -73,6 +74,7 @@ def show(shown: Page) -> None:
         stage.show(page, run, chapter.shows)
     elif number == len(TITLES):
         show_chart(page, "judged", judged_chart(page_theme()))
+        show_entries(WORDS.items(), "Words that the other pages use")
     else:
         show_recorded(page, (LOSING, HEALING))
     with st.container(key="story-trial"):

@@ -149,12 +149,15 @@ def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
     return lanes_payload(tuple(lane.run for lane in rows), heads(rows), view.get("text"))
 
 
-def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
-    """Follow the stage, and send it the explanation in each lane of its entry, or of its value."""
+def follow_lanes(page: str, lanes: Sequence[Lane], sentences: int | None = None) -> int:
+    """Follow the stage, and send it the explanation in each lane of its entry, or of its value.
+
+    That has so many `sentences`, or all.
+    """
     rows = beside(lanes)
 
     def explain(turn: int, token: int) -> list[str]:
-        return [" ".join(value_sentences(lane.run, turn, token)) for lane in rows]
+        return [" ".join(value_sentences(lane.run, turn, token)[:sentences]) for lane in rows]
 
     return follow(page, name_of_all([lane.run for lane in rows]), rows[0].run.dialogs, explain)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,29 +19,23 @@ from fdkvc.ui import fields
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.markdown import plain
 
-PAGES = {
-    "": (("pages/start.py", "Start", ":material/home:"),),
-    "Understand": (
-        ("pages/story.py", "Story", ":material/auto_stories:"),
-        ("pages/step.py", "Step through", ":material/step_over:"),
-        ("pages/compare.py", "Compare", ":material/compare:"),
-    ),
-    "Choose for my conversations": (
-        ("pages/dialogs.py", "Dialogs", ":material/forum:"),
-        ("pages/answers.py", "Answers", ":material/smart_toy:"),
-    ),
-    "Check the paper": (
-        ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
-        ("pages/ablation.py", "Ablation", ":material/tune:"),
-    ),
-    "Reference": (
-        ("pages/policies.py", "Policies", ":material/rule:"),
-        ("pages/about.py", "About", ":material/info:"),
-    ),
-}
-"""The file, title and icon of each page, by the section of the navigation."""
+PAGES = (
+    ("pages/start.py", "Start", ":material/home:"),
+    ("pages/story.py", "Story", ":material/auto_stories:"),
+    ("pages/step.py", "Step through", ":material/step_over:"),
+    ("pages/compare.py", "Compare", ":material/compare:"),
+    ("pages/dialogs.py", "Dialogs", ":material/forum:"),
+    ("pages/answers.py", "Answers", ":material/smart_toy:"),
+    ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
+    ("pages/policies.py", "Policies", ":material/rule:"),
+    ("pages/about.py", "About", ":material/info:"),
+)
+"""The file, title and icon of each page; two in a row of the navigation."""
 
-TITLES = {Path(path).stem: title for path, title, _ in chain(*PAGES.values())}
+MOVED = ("pages/ablation.py",)
+"""Files of pages that are elsewhere now, for old links."""
+
+TITLES = {Path(path).stem: title for path, title, _ in PAGES}
 """The title of each page by its name, that of its file."""
 
 FIRST = "pages/start.py"
@@ -73,8 +66,24 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would ask another machine for a picture of the page's own icon.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    sections = {section: [_page(*page) for page in pages] for section, pages in PAGES.items()}
-    return st.navigation(sections)
+    moved = [st.Page(path, visibility="hidden") for path in MOVED]
+    return st.navigation([*(_page(*page) for page in PAGES), *moved], expanded=True)
+
+
+def lead_to(path: str, **link: str) -> None:
+    """Lead a link to another page, with these parameters more."""
+    _ensure_navigation()
+    st.switch_page(path, query_params={**st.query_params.to_dict(), **link})
+
+
+def _ensure_navigation() -> None:
+    """Start over if this page alone ran.
+
+    A new server whose first request is for a page does that, as it knows of no navigation yet.
+    """
+    if _FRAMED not in st.session_state:
+        _navigation()
+        st.rerun()
 
 
 def _page(path: str, title: str, icon: str) -> StreamlitPage:
@@ -116,11 +125,7 @@ def page(
     `adopt` applies a link to the session, and returns a sentence for each part that is not allowed.
     A `staged` page has a stage, which writes the address itself.
     """
-    # A new server whose first request is for a page runs that page alone, as it knows of no
-    # navigation yet.
-    if _FRAMED not in st.session_state:
-        _navigation()
-        st.rerun()
+    _ensure_navigation()
     link = fields.arriving_link()
     fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
     wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
@@ -161,14 +166,22 @@ def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, De
     return next((name, tab) for name, tab in zip(labels, tabs, strict=True) if tab.open)
 
 
-def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
-    """Show a page's sections as tabs, and draw the one that is open, which the field then names."""
-    drawn = f"{page}/drawn-section"
-    if fields.held(page, field) != st.session_state.get(drawn, field.default):  # by a link
-        st.session_state[f"{page}/sections"] = field.labels[fields.held(page, field)]
-    name, place = open_tab(page, field.labels, fields.held(page, field))
-    fields.hold(page, field, name)
+def opened_section(page: str, field: Field) -> str:
+    """Return a page's open section, by a link or a click, which the field then names."""
+    key, drawn = f"{page}/sections", f"{page}/drawn-section"
+    name = fields.held(page, field)
+    if name == st.session_state.get(drawn, field.default):  # else a link names another
+        clicked = st.session_state.get(key)
+        name = next((one for one, label in field.labels.items() if label == clicked), name)
+    st.session_state[key] = field.labels[name]
     st.session_state[drawn] = name
+    fields.hold(page, field, name)
+    return str(name)
+
+
+def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
+    """Show a page's sections as tabs, and draw the one that is open, which the field names."""
+    name, place = open_tab(page, field.labels, opened_section(page, field))
     with place:
         return sections[name]()
 

@@ -6,7 +6,23 @@ import streamlit as st
 
 from fdkvc.engine.metrics import METRICS
 from fdkvc.policies import Policy
-from fdkvc.ui.markdown import Markdown
+from fdkvc.ui.markdown import Markdown, plain
+
+WORDS = {
+    "Nats": "The unit of natural logarithms. A change of 0.69 nats halves or doubles a "
+    "probability; 0 changes nothing.",
+    "KL": "Kullback-Leibler divergence: how far a model's predictions are from those with the full "
+    "cache. At 1 nat, what the full cache predicts gets on average a probability 2.7 times "
+    "smaller.",
+    "Cluster": "Dialogs with the same services are alike, so for an interval they count as one.",
+    "Wrapper": "A rule around a policy that changes how it evicts, such as protecting the first "
+    "tokens or evicting whole blocks; the policy's scores stay.",
+    "Tool calls not part of the text": "A call that an assistant made is shown, but the model does "
+    "not read its words: they take no room in the cache, and it needs only the values.",
+    "Recomputed entries": "Keys and values that the model computes anew from the text, and so "
+    "without what was evicted before them; kept ones were computed when all of it was there.",
+}
+"""Words of this project, explained."""
 
 
 def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:
@@ -15,8 +31,10 @@ def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> No
     show_entries(entries + [(policy.title, policy.idea) for policy in policies])
 
 
-def show_entries(entries: Iterable[tuple[str, str]]) -> None:
+def show_entries(
+    entries: Iterable[tuple[str, str]], title: str = "What these figures mean"
+) -> None:
     """Explain names behind a click."""
-    with st.expander("What these figures mean", icon=":material/help:"):
+    with st.expander(plain(title), icon=":material/help:"):
         lines = (Markdown("- **{}:** {}").format(name, words) for name, words in entries)
         st.markdown(Markdown("\n").join(lines))

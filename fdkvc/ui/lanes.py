@@ -16,6 +16,7 @@ from fdkvc.player.run import ChosenDialog, StageRun, build_run, continue_run
 from fdkvc.policies import Policy
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
+from fdkvc.ui.fields import held, hold
 from fdkvc.ui.frame import page_theme
 from fdkvc.ui.lru import cached
 from fdkvc.ui.sidebar import read_name
@@ -100,9 +101,20 @@ PAIR = (
 
 
 def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
-    """Let a person choose two lanes, by default the last two."""
+    """Let a person choose two lanes, by default the last two.
+
+    A variant that is added is compared with the first lane of its policy.
+    """
     by_name = {lane.name: lane for lane in lanes}
-    names = list(by_name)
+    names, key = list(by_name), f"{page}/lanes"
+    before = st.session_state.get(key, names)
+    st.session_state[key] = names
+    cores = {lane.name: lane.run.trace.policy.core.key for lane in lanes}
+    added = next((name for name in reversed(names) if name not in before), None)
+    kin = next((name for name in names if added and cores[name] == cores[added]), added)
+    if kin != added and added not in [held(page, field) for field in PAIR]:
+        for field, name in zip(PAIR, (kin, added), strict=True):
+            hold(page, field, name)
     with st.container(horizontal=True):
         first, second = (
             by_name[fields.choice(page, replace(field, default=default, choices=by_name))]

@@ -19,7 +19,7 @@ from fdkvc.ui import fields
 from fdkvc.ui.address import browser
 from fdkvc.ui.jobs import Job
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.run_panel import job_key, run_panel, shared_jobs, shown_key
+from fdkvc.ui.run_panel import job_key, run_panel, shared_jobs, show_command, shown_key
 
 
 def finished_dialogs(run: Any) -> tuple[int, int]:
@@ -32,14 +32,20 @@ def finished_dialogs(run: Any) -> tuple[int, int]:
 class Kind:
     """What a page runs."""
 
-    page: str
+    name: str
     """Its name."""
+    page: str
+    """The page's name, under which the session holds its fields."""
     settings_type: type
     """The type of what runs."""
     measure: Callable[..., Any]
     """Runs settings."""
     choose: Callable[[str], Any]
     """Shows the controls of a page, and returns the settings that a person chose."""
+    command: Callable[[Any], str]
+    """Returns the command line that runs settings, with more dialogs."""
+    limit: str
+    """What the page runs at most."""
     link: Callable[[Any], Mapping[str, str]]
     """Returns the address of settings."""
     link_fields: Callable[[str, Mapping[str, str]], Sequence[Field]]
@@ -85,23 +91,19 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
 
     That is None if there is none, or if it has no results. The list of the runs is at a `place`.
     """
-    page = kind.page
     with st.sidebar:
-        above = st.container()
-        settings = kind.choose(page)
-        with above:
-            running = run_panel(page, "Run", partial(kind.measure, settings), settings)
+        settings = kind.choose(kind.page)
+        running = run_panel(kind.name, "Run", partial(kind.measure, settings), settings)
+        show_command(kind.limit, kind.command(settings))
     runs = _available_runs(kind)
-    shown = runs.get(st.session_state.get(shown_key(page), ""))
+    shown = runs.get(st.session_state.get(shown_key(kind.name), ""))
     if shown is None or shown.result.settings != settings:
         for past in runs.values():
             if past.result.settings == settings and not past.cancelled:
                 shown = past  # the last one
     if shown is not None:
-        st.session_state[shown_key(page)] = shown.name
-    me = browser()
-    listed = {name: run for name, run in runs.items() if run.job is None or run.job.browser == me}
-    if listed:
+        st.session_state[shown_key(kind.name)] = shown.name
+    if listed := listed_runs(kind):
         with place:
             _list(kind, listed, shown)
     if shown is not None:
@@ -116,10 +118,16 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
     return shown
 
 
+def listed_runs(kind: Kind) -> dict[str, Past]:
+    """Return the runs that are shipped and this browser's own, by name."""
+    me, runs = browser(), _available_runs(kind)
+    return {name: run for name, run in runs.items() if run.job is None or run.job.browser == me}
+
+
 def _available_runs(kind: Kind) -> dict[str, Past]:
     """Return every run with a result by name: those that are shipped, then oldest first."""
     # One that ends while the page is drawn is shown, and listed, when it is drawn again.
-    running = st.session_state.get(job_key(kind.page))
+    running = st.session_state.get(job_key(kind.name))
     ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
     runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.date) for run in kind.shipped]
     runs += [Past(job.name, job.result, kind.date, job) for job in ended]
@@ -152,21 +160,22 @@ def _describe(kind: Kind, past: Past) -> None:
 
 def _list(kind: Kind, runs: Mapping[str, Past], shown: Past | None) -> None:
     """Let a person choose which run is shown."""
-    key = f"{kind.page}/runs"
+    key = f"{kind.name}/runs"
     st.session_state[key] = shown.name if shown and shown.name in runs else None
     with st.popover(plain(f"Runs ({len(runs)})"), icon=":material/history:"):
         st.radio(
             "Shown",
             [*runs],
             index=None,
-            format_func=lambda name: plain(_title(kind, runs[name])),
+            format_func=lambda name: plain(title_of(kind, runs[name])),
             key=key,
             on_change=_show,
             args=(kind, runs),
         )
 
 
-def _title(kind: Kind, past: Past) -> str:
+def title_of(kind: Kind, past: Past) -> str:
+    """Return the title of a run in a list."""
     title = "The paper's run"
     if past.job is not None:
         title = f"Run at {past.time}"
@@ -177,7 +186,7 @@ def _title(kind: Kind, past: Past) -> str:
 
 
 def _show(kind: Kind, runs: Mapping[str, Past]) -> None:
-    past = runs[st.session_state[f"{kind.page}/runs"]]
+    past = runs[st.session_state[f"{kind.name}/runs"]]
     link = kind.link(past.result.settings)
     fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
-    st.session_state[shown_key(kind.page)] = past.name
+    st.session_state[shown_key(kind.name)] = past.name

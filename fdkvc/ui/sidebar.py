@@ -27,6 +27,7 @@ from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold
+from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import plain
 
 OWN = "own"
@@ -59,7 +60,7 @@ POLICY = Field(
 NOTHING = ""
 AROUND = Field(
     "Wrapper",
-    "Wraps the policy and changes how it evicts.",
+    WORDS["Wrapper"],
     name="around",
     default=NOTHING,
     choices={NOTHING: "none", **WRAPPERS},
@@ -75,13 +76,6 @@ MORE_METRICS = Field(
     "Beyond the paper's three", name="metrics", default=(), choices=metrics_of(optional=True)
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
-ORDER = Field(
-    "Order",
-    name="order",
-    default="age",
-    choices={"age": "cells by age", "score": "by score"},
-    chosen=False,
-)
 HUES = Field(
     "Colour of entries",
     name="hues",

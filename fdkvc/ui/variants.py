@@ -27,6 +27,9 @@ CHOSEN = Field(
 )
 """The names of the chosen policies, including variants; `choices` are offered."""
 
+CHANCE = "random"
+"""The policy that is always offered beside the paper's."""
+
 DRAWN = Available()
 """What policies may observe in synthetic dialogs."""
 
@@ -44,9 +47,23 @@ def choose_policies(
     """Show the controls; return at most `most` policies in the order on screen."""
     if field.follows:
         _follow_one(page, field, most)
-    policies = _policies(page, field)
-    chosen = replace(field, choices={name: policy.title for name, policy in policies.items()})
-    names = fields.several(page, chosen)
+    policies, key = _policies(page, field), f"{key_of(page, field)}/all"
+    first = {*field.default, *PAPER_POLICIES, CHANCE, *held(page, field)}
+    every = bool(st.session_state.get(key))
+    titles = {
+        name: policy.title
+        for name, policy in policies.items()
+        if every or name in first or name not in field.choices
+    }
+    names = fields.several(page, replace(field, choices=titles))
+    if every or len(titles) < len(policies):
+        st.button(
+            "Fewer" if every else plain(f"{len(policies) - len(titles)} more …"),
+            key=f"{key}/button",
+            type="tertiary",
+            on_click=st.session_state.__setitem__,
+            args=(key, not every),
+        )
     _add_variant(page, field)
     if len(names) > most:
         fields.problems(

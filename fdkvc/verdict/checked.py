@@ -6,7 +6,7 @@ first answer comes early, and the rest fills in.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
@@ -19,7 +19,6 @@ from fdkvc.engine.summary import mean_table
 from fdkvc.models.answers import FULL, Answers, run_answers
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import AnyModel
-from fdkvc.models.numpy.text_cache import ModelCache
 from fdkvc.policies import Policy, read_policy
 from fdkvc.runs.jobs import Execution
 from fdkvc.verdict.plan import TODAY, Card, ModelRead, Reading, Way, unpinned_name
@@ -44,18 +43,18 @@ class Sized(Answers):
 
     sizes: tuple[int, ...] = ()
 
-    def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
-        """Return a new cache of each policy, after the full one."""
-        caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
-        for policy, size in zip(self.policies, self.sizes, strict=True):
-            caches[policy.name, size] = model.evicting(policy, size, self.decides)
-        return caches
+    @property
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """The policies with their sizes."""
+        return zip(self.policies, self.sizes, strict=True)
 
 
 def sample_of(
     model: AnyModel, transcripts: Sequence[Transcript], most: int = SAMPLE_TOKENS
 ) -> list[Transcript]:
     """Return dialogs with calls, of at most so many tokens in all: of different clusters first.
+
+    Where no dialog has calls, any is as good.
 
     If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
     read.
@@ -65,6 +64,7 @@ def sample_of(
         if any(demand.kind == "call" for demand in dialog.demands):
             order.append((seen[dialog.services], dialog))
             seen[dialog.services] += 1
+    order = order or [(0, dialog) for dialog in transcripts]
     ordered = [dialog for _, dialog in sorted(order, key=lambda pair: pair[0])][:TRIED_DIALOGS]
     sample, room = list[Transcript](), most
     for dialog in ordered:
@@ -85,22 +85,18 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
     turns = bisect_right([*accumulate(dialog.word_counts)], most)
     calls = tuple(call for call in dialog.calls if call.turn < turns)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
-    if not demands:
+    if not turns or (dialog.demands and not demands):
         return None
     return replace(dialog, turns=dialog.turns[:turns], calls=calls, demands=demands)
 
 
 def ways_to_read(card: Card) -> list[list[Way]]:
-    """Return the ways that a model reads, in groups: the first decide most.
-
-    What reads the text again is not among them: a model's cache keeps what stays.
-    """
-    saving = (way for way in card.ways if way.size is not None and way.slots < card.tokens)
-    enough = [way for way in saving if not read_policy(way.policy).reads_again]
+    """Return the ways that a model reads, in groups: the first decide most."""
+    enough = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
     text = [way for way in enough if not way.guessed]
     habits = [way for name in TODAY for way in text if unpinned_name(way.policy) == name]
     by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]
-    first = [way for way in (card.by_words, *habits[:1]) if way in enough]
+    first = [way for way in (card.by_words or card.ways[0], *habits[:1]) if way in enough]
     rest = [*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]]
     return [
         [*dict.fromkeys(filter(None, first))],

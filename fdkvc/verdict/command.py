@@ -8,9 +8,9 @@ from functools import cached_property
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.conversations.sources import Sources, read_sources, skipped_text
-from fdkvc.core.attention import KINDS, SPEAKERS
+from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.recordings import Recording
-from fdkvc.explain.notes import pinned_notes
+from fdkvc.explain.notes import kinds_in, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
@@ -114,7 +114,8 @@ def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) ->
     if "heads" not in command.named:
         settings = replace(settings, heads=(default_heads(first),))
     heads = len(first.heads)
-    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=KINDS, words=True, heads=heads)
+    kinds = kinds_in(transcripts_of(recordings), calls=False)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=kinds, words=True, heads=heads)
     budgets = () if searched else settings.budgets
     encoding = getattr(recordings, "encoding", None)
     size = None if encoding is None else encoding.tokens.prompt_size

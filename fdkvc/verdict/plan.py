@@ -6,7 +6,7 @@ ways is a cell of `card_grid`, and the two sentences are those of `card_sentence
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,11 @@ TARGET = Field(
     choices={f"{100 * target:.0f}": percent(target) for target in TARGETS},
 )
 
-PAYS = 0.15
-"""The least share of a cache that is worth evicting for."""
+PAYS, PAYS_TOKENS = 0.15, 256
+"""The least share of a cache that is worth evicting for, and the fewest tokens."""
+
+WITHOUT_CALLS = 0.25
+"""The share of the text at which a model reads conversations whose words tell no size."""
 
 TODAY = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "fifo")
 """What engines and frameworks do, as far as it is compared: what most do first."""
@@ -195,7 +198,8 @@ class Card:
     @property
     def pays(self) -> bool:
         """Whether the recommended way saves enough."""
-        return self.best is not None and 1 - self.best.slots / self.tokens >= PAYS
+        saved = 0.0 if self.best is None else self.tokens - self.best.slots
+        return saved >= max(PAYS * self.tokens, PAYS_TOKENS)
 
     @property
     def today(self) -> Way | None:
@@ -251,7 +255,7 @@ def find_card(
         shown = max(means, key=means.__getitem__) if size is None else size
         stored = policy.slots(shown, 1, 1) + policy.tier_places(shown, int(tokens))
         cell = (arguments.policy == name) & (arguments.budget == shown)
-        again = reread.get((name, shown))
+        again = reread.get((name, shown), math.nan)
         ways.append(
             Way(
                 policy.name,
@@ -259,13 +263,15 @@ def find_card(
                 means[shown],
                 min(float(stored), tokens),
                 forgets_most(arguments[cell]),
-                math.nan if again is None else float(np.mean(again)),
+                float(np.mean(again)) if policy.reads_again else math.nan,
                 letters and not VECTORS.isdisjoint(policy.looks_at),
                 None if read is None else read.scores.get(policy.name),
             )
         )
     ways.sort(key=lambda way: (way.size is None, way.size or 0, -way.recall))
-    by_words = chosen_way(ways)
+    if recalls.empty:
+        ways = ways_without_calls([*by_name.values()], tokens, letters, read)
+    by_words = None if recalls.empty else chosen_way(ways)
     best = by_words if read is None or not read.complete else judged_way(ways, by_words)
     dialogs = recalls.drop_duplicates("dialog")
     return Card(
@@ -283,6 +289,20 @@ def find_card(
         else promised([row for row in ways if not row.guessed], recalls, arguments, target),
         read,
     )
+
+
+def ways_without_calls(
+    policies: Sequence[Policy], tokens: float, letters: bool, read: ModelRead | None
+) -> list[Way]:
+    """Return the ways at one share of the text, for a model to tell apart; best first if it did."""
+    size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
+    ways = list[Way]()
+    for policy in policies:
+        guessed = letters and not VECTORS.isdisjoint(policy.looks_at)
+        way = Way(policy.name, size, math.nan, float(min(size, tokens)), "", guessed=guessed)
+        if keeps_start(way):
+            ways.append(replace(way, reading=scores.get(policy.name)))
+    return sorted(ways, key=lambda way: math.inf if way.reading is None else way.reading.kl)
 
 
 def chosen_way(ways: Sequence[Way]) -> Way | None:
@@ -306,6 +326,8 @@ def judged_way(ways: Sequence[Way], by_words: Way | None) -> Way | None:
     if not enough:
         return by_words
     least = min(reading.kl for _, reading in enough)
+    if by_words is None and least > CLEARLY:
+        return None
     most = max(reading.right for _, reading in enough)
     for way, reading in enough:
         few = max(1, round(0.05 * reading.values))
@@ -379,16 +401,18 @@ def promised(
 
 def card_sentences(card: Card) -> tuple[str, str]:
     """Return which way and how much, and what that rests on."""
-    if not card.ways:
-        return (
-            "No call in these conversations needs a value said before, so words cannot tell which "
-            "size is enough.",
-            "Compare ways on the page Answers, where a model says what it loses.",
-        )
     best, full = card.best, written_bytes(card.tokens * card.shape.entry_bytes)
     read = card.read if card.read is not None and card.read.complete else None
+    if not card.dialogs and read is None:
+        return (
+            "No call in these conversations needs a value said before, so only a model can tell "
+            "which size is enough.",
+            "No model read it.",
+        )
     if best is None or best.size is None or not card.pays:
         why = f"no way tried holds {percent(card.target)} of what calls need in less than 85 %"
+        if not card.dialogs:
+            why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
             why = f"{way_words(best.policy)} needs {_size(card, best)}"
         lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
@@ -416,15 +440,16 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
-        parts.append(
-            f"{read.model} read {read.dialogs} of {count(card.dialogs, 'conversation')} so{lost}"
-        )
+        among = f"{read.dialogs} of {card.dialogs:,}" if card.dialogs else f"{read.dialogs:,}"
+        parts.append(f"{read.model} read {among} conversations so{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
     if card.promise is not None:
         held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
         parts.append(f"on conversations not used to choose, {held} of what calls need is held")
-    if card.clusters < MIN_CLUSTERS:
+    if not card.dialogs:
+        parts.append("no call says which values must stay")
+    elif card.clusters < MIN_CLUSTERS:
         parts.append(f"a guess from {count(card.dialogs, 'conversation')}")
     words = "; ".join(parts)
     return f"{words[0].upper()}{words[1:]}."
@@ -432,16 +457,18 @@ def _basis(card: Card, read: ModelRead | None) -> str:
 
 def reading_words(reading: Reading) -> str:
     """Return what a model lost, in a few words."""
+    if not reading.values:
+        return f"its predictions change by {decimal(reading.kl, 2)} nats a token"
     return f"{reading.right} of {count(reading.values, 'value')} stay right"
 
 
 def card_grid(card: Card, *, policies: bool = True) -> Grid:
     """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
-    rows, names = [], ["way", *(["policy"] if policies else [])]
+    rows = []
     for way in card.ways:
         mark = " ←" if way == card.best and card.pays else ""
         note = " *" if way.guessed else ""
-        row = [f"{way_words(way.policy)}{note}{mark}", *([way.policy] if policies else [])]
+        row = [f"{way_words(way.policy)}{note}{mark}"]
         if way.size is None:
             sizes = [f"never: {percent(way.recall)}", "", ""]
         else:
@@ -450,54 +477,52 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         again = "–" if math.isnan(way.reread) else f"{way.reread:,.0f}"
         read, reading = "", way.reading
         if reading is not None:
-            read = f"{reading.right} of {reading.values}, {decimal(reading.kl, 2)}"
-        rows.append([*row, *sizes, again, read, way.forgets])
-    heads = [*names, "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
-    return Grid(heads, rows, len(names))
+            right = f"{reading.right} of {reading.values}, " if reading.values else ""
+            read = f"{right}{decimal(reading.kl, 2)}"
+        code = [way.policy] if policies else []
+        rows.append([*row, *sizes, again, read, way.forgets, *code])
+    heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
+    heads += ["policy"] if policies else []
+    empty = {"", "–"}
+    kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
+    shown = [[row[place] for place in kept] for row in rows]
+    return Grid([heads[place] for place in kept] if rows else heads, shown)
 
 
-def setting_line(card: Card, way: Way) -> str:
-    """Return the line that sets a way and its size in an engine.
+SETTINGS = {
+    "shift": "llama-server --context-shift --ctx-size {}",
+    "reread(messages(fifo))": 'trim_messages(messages, strategy="last", max_tokens={})',
+    "reread(clear-results)": '{{"type": "clear_tool_uses_20250919", "trigger": {{"type": '
+    '"input_tokens", "value": {}}}}}',
+}
+"""How engines and services set what they do by themselves: llama.cpp, LangChain, Anthropic."""
 
-    Of what llama.cpp does by itself it is the server's, otherwise that of this project's caches.
-    """
-    if way.policy == "shift":
-        return f"llama-server --ctx-size {way.size} --context-shift  # Ollama: num_ctx {way.size}"
-    return f'PolicyCache(read_policy("{way.policy}"), budget={way.size})'
+
+def setting_line(way: Way) -> str:
+    """Return the line that sets a way and its size in an engine, or in this project's caches."""
+    ours = f'PolicyCache(read_policy("{way.policy}"), budget={{}})'
+    return SETTINGS.get(way.policy, ours).format(way.size)
 
 
 def card_record(card: Card) -> dict[str, Any]:
-    """Return the card in values that JSON can hold."""
+    """Return the card in values that JSON can hold: its fields, and what is said of them."""
     lead, basis = card_sentences(card)
-    return {
-        "sentence": lead,
-        "basis": basis,
-        "pays": card.pays,
-        "policy": None if card.best is None else card.best.policy,
-        "tokens": None if card.best is None else card.best.size,
-        "setting": None if card.best is None else setting_line(card, card.best),
-        "unit": card.unit,
-        "conversation_tokens": card.tokens,
-        "target": card.target,
-        "expected": None if card.promise is None else vars(card.promise),
-        "dialogs": card.dialogs,
-        "clusters": card.clusters,
-        "model": card.shape.name,
-        "read_by": None if card.read is None else card.read.model,
-        "ways": [_way_record(card, way) for way in card.ways],
-    }
+    setting = None if card.best is None else setting_line(card.best)
+    said = {"sentence": lead, "basis": basis, "pays": card.pays, "setting": setting}
+    fields = asdict(replace(card, read=None))
+    fields["read_by"] = None if card.read is None else card.read.model
+    fields["ways"] = [_way_record(card, way) for way in card.ways]
+    return said | {name: _plain(value) for name, value in fields.items() if name != "read"}
 
 
 def _way_record(card: Card, way: Way) -> dict[str, Any]:
-    return {
-        "way": way_words(way.policy),
-        "policy": way.policy,
-        "tokens": way.size,
-        "share": None if way.size is None else way.size / card.tokens,
-        "bytes": None if way.size is None else way.slots * card.shape.entry_bytes,
-        "recall": way.recall,
-        "read_again": None if math.isnan(way.reread) else way.reread,
-        "by_letters": way.guessed,
-        "forgets": way.forgets,
-        "reading": None if way.reading is None else vars(way.reading),
-    }
+    size = way.slots * card.shape.entry_bytes
+    more = {"way": way_words(way.policy), "share": (way.size or math.nan) / card.tokens}
+    return {name: _plain(value) for name, value in {**more, **asdict(way), "bytes": size}.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without NaN, which JSON has not."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

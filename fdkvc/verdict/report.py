@@ -32,7 +32,7 @@ def card_html(run: ReplayRun, card: Card) -> str:
     best = card.best
     if best is None or best.size is None:
         return html
-    html += f"<pre>{escape(setting_line(card, best))}</pre>"
+    html += f"<pre>{escape(setting_line(best))}</pre>"
     losses = worst_losses(run.lost(best.policy, best.size))
     if len(losses):
         rows = losses[[*LOSS_COLUMNS]].astype(str).to_numpy().tolist()

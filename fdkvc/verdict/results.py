@@ -17,7 +17,6 @@ from fdkvc.conversations.arguments import (
     source_recall,
     worst_losses,
 )
-from fdkvc.conversations.forgot_report import shorter
 from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
@@ -26,7 +25,7 @@ from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import over_clusters
 from fdkvc.core.transcripts import CALLS_NOTE, Transcript
-from fdkvc.core.words import count
+from fdkvc.core.words import clipped, count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes, unread_kinds
@@ -410,10 +409,10 @@ def card_text(card: Card) -> str:
     """Return the card for a terminal of `WIDTH` columns."""
     lead, basis = card_sentences(card)
     lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
-    if card.ways:
+    if card.dialogs or card.read is not None:
         lines += ["", *fitted(card_grid(card, policies=False)).text().splitlines(), ""]
     if card.best is not None and card.pays:
-        lines.append(f"set: {setting_line(card, card.best)}"[:WIDTH])
+        lines.append(f"set: {setting_line(card.best)}"[:WIDTH])
     lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
     return "\n".join(lines)
 
@@ -426,5 +425,5 @@ def fitted(grid: Grid) -> Grid:
         return grid
     last = max(widths[-1] + room, 12)
     first = widths[0] + min(room + widths[-1] - last, 0)
-    rows = [[shorter(row[0], first), *row[1:-1], shorter(row[-1], last)] for row in grid.rows]
+    rows = [[clipped(row[0], first), *row[1:-1], clipped(row[-1], last)] for row in grid.rows]
     return Grid(grid.heads, rows, grid.names)

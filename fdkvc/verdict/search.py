@@ -34,6 +34,9 @@ from fdkvc.runs.jobs import Execution, Progress, run_jobs
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
 
+LEAST = 16
+"""Tokens of the smallest size: the first ones that a model needs, and some more."""
+
 FIRST_TOKENS = 30_000
 """Tokens of the dialogs that are searched first."""
 
@@ -67,12 +70,12 @@ def sizes_of(tokens: float) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> sizes_of(1000)[:6], sizes_of(10)
-    ((10, 15, 20, 30, 40, 50), (1, 2, 3, 4, 5, 6, 7, 8))
+    >>> sizes_of(1000)[:5], sizes_of(10)
+    ((16, 20, 30, 40, 50), (16,))
     """
     sizes = (share * tokens for share in LADDER)
     whole = (round(size, -1) if size >= 1000 else round(size) for size in sizes)
-    return tuple(sorted({max(1, int(size)) for size in whole}))
+    return tuple(sorted({max(LEAST, int(size)) for size in whole}))
 
 
 def halves_of(table: pd.DataFrame) -> dict[str, int]:

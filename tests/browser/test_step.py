@@ -169,3 +169,34 @@ def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_downloa
     assert statuses(other) == seen
     other.keyboard.press("ArrowRight")
     expect(other.locator(".stage .where")).to_have_text("2 of 9")
+
+
+@pytest.mark.long
+def test_a_changed_setting_is_seen_beside_the_run_before(page: Page) -> None:
+    """The river is pixels: it is drawn anew, and as before once the change is undone."""
+    open_step(page, turn=3, gamma=0.88)
+    page.get_by_text("Hyperparameters", exact=True).click()
+    gamma = page.get_by_role("spinbutton", name="Recency decay")
+    before = page.locator(".stage .of-before").first
+    river = page.locator(".stage .river .base")
+
+    def drawn() -> str:
+        settled(page)
+        return str(river.evaluate("(canvas) => canvas.toDataURL()"))
+
+    alone = drawn()
+
+    gamma.fill("0.6")
+    gamma.press("Enter")
+
+    expect(before).to_contain_text("the run before")
+    expect(page.locator(".stage .headline")).to_contain_text("not in the run before")
+    beside = drawn()
+    page.get_by_text("nothing", exact=True).click()
+    expect(before).to_be_hidden()
+    assert len({alone, beside, drawn()}) == 3
+
+    page.get_by_role("button", name="Undo").click()
+    expect_linked(page, gamma=0.88)
+    expect(page.locator(".stage .headline")).not_to_contain_text("run before")
+    assert drawn() == alone

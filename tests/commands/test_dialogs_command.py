@@ -223,7 +223,7 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
     file_options = ("--dialogs", file, "--tables")
     assert run("dialogs", *file_options, *few) == 0
     said = capsys.readouterr().out
-    assert "\n\nCarried over from another service: 1 value.\n\n" in said
+    assert "Carried over from another service: 1 value." in said
     assert said.endswith("Not found in the text: 2 more values.\n")
     trace = tmp_path / "trace.safetensors"
     recordings = [lexical_recording(dialog, 0, Encoding()) for dialog in read_file(file)]
@@ -372,7 +372,7 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
 
     assert run("dialogs", *few, *plan, "--json") == 0
     record = json.loads(capsys.readouterr().out)
-    assert {way["policy"]: way["tokens"] for way in record["ways"]} == dict.fromkeys(
+    assert {way["policy"]: way["size"] for way in record["ways"]} == dict.fromkeys(
         table.policy, 900
     )
     assert (record["unit"], record["pays"]) == ("SmolLM2", False)
@@ -384,7 +384,7 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
     assert run("dialogs", "--plan", "--target", "80") == 2
     assert "target" in capsys.readouterr().err
     assert run("dialogs", "--plan", "gpt") == 2
-    assert "shape 'gpt' is unknown: choose from llama-3.1-8b" in capsys.readouterr().err
+    assert "shape 'gpt' is unknown" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------- repeated
@@ -415,7 +415,7 @@ def test_repeat_gives_the_numbers_of_dialogs_again(
     tools = ("--tools",) if "--tools" in options else ()
     assert run("repeat", "out/run.json", *tools) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Repeated: the numbers are the same, byte for byte, in replay.csv, ")
+    assert said.startswith("Repeated: the numbers are the same, byte for")
     assert {path.name for path in Path("out").iterdir()} == {
         *json.loads(Path("out/run.json").read_text())["digests"],
         "run.json",
@@ -440,12 +440,10 @@ def test_repeat_names_a_file_of_dialogs_that_is_missing_or_another(
     Path("own.json").rename("moved.json")
 
     assert run("repeat", "out/run.json") == 2
-    assert capsys.readouterr().err == (
-        "fdkvc: the run read the file 'own.json', which is missing here: name it with --dialogs\n"
-    )
+    assert "fdkvc: the run read the file 'own.json'" in capsys.readouterr().err
     Path("own.json").write_bytes((EXAMPLES / "dialogues.json").read_bytes())
     assert run("repeat", "out/run.json") == 2
-    assert capsys.readouterr().err.startswith("fdkvc: the run read another file of dialogs: name ")
+    assert "fdkvc: the run read another file of dialogs" in capsys.readouterr().err
     assert run("repeat", "out/run.json", "--dialogs", "moved.json") == 0
 
 
@@ -461,4 +459,4 @@ def test_repeat_reads_the_record_of_an_earlier_version(
     capsys.readouterr()
 
     assert run("repeat", "out/replay.json", *chat) == 0
-    assert capsys.readouterr().out.startswith("Repeated: the numbers are the same, byte for byte")
+    assert capsys.readouterr().out.startswith("Repeated: the numbers are the same, byte for")

@@ -111,9 +111,9 @@ def test_nothing_reaches_the_terminal_raw(
     file.write_text(json.dumps(chats))
     broken = Path(f"broken{UNSEEN[:4]}.json")
     broken.write_text(json.dumps([{"id": UNSEEN, "messages": [{"role": UNSEEN, "content": 3}]}]))
-    shown = ""
+    shown, few = "", ("--policies", "fifo", "--budgets", "8")
     for line in (
-        ["dialogs", "--dialogs", file, "--policies", "fifo", "--budgets", "8", "--out", UNSEEN[:4]],
+        ["dialogs", "--dialogs", file, *few, "--tables", "--out", UNSEEN[:4]],
         ["dialogs", "--dialogs", broken],
         ["dialogs", "--dialogs", UNSEEN],
         ["dialogs", "--policies", UNSEEN],

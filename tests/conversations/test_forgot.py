@@ -11,7 +11,7 @@ from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
 from fdkvc.conversations.forgot import WAYS, Forgot, forgot
-from fdkvc.conversations.forgot_report import losses_table, ways_table
+from fdkvc.conversations.forgot_report import losses_rows, ways_rows
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.mentions import MentionFinder
 from fdkvc.conversations.session_text import Text
@@ -200,6 +200,13 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
 # -------------------------------------------------------------------------------- one decision
 
 
+@pytest.mark.parametrize("name", ["fifo", "h2o"])
+def test_a_budget_beyond_the_text_keeps_all(name: str) -> None:
+    dialogs = generate(SCENARIOS["shift"])
+
+    assert fit(read_policy(name), dialogs, dialogs.keys.shape[1] + 7).all()
+
+
 @pytest.mark.parametrize("key", synthetic_policies())
 def test_a_decision_at_once_is_that_of_a_run_with_room_until_its_last_turn(key: str) -> None:
     policy, dialogs = policy_named(key), generate(SCENARIOS["mixed"])
@@ -232,14 +239,8 @@ def test_json_has_the_same_and_all_losses(capsys: pytest.CaptureFixture[str]) ->
     (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
     results = [*forgot(session)]
 
-    assert [row["ways"] for row in told["compactions"]] == [
-        json.loads(
-            ways_table([result]).drop(columns=["session", "compaction"]).to_json(orient="records")
-        )
-        for result in results
-    ]
-    lost = [loss["value"] for row in told["compactions"] for loss in row["losses"]]
-    assert lost == losses_table(results)["value"].tolist()
+    assert [row["ways"] for row in told["compactions"]] == [*map(ways_rows, results)]
+    assert [row["losses"] for row in told["compactions"]] == [*map(losses_rows, results)]
     assert told["sessions"][0]["not_read"] == {"line of type 'file-history-snapshot'": 1}
 
 

@@ -636,43 +636,43 @@ HERE = r"dialogue 0 \(7_00001\)"
     [
         (b"", "the file is empty"),
         (b"[]", "the file has no dialogs"),
-        (b"{}", "neither 'messages' nor 'body' nor .* nor .*: give each dialog as 'messages', a"),
+        (b"{}", "neither 'messages' nor 'body' nor .* nor .*"),
         (encoded([{"body": 3}]), "dialog 0: 'body' is missing or not an object"),
-        (encoded([{"body": {}}]), "dialog 0, body: 'messages' is missing or not a list"),
-        (encoded([{"conversations": 3}]), "dialog 0: 'conversations' is missing or not a list"),
-        (encoded([{"from": "human"}]), "dialog 0, turn 0: 'value' is missing or not a text"),
-        (encoded([{"from": 3, "value": ""}]), "dialog 0, turn 0: 'from' is missing or not a text"),
+        (encoded([{"body": {}}]), "dialog 0, body: 'messages' is missing"),
+        (encoded([{"conversations": 3}]), "dialog 0: 'conversations' is missing"),
+        (encoded([{"from": "human"}]), "dialog 0, turn 0: 'value' is missing"),
+        (encoded([{"from": 3, "value": ""}]), "dialog 0, turn 0: 'from' is missing"),
         (b"[3]", "dialog 0 is not an object"),
         (b"[null]", "dialog 0 is not an object"),
         (b'{"conversations": 3}', "'conversations' is not a list"),
-        (b"just words\n", "line 1 has no speaker: begin it with a name and a colon"),
+        (b"just words\n", "line 1 has no speaker"),
         (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
         (b"\x00\x01\x02", "line 1 has no speaker"),
         (b"User:\nSystem:\n", "dialog 0: it has no words"),
-        (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most 2000 are allowed"),
+        (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most"),
         (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
         (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
         (
             b'[{"role": "user", "content": "a',
-            "is not JSON at column 30: unterminated string$",
+            "at column 30: unterminated string$",
         ),
-        (b'[{"role": NaN}]', "the file has a number that cannot be read: NaN is not JSON"),
+        (b'[{"role": NaN}]', "cannot be read: NaN is not JSON"),
         (b'[{"role": ' + b"9" * 5000 + b"}]", "the file has a number that cannot be read"),
-        (b"\n[" * 100_000, "line 34 is nested too deeply: at most 32 levels are allowed"),
+        (b"\n[" * 100_000, "line 34 is nested too deeply: at most 32"),
         (b'{"a":' * 100_000, "line 1 is nested too deeply"),
         (b'["\\"",' + b"[" * 40, "line 1 is nested too deeply"),
         (b'\\"' + b"[" * 40, "line 1 has no speaker"),
         (b"[" + b"{}," * 1000 + b"{}]", "dialog 0: it has neither"),
         (encoded([[]] * (MAX_DIALOGS + 1)), "the file has 2,001 dialogs, but at most 2,000"),
         (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 2,049 turns"),
-        (b"A: yes\n" * 3000, "dialog 0: it has 3,000 turns, but at most 2,048 are allowed"),
+        (b"A: yes\n" * 3000, "dialog 0: it has 3,000 turns, but at most"),
         (b"A: " + b"a " * (MAX_TURN_TOKENS + 1), "dialog 0, turn 0: it has 32,769 tokens"),
         (b"A: " + b"\nA: ".join([b"a " * 2**15] * 5), "dialog 0: it has 163,840 tokens"),
         (
             encoded([{"role": "a", "content": "b", "topic": str(at)} for at in range(40)]),
-            f"dialog 0: it has 40 topics, but at most {MAX_TOPICS} are allowed",
+            f"it has 40 topics, but at most {MAX_TOPICS}",
         ),
-        (changed("dialogue_id", 3), "dialogue 0: 'dialogue_id' is missing or not a text"),
+        (changed("dialogue_id", 3), "dialogue 0: 'dialogue_id' is missing"),
         (changed("turns", {}), f"{HERE}: 'turns' is missing or not a list"),
         (changed("turns", []), "7_00001: it has no words"),
         (changed("turns.1", "hi"), f"{HERE}, turn 1 is not an object"),
@@ -684,15 +684,15 @@ HERE = r"dialogue 0 \(7_00001\)"
         (changed("turns.2.frames.1.state", []), "turn 2, frame 1: 'state' is missing or not an"),
         (
             changed("turns.2.frames.1.state.slot_values", ["a"]),
-            "turn 2, frame 1: 'slot_values' is missing or not an object",
+            "turn 2, frame 1: 'slot_values' is missing",
         ),
         (
             changed("turns.2.frames.1.state.slot_values.to", [{}]),
-            "turn 2, frame 1, slot_values 'to' must contain only texts",
+            "frame 1, slot_values 'to' must contain only",
         ),
         (
             changed("turns.0.frames.0.slots.0.exclusive_end", 99),
-            "turn 0, frame 0, slot 0: 'start' 11 and 'exclusive_end' 99 are not in the",
+            "'start' 11 and 'exclusive_end' 99 are not in",
         ),
         (
             changed("turns.0.frames.0.slots.0.start", -1),
@@ -700,42 +700,42 @@ HERE = r"dialogue 0 \(7_00001\)"
         ),
         (
             changed("turns.0.frames.0.slots.0.start", True),
-            "turn 0, frame 0, slot 0: 'start' is missing or not a whole number",
+            "turn 0, frame 0, slot 0: 'start' is missing",
         ),
         (
             changed("turns.2.frames.1.actions.0.canonical_values", [None]),
-            "turn 2, frame 1, action 0, canonical_values must contain only",
+            "action 0, canonical_values must contain only",
         ),
         (
             changed("turns.5.frames.0.service_call.method", ...),
-            "turn 5, frame 0, service_call: 'method' is missing or not a text",
+            "frame 0, service_call: 'method' is missing",
         ),
         (
             changed("turns.5.frames.0.service_call.parameters.to", ["London"]),
-            "turn 5, frame 0, service_call, parameters 'to' must contain only",
+            "service_call, parameters 'to' must contain",
         ),
-        (chatted(content=3), "dialog 0, turn 1: 'content' is missing or not a text"),
-        (chatted(content=["a"]), "dialog 0, turn 1: a part of 'content' is not an object"),
-        (chatted(content="a", topic=4), "dialog 0, turn 1: 'topic' is missing or not a text"),
-        (chatted(topic="a"), "dialog 0, turn 1: 'content' is missing or not a text"),
+        (chatted(content=3), "dialog 0, turn 1: 'content' is missing"),
+        (chatted(content=["a"]), "dialog 0, turn 1: a part of 'content' is not"),
+        (chatted(content="a", topic=4), "dialog 0, turn 1: 'topic' is missing"),
+        (chatted(topic="a"), "dialog 0, turn 1: 'content' is missing"),
         (
             chatted(content=[{"type": "output_text"}]),
-            "dialog 0, turn 1: a part of 'content': 'text' is missing or not a text",
+            "a part of 'content': 'text' is missing",
         ),
-        (chatted(refusal=3), "dialog 0, turn 1: 'refusal' is missing or not a text"),
-        (chatted(function_call=3), "dialog 0, turn 1: 'function_call' is missing or not an"),
+        (chatted(refusal=3), "dialog 0, turn 1: 'refusal' is missing"),
+        (chatted(function_call=3), "dialog 0, turn 1: 'function_call' is missing"),
         (
             chatted(tool_calls=[{"type": "custom", "function": {"name": "f"}}]),
-            "dialog 0, turn 1: 'custom' is missing or not an object",
+            "dialog 0, turn 1: 'custom' is missing",
         ),
         (
             chatted(tool_calls=[{"type": "custom", "custom": {"name": "f", "input": {}}}]),
-            "dialog 0, turn 1: 'input' is missing or not a text",
+            "dialog 0, turn 1: 'input' is missing",
         ),
-        (chatted(content="a", tool_calls=4), "dialog 0, turn 1: 'tool_calls' is missing or not"),
+        (chatted(content="a", tool_calls=4), "dialog 0, turn 1: 'tool_calls' is missing"),
         (
             chatted(content="a", tool_calls=[{"function": {"arguments": "{"}}]),
-            "dialog 0, turn 1: 'name' is missing or not a text",
+            "dialog 0, turn 1: 'name' is missing",
         ),
     ],
 )
@@ -824,13 +824,13 @@ def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.Monk
         ),
         (
             chatted(tool_calls=[{"function": {"name": "f", "arguments": {"a": "b" * 4_000_001}}}]),
-            "dialog 0: it demands 4,000,001 characters, of values and their mentions, but at most",
+            "demands 4,000,001 characters, of values",
         ),
         (
             chatted(
                 tool_calls=[{"function": {"name": "f", "arguments": {"k" * 1_000_000: [1] * 4097}}}]
             ),
-            "dialog 0: it demands 4,097 values, but at most 4,096",
+            "it demands 4,097 values, but at most 4,096",
         ),
         (b"{}\n" * 1_000_001, "the file has 1,000,001 lines, but at most 1,000,000"),
     ],
@@ -865,11 +865,11 @@ def test_up_to_it_work_is_linear(content: Callable[[int], bytes]) -> None:
         (b"[" + b"\n" * 10_000_000 + b"]", ""),
         (b"]" * 10_000_000, ""),  # that the parser refuses
         (b"]" * 300 + b"[" * 10_000, ""),
-        (b"[" * 300 + b"]" * 300, "line 1 is nested too deeply: at most 32 levels"),
+        (b"[" * 300 + b"]" * 300, "line 1 is nested too deeply: at most 32"),
         (b'["a", "' + b"b" * 12_000_000 + b'"]', ""),
         (b'["a", "' + b"b" * 12_000_001 + b'"]', "a text of the file has 12,000,001 bytes"),
         (b'["a"' + b" " * 12_000_001 + b', "b"]', ""),
-        (b'["]",\n[' + b"[" * 300, "line 2 is nested too deeply: at most 32 levels"),
+        (b'["]",\n[' + b"[" * 300, "line 2 is nested too deeply: at most 32"),
     ],
 )
 def test_the_structure_of_json_is_checked_in_little_memory(content: bytes, sentence: str) -> None:
@@ -984,7 +984,7 @@ def test_a_file_of_the_system_is_not_waited_for(
     os.mkfifo(tmp_path / "kmsg")
     writer = os.open(tmp_path / "kmsg", os.O_RDWR)
     try:
-        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it is not a regular file$"):
+        with pytest.raises(ValueError, match="kmsg' cannot be read: it is not a regular"):
             read_bytes(tmp_path / "kmsg", 10)
         monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)  # as /proc/kmsg says of itself
         with pytest.raises(ValueError, match=r"kmsg' cannot be read: it has no content now$"):

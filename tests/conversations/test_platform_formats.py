@@ -371,7 +371,7 @@ def test_the_branch_is_the_one_that_was_open() -> None:
     two, skipped = read_dialogs(encoded([EXPORT, {**EXPORT, "current_node": "root"}, EXPORT]))
     assert [dialog.name for dialog in two] == ["To Veldmar", "To Veldmar (2)"]
     (reason,) = skipped
-    assert reason.startswith("To Veldmar: its words are not read: message of another branch (13×);")
+    assert reason.startswith("To Veldmar: its words are not read: message of")
 
 
 def test_a_branch_of_thousands_of_nodes_is_followed() -> None:
@@ -780,42 +780,42 @@ def changed(key: str, **fields: Any) -> dict[str, Any]:
     [
         (without("d"), r"dialog 0: 'mapping' has no node 'd'"),
         (without("k"), r"dialog 0: 'mapping' has no node 'k'"),
-        (without("", current_node=None), r"dialog 0: 'current_node' is missing or not a text"),
-        (changed("root", parent="f"), r"dialog 0: message 'f|k|root' is its own ancestor"),
-        (changed("c", message=3), r"dialog 0, node 'c': 'message' is missing or not an object"),
-        (changed("c", message={"author": None}), r"node 'c': 'author' is missing or not an object"),
+        (without("", current_node=None), "dialog 0: 'current_node' is missing"),
+        (changed("root", parent="f"), "dialog 0: message 'f|k|root' is its own"),
+        (changed("c", message=3), "dialog 0, node 'c': 'message' is missing"),
+        (changed("c", message={"author": None}), "node 'c': 'author' is missing"),
         (changed("c", parent=3), r"dialog 0: 'parent' is missing or not a text"),
-        ({"mapping": [], "current_node": "a"}, r"dialog 0: 'mapping' is missing or not an object"),
+        ({"mapping": [], "current_node": "a"}, "dialog 0: 'mapping' is missing"),
         ({"mapping": {"a": 3}, "current_node": "a"}, r"dialog 0, node 'a' is not an object"),
-        ({"chat_messages": 3}, r"dialog 0: 'chat_messages' is missing or not a list"),
+        ({"chat_messages": 3}, "dialog 0: 'chat_messages' is missing"),
         ({"chat_messages": [{"text": "hi"}]}, r"dialog 0, message 0: 'sender' is missing"),
         (
             {"chat_messages": [{"sender": "human", "content": [3]}]},
-            r"dialog 0, message 0: a block of 'content' is not an object",
+            "a block of 'content' is not an object",
         ),
         ({"contents": 3}, r"dialog 0: 'contents' is missing or not a list"),
         ({"contents": [3]}, r"dialog 0, content 0 is not an object"),
-        ({"contents": [{"parts": 3}]}, r"dialog 0, content 0: 'parts' is missing or not a list"),
+        ({"contents": [{"parts": 3}]}, "dialog 0, content 0: 'parts' is missing"),
         ({"contents": [{"parts": [{"text": 3}]}]}, r"content 0, part 0: 'text' is missing or not"),
         ({"contents": [{"parts": [{"functionCall": {}}]}]}, r"content 0: 'name' is missing or not"),
         ({"contents": [{"role": "user", "parts": None}]}, r"dialog 0: it has no words"),
         (
             {"messages": [{"role": "user", "content": [{"toolUse": 3}]}]},
-            r"dialog 0, message 0, block 0: 'toolUse' is not an object",
+            "message 0, block 0: 'toolUse' is not an",
         ),
         (
             {"messages": [{"role": "user", "content": [{"text": None}]}]},
-            r"dialog 0, message 0, block 0: 'text' is missing or not a text",
+            "message 0, block 0: 'text' is missing",
         ),
         (
             {"messages": [{"role": "user", "parts": [{"type": "text", "text": None}]}]},
-            r"dialog 0, message 0: a part of 'content': 'text' is missing or not a text",
+            "a part of 'content': 'text' is missing",
         ),
-        ([{"type": "human", "content": 3}], r"dialog 0, message 0: 'content' is missing or not"),
-        ([{"type": "human"}], r"dialog 0, message 0: 'content' is missing or not a text"),
+        ([{"type": "human", "content": 3}], "dialog 0, message 0: 'content' is missing"),
+        ([{"type": "human"}], "dialog 0, message 0: 'content' is missing"),
         (
             [{"type": "human", "data": 3}],
-            r"dialog 0, message 0: 'data' is missing or not an object",
+            "dialog 0, message 0: 'data' is missing",
         ),
         ([{"type": "ai", "tool_calls": [3]}], r"dialog 0, message 0, call 0 is not an object"),
         ({"conversation": [{"content": "hi"}]}, r"dialog 0, turn 0: 'role' is missing"),
@@ -829,7 +829,7 @@ def changed(key: str, **fields: Any) -> dict[str, Any]:
         ({"samples": [{}]}, r"sample 0: 'messages' is missing or not a list"),
         ({"samples": [{}] * 2001}, r"the file has 2,001 samples, but at most 2,000"),
         ({"history": 3, "trajectory": []}, r"dialog 0: 'history' is missing or not a list"),
-        ({"history": [{"role": None}]}, r"dialog 0, message 0: 'role' is missing or not a text"),
+        ({"history": [{"role": None}]}, "dialog 0, message 0: 'role' is missing"),
     ],
 )
 def test_a_file_that_is_not_right_gets_one_sentence(value: Any, sentence: str) -> None:

@@ -1,12 +1,15 @@
 """Logs of coding agents: what the model had in context, and what is left out and said."""
 
+import copy
 import json
+import random
 from typing import Any
 
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_sessions, read_transcripts
 from fdkvc.core import json_input
+from tests.refusals import assert_one_sentence
 from tests.session_lines import ClaudeCode, item, joined, said, spoken, texts
 
 META = {"type": "session_meta", "payload": {"id": "s", "cwd": "/home/ida"}}
@@ -180,6 +183,39 @@ def test_going_back_to_an_earlier_message_takes_what_came_after_from_the_context
     assert sum(times for kind, times in session.unread if "went back" in kind) == 2
 
 
+def test_going_back_takes_what_came_after_a_line_without_words_too() -> None:
+    log = ClaudeCode()
+    log.user("Paint the hull.")
+    answer = log.say("Which colour?")
+    log.line("system", subtype="turn_duration", durationMs=7)
+    log.user("Red.")
+    log.user("Blue.", parentUuid=answer)
+
+    assert texts(log.read()[0]) == ["Paint the hull.", "Which colour?", "Blue."]
+
+
+def test_results_belong_to_the_last_call_before_them_with_their_id() -> None:
+    log = ClaudeCode()
+    for text in ("one", "two"):
+        log.call("Read", "c1", path=text)
+        log.result("c1", text)
+    (session,) = log.read()
+
+    made = [call for message in session.messages for call in message.calls]
+    assert [session.messages[call.result].turn.text for call in made] == ["one", "two"]
+
+
+@pytest.mark.parametrize("named", [7, {"uuids": 7}, {"allUuids": [[7]], "uuids": {}}])
+def test_lines_that_stay_in_another_form_are_none(named: Any) -> None:
+    log = ClaudeCode()
+    log.user("one")
+    log.boundary(preservedMessages=named)
+    log.summary("numbers")
+    log.line("system", subtype="microcompact_boundary", microcompactMetadata={"preTokens": []})
+
+    assert texts(log.read()[0], 1) == ["numbers"]
+
+
 def test_results_of_calls_at_once_do_not_go_back() -> None:
     log = ClaudeCode()
     log.user("Look at both.")
@@ -191,6 +227,46 @@ def test_results_of_calls_at_once_do_not_go_back() -> None:
     (session,) = log.read()
 
     assert texts(session)[2:] == ["two", "one", "Go on."]
+
+
+def test_a_message_that_waited_is_the_users_and_other_attachments_are_said() -> None:
+    log = ClaudeCode()
+    log.user("Paint the hull.")
+    queued = {"type": "queued_command", "prompt": "In red.", "commandMode": "prompt"}
+    log.line("attachment", attachment=queued)
+    log.line("attachment", attachment=queued | {"commandMode": "task-notification"})
+    log.boundary()
+    log.summary("A hull is painted.")
+    log.line("attachment", attachment={"type": "file", "content": "the hull's plan"})
+    log.say("It is red.")
+    (session,) = log.read()
+
+    assert texts(session) == ["Paint the hull.", "In red."]
+    assert dict(session.unread) == {"line of type 'attachment'": 2}
+    assert "1 attachment" in session.compactions[0].note
+
+
+def test_a_stream_of_events_has_the_same_in_other_words() -> None:
+    def event(kind: str, **fields: Any) -> dict[str, Any]:
+        return {"type": kind, "session_id": "s", "parent_tool_use_id": None, **fields}
+
+    message = {"role": "user", "content": "Paint the hull."}
+    segment = {"trigger": "auto", "pre_tokens": 700, "post_tokens": 60}
+    summary = {"role": "user", "content": "A hull is painted."}
+    rows = [
+        event("system", subtype="init", tools=["Read"]),
+        event("user", message=message),
+        event("user", message={"role": "user", "content": "Look."}, parent_tool_use_id="t1"),
+        event("system", subtype="compact_boundary", compact_metadata=segment),
+        event("user", message=summary, isSynthetic=True),
+    ]
+    main, subagent = read_sessions(joined(rows))
+
+    assert [texts(main, context) for context in (0, 1)] == [
+        *(["Paint the hull."], ["A hull is painted."])
+    ]
+    assert main.compactions[0].recorded == (700, 60)
+    assert texts(subagent) == ["Look."]
 
 
 def test_results_that_were_cleared_leave_the_context() -> None:
@@ -272,6 +348,31 @@ def test_without_a_replacement_the_users_messages_and_the_summary_stay() -> None
     ]
 
 
+def test_calls_and_results_that_a_replacement_repeats_stay() -> None:
+    history = [row["payload"] for row in CODEX[5:9] if row["payload"]["type"] != "local_shell_call"]
+    history = [*history[:2], spoken("user", "Summary: one was booked.")]
+    payload = {"message": "", "replacement_history": history}
+    log = [row for row in CODEX if row["payload"].get("call_id") != "c2"]
+    (session,) = read_sessions(joined([*log, {"type": "compacted", "payload": payload}, *AFTER]))
+    (compaction,) = session.compactions
+
+    stayed = [session.messages[index] for index in compaction.stayed]
+    assert [message.turn.kind or message.turn.speaker for message in stayed] == [
+        *("user", "assistant", "result")
+    ]
+    assert len(compaction.summary) == 1
+
+
+def test_lines_of_the_first_versions_are_bare_items() -> None:
+    rows = [{"id": "s", "timestamp": "t", "instructions": "Be brief."}, {"record_type": "state"}]
+    rows += [row["payload"] for row in CODEX[2:9] if row["type"] == "response_item"]
+    (session,) = read_sessions(joined(rows))
+
+    assert [message.tool for message in session.messages if message.tool] == [
+        *("book", "local_shell")
+    ]
+
+
 def test_an_encrypted_summary_is_said() -> None:
     history = [spoken("user", "Go on."), {"type": "compaction", "encrypted_content": "AbCd"}]
     payload = {"message": "", "replacement_history": history}
@@ -350,6 +451,47 @@ def test_a_message_of_another_form_is_named(message: Any, place: str) -> None:
 
     assert texts(log.read()[0]) == ["Hello", "Hi"]
     assert any(place in kind for kind in unread(log.content))
+
+
+def test_any_value_in_a_line_is_read_or_named() -> None:
+    """Whatever stands in place of a value: a session, or one sentence."""
+    rows = [json.loads(line) for line in (EXAMPLES / "agent.jsonl").read_text().splitlines()]
+    drawn = random.Random(7)
+    others: tuple[Any, ...] = (
+        None,
+        7,
+        True,
+        "text",
+        [],
+        {},
+        ["text"],
+        [{"type": 3}],
+        {"role": "user"},
+    )
+    for content in ([*rows[:12], *rows[18:24]], [*CODEX, *AFTER]):
+        for _ in range(25):
+            changed = copy.deepcopy(content)
+            for row in drawn.sample(changed, 3):
+                replace_any(row, drawn, drawn.choice(others))
+            try:
+                sessions = read_sessions(joined(changed))
+            except ValueError as error:
+                assert_one_sentence(error)
+            else:
+                assert all(session.messages for session in sessions)
+
+
+def replace_any(row: Any, drawn: random.Random, value: Any) -> None:
+    """Put a value in place of any that a line has."""
+    while True:
+        keys = [*row] if isinstance(row, dict) else [*range(len(row))]
+        if not keys:
+            return
+        key = drawn.choice(keys)
+        if not isinstance(row[key], dict | list) or drawn.random() < 0.3:
+            row[key] = value
+            return
+        row = row[key]
 
 
 def test_a_log_in_which_nobody_speaks_is_refused() -> None:

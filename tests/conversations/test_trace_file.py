@@ -133,7 +133,7 @@ def test_a_file_may_lack_surprisal_and_a_policy_that_weighs_it_says_so() -> None
     assert (first.surprisal, second.surprisal) == (None, None)
     np.testing.assert_array_equal(first.keys, RECORDINGS[0].keys)
     assert simulate(policy_named("h2o"), first.dialogs, 48).turns == len(first.tokens)
-    with pytest.raises(ValueError, match="needs the surprisal of every token, which these dialog"):
+    with pytest.raises(ValueError, match="needs the surprisal of every token"):
         simulate(policy_named("surprisal"), first.dialogs, 48)
     with pytest.raises(ValueError, match="only some of the recordings have surprisal"):
         trace_bytes([RECORDINGS[0], without[1]])
@@ -208,7 +208,7 @@ def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValueError, match=r"the texts of the trace have .* at most 1,000 are"):
         trace_bytes(RECORDINGS)
     monkeypatch.setattr(trace_file, "MAX_TRACE_BYTES", 100_000)
-    with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most 100,000 are"):
+    with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most"):
         trace_bytes(RECORDINGS)
 
 

@@ -153,12 +153,12 @@ def test_heads_that_share_keys_keep_the_same_tokens() -> None:
 def test_groups_of_two_sizes_cannot_decide_together() -> None:
     uneven = sharing((1, 2, 3))
     assert default_heads(uneven[0]) == "each"
-    with pytest.raises(ValueError, match="there are groups of 1 and 2 and 3 heads; record all"):
+    with pytest.raises(ValueError, match="there are groups of 1 and 2 and 3 heads"):
         replay(Replay((policy_named("tova"),), (48,), ("kv",)), uneven)
 
 
 def test_heads_are_counted() -> None:
-    with pytest.raises(ValueError, match="heads is 0, but must be a whole number of at least 1"):
+    with pytest.raises(ValueError, match="heads is 0, but must be"):
         Together(policy_named("fifo"), 0)
-    with pytest.raises(ValueError, match="heads is 'some', but must be one of each, together"):
+    with pytest.raises(ValueError, match="heads is 'some', but must be"):
         Replay(heads=("some",))

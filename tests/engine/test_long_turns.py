@@ -22,7 +22,7 @@ def test_queries_of_a_turn_that_is_too_long_are_refused_before_their_products(
     dialogs = spoken(*TURNS).dialogs  # the last turn has 7 queries over 17 tokens
     monkeypatch.setattr("fdkvc.core.dialogs.MAX_QUERY_LOGITS", 100)
     simulate(policy_named("fifo"), dialogs, 6)
-    with pytest.raises(ValueError, match=r"turn 2 has 7 queries over 17 tokens, .*another policy"):
+    with pytest.raises(ValueError, match="turn 2 has 7 queries over 17 tokens"):
         simulate(policy_named("snapkv"), dialogs, 6)
 
 

@@ -184,7 +184,7 @@ def test_later_turns_must_have_the_dimensions_of_the_first() -> None:
     cache = OnlineCache(policy_named("h2o"), budget=4)
     cache.feed(**good_turn())
 
-    with pytest.raises(ValueError, match="embeddings have 7 dimensions, but must have 12"):
+    with pytest.raises(ValueError, match="embeddings have 7 dimensions, but must"):
         cache.feed(**{**good_turn(), "embeddings": np.ones((3, 7))})
     with pytest.raises(ValueError, match="have 5 dimensions, but must have 4"):
         cache.feed(

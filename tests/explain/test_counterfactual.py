@@ -256,7 +256,7 @@ def test_what_has_no_answer_is_refused_in_words() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     trace = simulate(policy_named("fifo"), dialogs, budget=56)
 
-    with pytest.raises(ValueError, match="token 70 arrives in turn 2, so nothing was decided"):
+    with pytest.raises(ValueError, match="token 70 arrives in turn 2, so nothing"):
         counterfactual(trace, dialogs, 0, turn=1, token=70)
     fork = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.result(2).after))
     with pytest.raises(ValueError, match="forked at turn 3"):

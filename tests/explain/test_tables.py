@@ -21,16 +21,16 @@ from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results, run_benchmark
 from fdkvc.paper.published import published, published_ablation
 from fdkvc.paper.replication.tables import (
-    ABLATION,
     ADAPTATIONS,
     LATENCY,
     PAIRED,
     SUMMARY,
-    ablation_table,
+    SWEPT,
     adaptation_table,
     latency_table,
     paired_table,
     summary_table,
+    sweep_table,
 )
 from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
@@ -244,9 +244,7 @@ def test_paired_table_compares_all_with_the_baseline(results: Results, baseline:
 
 
 def test_a_baseline_that_did_not_run_is_named(results: Results) -> None:
-    with pytest.raises(
-        ValueError, match=r"baseline 'lru' is not among the policies: .* fifo, sink"
-    ):
+    with pytest.raises(ValueError, match="baseline 'lru' is not among the policies"):
         paired_table(results, "lru")
 
 
@@ -258,7 +256,7 @@ def timed(*latencies: Latency, budget: int = Benchmark.budget) -> Study:
 
 
 def test_latency_table() -> None:
-    table = latency_table(timed(Latency("fifo", 0.04, 0.01), Latency("fd-kvc", 0.12, 0.02)))
+    table = latency_table(timed(Latency("fifo", 0.04), Latency("fd-kvc", 0.12)))
     assert tuple(table.columns) == LATENCY
     assert table.policy.tolist() == ["fifo", "fd-kvc"]
     assert table.ms_per_turn.tolist() == [0.04, 0.12]
@@ -267,20 +265,20 @@ def test_latency_table() -> None:
 
 
 def test_latency_without_fifo_has_no_ratio() -> None:
-    assert latency_table(timed(Latency("h2o", 0.04, 0.01))).ratio_to_fifo.isna().all()
+    assert latency_table(timed(Latency("h2o", 0.04))).ratio_to_fifo.isna().all()
 
 
 def test_latency_of_another_setting_has_nothing_published() -> None:
-    small = timed(Latency("fifo", 0.04, 0.01), budget=28)
+    small = timed(Latency("fifo", 0.04), budget=28)
     assert latency_table(small).published_ms.isna().all()
-    variant = timed(Latency("sink sinks=8", 0.04, 0.01))
+    variant = timed(Latency("sink sinks=8", 0.04))
     assert latency_table(variant).published_ms.isna().all()
 
 
 # ------------------------------------------------------------------------------- ablation
 
 
-def test_ablation_table() -> None:
+def test_sweep_table() -> None:
     values = (0.1, 0.45, 0.5)
     ran = run_benchmark(
         Benchmark(
@@ -289,18 +287,18 @@ def test_ablation_table() -> None:
             dialogs=4,
         )
     )
-    table = ablation_table(ran, "w_c")
-    assert tuple(table.columns) == ABLATION
-    assert list(table[["parameter", "value", "metric"]].itertuples(index=False, name=None)) == [
-        ("w_c", value, metric) for value in values for metric in LATE
+    table = sweep_table(ran, "w_c")
+    assert tuple(table.columns) == ("setting", "w_c", *SWEPT)
+    assert list(table[["w_c", "metric"]].itertuples(index=False, name=None)) == [
+        (value, metric) for value in values for metric in LATE
     ]
     names = dict(zip(values, (policy.name for policy in ran.benchmark.policies), strict=True))
     for row in table.to_dict("records"):
-        measured = ran.values("mixed", names[row["value"]], row["metric"])
+        measured = ran.values("mixed", names[row["w_c"]], row["metric"])
         assert measured is not None
         assert row["mean"] == pytest.approx(measured.mean(dtype=np.float64))
         assert row["n"] == 4
-        figure = published_ablation("w_c", row["value"], row["metric"])
+        figure = published_ablation("w_c", row["w_c"], row["metric"])
         assert row["published"] == pytest.approx(figure.value if figure else math.nan, nan_ok=True)
     assert table.published.notna().sum() == 4  # alignment and retention, at 0.1 and 0.5
 
@@ -319,12 +317,12 @@ def test_the_papers_ablation_is_not_claimed_for_another_setting(
     ran = run_benchmark(
         Benchmark(scenarios=(SCENARIOS[scenario],), policies=(policy,), dialogs=2, **settings)
     )
-    assert ablation_table(ran, "w_c").published.isna().all()
+    assert sweep_table(ran, "w_c").published.isna().all()
 
 
 def test_policies_without_the_parameter_are_left_out_of_an_ablation() -> None:
     ran = by_hand({"fifo": {"late_retention": [0.5]}, "sink": {"late_retention": [0.6]}})
-    assert ablation_table(ran, "sinks")[["value", "mean"]].to_numpy() == pytest.approx(
+    assert sweep_table(ran, "sinks")[["sinks", "mean"]].to_numpy() == pytest.approx(
         np.array([[4, 0.6]])
     )
 

@@ -280,7 +280,5 @@ def test_hostile_words_stay_words(model: LanguageModel) -> None:
 
 def test_a_text_that_is_too_long_is_refused_before_it_is_read(text: Text, tmp_path: Path) -> None:
     small = load_language_model(write_model(tmp_path, max_position_embeddings=64))
-    with pytest.raises(
-        ValueError, match=r"^the text has \d+ tokens, but the model holds at most 64"
-    ):
+    with pytest.raises(ValueError, match=r"^the text has \d+ tokens"):
         read_damage(small, small.full(), text)

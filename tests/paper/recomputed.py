@@ -96,7 +96,7 @@ _HIGHEST_SCORE = _DEFAULTS["w_c"] + _DEFAULTS["w_rho"] * _DEFAULTS["alpha_0"] / 
 _P_VALUES = {scenario: cell for (scenario, column), cell in T_TESTS.items() if column == "p"}
 
 COMPUTED_RANGES = {
-    **{f"t-{scenario}": Range(-t_of_p(0.05), t_of_p(0.05)) for scenario in _P_VALUES},
+    **{f"tied-{scenario}": Range(-t_of_p(0.05), t_of_p(0.05)) for scenario in _P_VALUES},
     "loss-binary": Range(high=0.1 * (1 - 0.1)),
     "learning-rate": Range(low=_WIDEST_SWING / 2),
 }
@@ -123,8 +123,7 @@ def _exactly(value: float) -> Recomputed:
 
 
 RECOMPUTED = {
-    **{f"t-{scenario}": recompute(t_of_p, p) for scenario, p in _P_VALUES.items()},
-    **{f"p-{scenario}": recompute(p_of_t, T_TESTS[scenario, "t"]) for scenario in _P_VALUES},
+    **{f"tied-{scenario}": recompute(t_of_p, p) for scenario, p in _P_VALUES.items()},
     "significant": recompute(min, *_P_VALUES.values()),
     "consistent": recompute(
         lambda t: NormalDist().cdf(t / math.sqrt(DIALOGS)), T_TESTS["shift", "t"]

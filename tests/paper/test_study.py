@@ -80,7 +80,7 @@ def test_progress_never_goes_back_and_ends_at_the_whole() -> None:
     assert shares[-1] == 1
     titles = " ".join(progress.title for progress in seen)
     ablations = ("Ablation: Cumulative weight (w_c)", "Ablation: Recency decay (γ)")
-    for part in ("Benchmark", *ablations, "Latency and memory"):
+    for part in ("Benchmark", *ablations, "Latency"):
         assert part in titles
 
 
@@ -108,7 +108,6 @@ def test_a_study_that_was_cancelled_before_it_began_is_empty() -> None:
 def test_the_probes_are_what_they_say() -> None:
     probes = few_dialogs().probes
     assert probes is not None
-    assert probes.seconds > 0
     assert (probes.highest_score > 1).all()
     # At the first turn both hold tokens of that turn only; they part at once after it.
     assert 0 < probes.same_entries.mean() < 0.2

@@ -126,7 +126,7 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
     among = "all " if (why.view.protected & why.view.stood).any() else ""
     rank = f"rank {why.rank} of {among}{stood}" if why.rank else "below the threshold"
     status = why.status.name.replace("_", ", ")
-    size = turn_run.trace.policy.page_size
+    size = max(turn_run.trace.policy.page_size, 1)
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]
     name = f"token {token}, topic {topic}, from turn {why.born}, {status}, {', '.join(parts)}"
     assert seen["name"] == name
@@ -245,10 +245,9 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
         for first in [lane_run.trace.first_turn]
     ]
     for turn, (shared, said) in enumerate(zip(both, seen["headlines"], strict=True)):
-        topic = trunk.dialogs.topic_label(trunk.dialogs.current[0, turn])
-        n = len(shared - {-1})
-        entries = "No entry is" if not n else "1 entry is" if n == 1 else f"{n} entries are"
-        assert said == f"Turn {turn}: topic {topic}. {entries} in all caches."
+        n, read = len(shared - {-1}), trunk.dialogs.bounds[0, turn + 1]
+        verb = "is" if n == 1 else "are"
+        assert said == f"Turn {turn}: {n} of {read} entries read {verb} in all caches."
 
 
 def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_path: Path) -> None:

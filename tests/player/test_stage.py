@@ -30,7 +30,7 @@ def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> StageRun:
 @every_policy
 def test_what_the_browser_gets_is_the_run(key: str) -> None:
     run = run_of(key)
-    head, (difference, flags, score, *terms) = unpacked(payload(run, ""))
+    head, (difference, flags, score, *terms) = unpacked(payload(run, "", None, ""))
     token = np.cumsum(difference, dtype=np.uint32)
     entries = run.entries
 
@@ -57,12 +57,17 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
 ) -> None:
     run, past = run_of("fd-kvc:gamma=0.5"), run_of(key, schedule)
     head, columns = unpacked(payload(run, "", past, "run before"))
-    alone, own = unpacked(payload(run))
+    alone, own = unpacked(payload(run, "", None, ""))
 
-    for column, expected in zip(columns, [*own, *unpacked(payload(past))[1][:3]], strict=True):
+    for column, expected in zip(
+        columns, [*own, *unpacked(payload(past, "", None, ""))[1][:3]], strict=True
+    ):
         np.testing.assert_array_equal(column, expected)
     assert head["lanes"][0] == alone["lanes"][0]
-    assert head["lanes"][1]["cutoffs"] == unpacked(payload(past))[0]["lanes"][0]["cutoffs"]
+    assert (
+        head["lanes"][1]["cutoffs"]
+        == unpacked(payload(past, "", None, ""))[0]["lanes"][0]["cutoffs"]
+    )
     assert head["scaled"] == (key == "fd-kvc")
     assert head["alike"] == (schedule == "AABBA")
     for turn, words in enumerate(head["headlines"]):
@@ -116,7 +121,7 @@ def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
     run = load_run(dialog, policy_named("fd-kvc"), 512, ())
 
     assert len(run.entries) > 28_000
-    assert len(payload(run, "")) < 300_000
+    assert len(payload(run, "", None, "")) < 300_000
 
 
 @pytest.mark.parametrize(

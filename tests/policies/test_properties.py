@@ -294,9 +294,7 @@ def test_a_fork_after_the_threshold_evicted_repeats_the_future() -> None:
 def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
     trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
 
-    with pytest.raises(
-        ValueError, match=f"^turn is {turn}, but must be a whole number from 0 to 9$"
-    ):
+    with pytest.raises(ValueError, match=f"^turn is {turn}, but .* from 0 to 9$"):
         trace.result(turn)
 
 
@@ -305,7 +303,7 @@ def test_a_fork_knows_the_turns_after_it_only() -> None:
     trace = simulate(policy_named("fifo"), batch, budget=4)
     fork = simulate(policy_named("fifo"), batch, 4, start=(6, trace.result(5).after))
 
-    with pytest.raises(ValueError, match=r"^turn is 5, but must be a whole number from 6 to 9$"):
+    with pytest.raises(ValueError, match=r"^turn is 5, but .* from 6 to 9$"):
         fork.result(5)
 
 
@@ -328,7 +326,7 @@ def test_recording_fewer_details_changes_nothing(
     for name, column in columns(short):
         np.testing.assert_array_equal(column, dict(columns(full))[name], err_msg=name, strict=True)
     assert_same_state(short.last, full.last)
-    with pytest.raises(ValueError, match="recorded without entries: simulate it with entries=True"):
+    with pytest.raises(ValueError, match="recorded without entries"):
         all_entries(short)
 
 

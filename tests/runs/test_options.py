@@ -57,7 +57,7 @@ def test_a_field_that_is_added_is_seen_everywhere() -> None:
     )
     wrong = json.loads(text)
     wrong["parameters"]["depth"] = "deep"
-    with pytest.raises(ValueError, match=r"at parameters\.depth: it is not a whole number"):
+    with pytest.raises(ValueError, match=r"at parameters\.depth"):
         parse_run(json.dumps(wrong), kinds)
 
 

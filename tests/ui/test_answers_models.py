@@ -91,7 +91,7 @@ def test_a_link_loads_no_file_that_the_process_was_not_started_with(folder: Path
 
     (error,) = app.error
     assert "Model is" in error.value
-    assert "must be one of bundled, smollm2, mine. Using bundled instead." in error.value
+    assert "must be one of bundled, smollm2, mine. Using" in error.value
     assert link_of(app)["model"] == "bundled"
 
 

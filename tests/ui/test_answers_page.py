@@ -58,7 +58,7 @@ def test_it_opens_with_a_call_that_one_policy_gets_right_and_another_wrong() -> 
     app = open_page("answers")
 
     said = headline(app)
-    assert said.startswith("GetWeather: the call is right with the full cache")
+    assert said.startswith("GetWeather: the call is right with the full")
     right, wrong = said.split("wrong with")
     assert "FIFO" in wrong
     assert "FIFO" not in right
@@ -107,10 +107,7 @@ def test_why_names_who_wrote_each_passage() -> None:
 def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
     app = open_page("answers", section="back", look="fifo")
 
-    assert (
-        "**The call failed because *San Jose* was evicted in turn 14: with it restored, the call "
-        "is right.**" in [markdown.value for markdown in app.markdown]
-    )
+    assert any("*San Jose* was evicted in turn 14: with" in text.value for text in app.markdown)
     table = next(line for line in html(app).split("\n") if "scrolls back" in line)
     assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
 
@@ -271,10 +268,7 @@ def test_what_is_too_long_or_sees_the_future_is_said() -> None:
 def test_a_message_that_is_too_long_is_refused_and_stays_in_the_input() -> None:
     app = say(open_page("answers", file="nothing", policies="fifo"), "x" * 2001)
 
-    assert app.error[0].value == (
-        "Your message has 2,001 characters, but only 2,000 of 2,000 are left in this chat. It was "
-        "not sent: shorten it."
-    )
+    assert "2,001 characters, but only 2,000 of 2,000 are" in app.error[0].value
     assert app.chat_input[0].proto.value == "x" * 2001
     assert link_of(app)["said"] == ""
 
@@ -282,7 +276,7 @@ def test_a_message_that_is_too_long_is_refused_and_stays_in_the_input() -> None:
 def test_an_answer_that_repeats_itself_is_stopped_and_held_against_nobody() -> None:
     app = say(open_page("answers", file="nothing", policies="fifo,h2o", budget=8), "a" * 22)
 
-    assert headline(app) == "The reference failed here: the full cache repeats itself"
+    assert "the full cache repeats itself" in headline(app)
     assert "Stopped: the model repeats itself." in lanes(app)["Full cache"]
     assert len(lanes(app)["Full cache"]) < 150
     assert "<mark>" not in html(app)
@@ -307,7 +301,7 @@ def test_tools_that_make_every_dialog_too_long_are_left_out_and_said() -> None:
 
     assert not app.exception
     (error,) = [alert.value for alert in app.error if alert.value.startswith("long: ")]
-    assert error.startswith("long: it has 2,049 turns, but at most 2,048 are allowed")
+    assert error.startswith("long: it has 2,049 turns, but at most")
     assert error.endswith("The dialogs are shown without their tools.")
 
 

@@ -214,7 +214,7 @@ def test_what_a_link_says_is_text(page: str) -> None:
         ("step", {"scenario": "own"}),
         ("compare", {"scenario": "own"}),
         ("dialogs", {"topics": "marked"}),
-        ("ablation", {}),
+        ("benchmark", {"section": "ablation"}),
     ],
 )
 def test_what_a_person_types_is_text(page: str, link: dict[str, str]) -> None:

@@ -106,6 +106,7 @@ def test_contexts_too_long_for_policies_are_said_and_the_session_is_shown(
     app = opened(file)
 
     assert any("at most 20" in warning.value for warning in app.warning)
+    assert "file-history-snapshot" in words_of(app)
     assert plain(sentence(next(forgot(SESSION)))) in words_of(app)
 
 

@@ -67,14 +67,17 @@ def test_what_matters_is_read_first() -> None:
 
 
 def test_a_model_reads_each_way_at_its_share_of_the_text() -> None:
-    card = card_of(("fifo", 160), ("sink", 80), ("sinks(h2o)", 800))
+    card = card_of(
+        ("fifo", 160), ("sink", 80), ("reread(messages(fifo))", 200), ("sinks(h2o)", 800)
+    )
     seen: list[ModelRead] = []
     read = read_card(card, MODEL, DIALOGS, seen.append, workers=1)
     assert (read.dialogs, read.tokens, read.complete) == (2, sum(TOKENS), True)
-    assert read.scores.keys() == {"fifo", "sink"}, "one that keeps all is not read"
+    names = {"fifo", "sink", "reread(messages(fifo))"}
+    assert read.scores.keys() == names, "one that keeps all is not read"
     assert [row.complete for row in seen] == [False] * (len(seen) - 1) + [True]
     mean = sum(TOKENS) / 2
-    for name, share in (("fifo", 0.2), ("sink", 0.1)):
+    for name, share in (("fifo", 0.2), ("sink", 0.1), ("reread(messages(fifo))", 0.25)):
         settings = Answers((read_policy(name),), (round(share * mean),))
         alone = readings_of(run_answers(settings, MODEL, DIALOGS, workers=1))
         assert alone == {name: read.scores[name]}

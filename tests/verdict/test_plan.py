@@ -1,5 +1,6 @@
 """The card: which way and how many tokens, from tables made by hand."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -109,7 +110,7 @@ def test_the_sentence_has_size_share_and_bytes() -> None:
 
 def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
     tables = replayed({"sink": (0.1, 0.2, 0.96)}), needs({"sink": RECALL["sink"]})
-    for tokens, pays in ((450, False), (480, True)):
+    for tokens, pays in ((460, False), (650, False), (660, True)):
         card = find_card([read_policy("sink")], tables, [tokens], "", SHAPE, 0.95, "SmolLM2")
         assert card.pays == pays
         assert ("does not pay" in card_sentences(card)[0]) != pays
@@ -179,23 +180,35 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     assert 0.85 < certain.low < 0.95 < certain.high == 1, "no interval has no width"
 
 
-def test_conversations_without_calls_have_no_way() -> None:
-    card = find_card([], (replayed()[:0], needs()[:0]), [100], "", SHAPE, 0.95, "SmolLM2")
-    assert card_sentences(card)[0].startswith("No call in these conversations needs a value")
-    assert (card.best, card.promise, card_grid(card).rows) == (None, None, [])
-    assert card_record(card)["policy"] is None
+@pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])
+def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str | None) -> None:
+    policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink"))]
+    given = policies, (replayed()[:0], needs()[:0]), [1000], "lexical", SHAPE, 0.95, "SmolLM2"
+    card = find_card(*given)
+    assert "only a model can tell" in card_sentences(card)[0]
+    assert (card.best, card.promise) == (None, None)
+    assert [(way.policy, way.size) for way in card.ways] == [("sinks(fifo)", 250), ("sink", 250)]
+    scores = {"sinks(fifo)": Reading(0, 0, 0.4), "sink": Reading(0, 0, kl)}
+    read = find_card(*given, ModelRead("SmolLM2", 2, 900, scores))
+    assert (card_record(read)["best"] or {"policy": None})["policy"] == best
+    lead, basis = card_sentences(read)
+    assert ("does not pay" in lead) == (best is None)
+    assert "SmolLM2 read 2 conversations" in basis
+    assert "no call says which values must stay" in basis
+    assert [row[-2] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
 
 
 def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     card = card_of()
     grid, record = card_grid(card), card_record(card)
-    assert [row[1] for row in grid.rows] == [way["policy"] for way in record["ways"]]
-    assert [row[2] for row in grid.rows][:3] == ["100", "200", "400"]
-    assert (record["tokens"], record["policy"]) == (100, "sinks(weighted-recency)")
+    assert [row[-1] for row in grid.rows] == [way["policy"] for way in record["ways"]]
+    assert [row[1] for row in grid.rows][:3] == ["100", "200", "400"]
+    assert record["best"]["size"] == 100
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert card.best is not None
-    assert "budget=100" in setting_line(card, card.best) == record["setting"]
+    assert "budget=100" in setting_line(card.best) == record["setting"]
     shift = replace(card.best, policy="shift")
-    assert "--ctx-size 100" in setting_line(card, shift)
+    assert "--ctx-size 100" in setting_line(shift)
     assert len({*map(way_words, CANDIDATES)}) == len(CANDIDATES)
 
 

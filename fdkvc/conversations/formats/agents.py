@@ -135,28 +135,34 @@ class Thread:
                     begun[field].append(part)
 
     def compact(
-        self, place: str, summary: Sequence[Mapping[str, Any]], stayed: Iterable[int], **about: Any
+        self,
+        place: str,
+        summary: Sequence[Mapping[str, Any]],
+        stayed: Iterable[int],
+        recorded: tuple[int | None, int | None] = (None, None),
+        **about: str,
     ) -> None:
         """Begin a context with a summary and with messages that stay."""
-        if not self.context and not self.compactions:  # it goes on from another file
-            self.notes.append("It begins with a summary of what is not in the file.")
-            for message in summary:
-                self.add(message, place)
-            return
         context = [*self.context]
-        self.contexts.append([])
+        if context or self.compactions:
+            self.contexts.append([])
+        else:  # it goes on from another file
+            self.notes.append("It begins with a summary of what is not in the file.")
         written = [self.add(message, place) for message in summary]
-        kept = sorted({*stayed} - {*written})
-        self.contexts[-1] += kept
-        before, after = about.pop("recorded", (None, None))
+        if not context and not self.compactions:
+            return
+        before, after = recorded
+        self.context.extend(sorted({*stayed} - {*written}))
         self.compactions.append(
             {
+                "note": "",
                 **about,
                 "place": place,
                 "context": context,
-                "stayed": [*written, *kept],
+                "stayed": [*self.context],
                 "summary": written,
-                "recorded": [self.used if before is None else before, after],
+                "recorded": (self.used if before is None else before, after),
+                "attached": 0,
             }
         )
         self.is_fresh = True
@@ -168,17 +174,24 @@ class Thread:
                 self.context.append(index)
                 self.compactions[-1]["stayed"].append(index)
 
+    def attached(self) -> None:
+        """Count what the agent put into the context after a compaction, and which is not read."""
+        self.compactions[-1]["attached"] += 1
+
     def use(self, tokens: int | None) -> None:
         """Note how many tokens the model had in its context when it answered."""
         if tokens:
             self.used = tokens
             if self.compactions and self.compactions[-1]["recorded"][1] is None:
-                self.compactions[-1]["recorded"][1] = tokens
+                self.compactions[-1]["recorded"] = (self.compactions[-1]["recorded"][0], tokens)
 
     def session(self, unread: Unread) -> Session:
         """Return the conversation; a message without words or calls is left out."""
         numbers: dict[int, int] = {}
-        read: list[tuple[Turn, list[tuple[str, Any]], list[Any], str]] = []
+        messages: list[Message] = []
+        calls: dict[str, tuple[int, int]] = {}  # by id: the message, and which of its calls
+        results: dict[tuple[int, int], int] = {}
+        alone = 0
         for index, (message, place) in enumerate(self.messages):
             try:
                 said: list[Said] = [*turns_of([(message, place)], unread, calls_in_text=True)]
@@ -186,63 +199,50 @@ class Thread:
                 unread.add(f"message that cannot be read: {error}")
                 continue
             for turn, called in said:
-                if turn.text or called:
-                    numbers[index] = len(read)
-                    read.append((turn, called, _call_ids(message), place))
-        made = {
-            call: (index, place)
-            for index, (_, _, ids, _) in enumerate(read)
-            for place, call in enumerate(ids)
-            if isinstance(call, str)
-        }
-        results: dict[tuple[int, int], int] = {}
-        tools: dict[int, str] = {}
-        alone = 0
-        for index, number in numbers.items():
-            message = self.messages[index][0]
-            if read[number][0].kind == "result":
-                call = message.get("tool_use_id") or message.get("call_id")
-                origin = made.get(call) if isinstance(call, str) else None
-                if origin is None:
-                    alone += 1
-                else:
-                    results.setdefault(origin, number)
-                    tools[number] = read[origin[0]][1][origin[1]][0]
+                if not turn.text and not called:
+                    continue
+                number, tool = len(messages), ""
+                numbers[index] = number
+                if turn.kind == "result":
+                    call = message.get("tool_use_id") or message.get("call_id")
+                    origin = calls.get(call) if isinstance(call, str) else None
+                    alone += origin is None
+                    if origin is not None:
+                        results.setdefault(origin, number)
+                        tool = messages[origin[0]].calls[origin[1]].method
+                for order, call in enumerate(call_ids(message)):
+                    if isinstance(call, str):
+                        calls[call] = number, order
+                made = tuple(MadeCall(*call) for call in called)
+                messages.append(Message(turn, place, made, tool))
+        linked = tuple(
+            replace(
+                message,
+                calls=tuple(
+                    call._replace(result=results.get((number, order), -1))
+                    for order, call in enumerate(message.calls)
+                ),
+            )
+            for number, message in enumerate(messages)
+        )
         if alone:
             self.notes.append(f"{count(alone, 'result')} without a call before it.")
-        messages = tuple(
-            Message(
-                turn,
-                place,
-                tuple(
-                    MadeCall(method, arguments, results.get((number, order), -1))
-                    for order, (method, arguments) in enumerate(called)
-                ),
-                tools.get(number, ""),
-            )
-            for number, (turn, called, _, place) in enumerate(read)
-        )
 
         def kept(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(numbers[index] for index in indices if index in numbers)
 
-        compactions = tuple(
-            Compaction(
-                **{
-                    **about,
-                    "context": kept(about["context"]),
-                    "stayed": kept(about["stayed"]),
-                    "summary": kept(about["summary"]),
-                    "recorded": tuple(about["recorded"]),
-                }
-            )
-            for about in self.compactions
-        )
+        compactions = []
+        for about in self.compactions:
+            if attached := about.pop("attached"):
+                beside = f"Not read: {count(attached, 'attachment')} that the agent put after it."
+                about["note"] = f"{about['note']} {beside}".strip()
+            indices = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
+            compactions.append(Compaction(**about | indices))
         contexts = tuple(map(kept, self.contexts))
-        return Session(self.name, messages, contexts, compactions, notes=tuple(self.notes))
+        return Session(self.name, linked, contexts, tuple(compactions), notes=tuple(self.notes))
 
 
-def _call_ids(message: Mapping[str, Any]) -> list[Any]:
+def call_ids(message: Mapping[str, Any]) -> list[Any]:
     """Return the id of each call of a chat message."""
     functions = (
         call.get("function") or call.get("custom") or {} for call in message.get("tool_calls") or ()

@@ -5,7 +5,8 @@ summary is the next line marked so; ``preservedMessages``, or in older versions
 ``preservedSegment``, names the lines that stay. A subagent's lines, ``isSidechain``, are a
 conversation of their own. A message of a person whose parent is older than the last one goes back
 to there, and what came between leaves the context. Lines that are written again, with the same
-``uuid``, are read once. Lines that neither a person nor a model wrote are counted.
+``uuid``, are read once. Lines that neither a person nor a model wrote are counted; a person's
+message that waited for the model is an ``attachment``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,8 +15,8 @@ from typing import Any
 
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format
 from fdkvc.conversations.formats.anthropic import turns_of_blocks
+from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import optional
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
 
@@ -23,6 +24,9 @@ COPY = "copy of an earlier line"
 LEFT_BRANCH = "message before which the user went back"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Fields that mark what neither a person nor a model wrote."""
+
+USAGE = ("input", "cache_read_input", "cache_creation_input", "output")
+"""What a model reads and writes for an answer, in the fields with its tokens."""
 
 MAIN = ""
 """The key of the conversation that is no subagent's."""
@@ -39,188 +43,181 @@ def is_line(value: Mapping[str, Any]) -> bool:
     )
 
 
+class _Agent(Thread):
+    """The conversation of an agent, or of a subagent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.answers: dict[str, int] = {}  # by message.id: the message
+        self.pending: Line | None = None  # a boundary without summary
+
+
 class _Reader:
     """The conversations of a session, by the key of their agent."""
 
     def __init__(self, unread: Unread) -> None:
         self.unread = unread
-        self.threads: dict[str, Thread] = {MAIN: Thread("session")}
+        self.agents = {MAIN: _Agent("session")}
         self.parents: dict[str, str] = {}  # of each line, by uuid
-        self.spans: dict[str, tuple[str, int, int]] = {}  # by uuid: the agent, and its messages
-        self.answers: dict[tuple[str, str], int] = {}  # by agent and message.id: the message
-        self.uuids: dict[tuple[str, int], str] = {}  # of the line that began a message
-        self.pending: dict[str, tuple[Mapping[str, Any], str]] = {}  # boundaries without summary
+        self.spans: dict[str, tuple[_Agent, int, int]] = {}  # by uuid: the agent, and its messages
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
-        agent = self._agent(line)
-        thread = self.threads.setdefault(agent, Thread(f"subagent {clean_name(agent)}"))
-        uuid, begin = line.get("uuid"), len(thread.messages)
-        if isinstance(uuid, str) and uuid in self.spans:
+        agent, uuid = self._agent(line), _text(line, "uuid")
+        if uuid in self.spans:
+            of, first, end = self.spans[uuid]
             self.unread.add(COPY)
-            if thread.is_fresh and self.spans[uuid][0] == agent:
-                thread.stay(range(*self.spans[uuid][1:]))
+            if agent.is_fresh and of is agent:
+                agent.stay(range(first, end))
             return
-        parent = line.get("parentUuid")
-        if isinstance(uuid, str) and isinstance(parent, str):
-            self.parents[uuid] = parent
-        index = self._add(line, place, agent, thread)
-        if isinstance(uuid, str):
-            first = begin if index is None else min(index, begin)
-            end = first + 1 if first < begin else len(thread.messages)
-            self.spans[uuid] = agent, first, end
-            for number in range(begin, len(thread.messages)):
-                self.uuids[agent, number] = uuid
+        begin = len(agent.messages)
+        first = min(self._add(line, place, agent), default=begin)
+        if uuid:
+            end = first + 1 if first < begin else len(agent.messages)
+            self.spans[uuid], self.parents[uuid] = (agent, first, end), _text(line, "parentUuid")
 
-    def _agent(self, line: Mapping[str, Any]) -> str:
-        """Return the key of the agent that a line is about."""
-        named = line.get("agentId") or line.get("parent_tool_use_id")
-        if isinstance(named, str):
-            return named
-        if line.get("isSidechain") is not True:
-            return MAIN
-        above = self.spans.get(str(line.get("parentUuid")))
-        if above is not None and above[0] != MAIN:
-            return above[0]
-        return str(len(self.threads))  # older versions do not name it
+    def _agent(self, line: Mapping[str, Any]) -> _Agent:
+        """Return the agent that a line is about."""
+        key = _text(line, "agentId") or _text(line, "parent_tool_use_id")
+        if not key and line.get("isSidechain") is True:  # older versions do not name it
+            above = self.spans.get(_text(line, "parentUuid") or _text(line, "logicalParentUuid"))
+            if above is not None and above[0] is not self.agents[MAIN]:
+                return above[0]
+            key = str(len(self.agents))
+        return self.agents.setdefault(key, _Agent(f"subagent {clean_name(key)}"))
 
-    def _add(self, line: Mapping[str, Any], place: str, agent: str, thread: Thread) -> int | None:
-        """Read a line into its conversation; return the answer that it joins, if it does."""
+    def _add(self, line: Mapping[str, Any], place: str, agent: _Agent) -> list[int]:
+        """Read a line into its conversation; return the messages that it adds or joins."""
         kind, subtype = line.get("type"), line.get("subtype")
-        if kind == "system" and subtype == "compact_boundary":
-            self._end_pending(agent)
-            self.pending[agent] = line, place
-        elif kind == "system" and subtype == "microcompact_boundary":
-            self._clear(line, place, thread)
-        elif kind not in ("user", "assistant") or not isinstance(line.get("message"), dict):
-            named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
-            self.unread.add(f"line of type {clean_name(named)!r}")
-        elif line.get("isCompactSummary") is True:
-            self._summarize(line, place, agent)
-        elif mark := next((mark for mark in UNWRITTEN if line.get(mark) is True), None):
-            self.unread.add(f"line marked {mark!r}")
-        else:
-            self._end_pending(agent)
-            return self._say(line, place, agent, thread)
-        return None
+        wrote = line.get("isMeta") is not True
+        match line:
+            case {"type": "system", "subtype": "compact_boundary"}:
+                self._compact(agent)
+                agent.pending = line, place
+            case {"type": "system", "subtype": "microcompact_boundary"}:
+                self._clear(line, place, agent)
+            case {"type": "user" | "assistant", "message": dict(message)}:
+                is_next = agent.pending is not None and line.get("isSynthetic") is True
+                if is_next or line.get("isCompactSummary") is True:
+                    self._compact(agent, message, place)
+                elif mark := next((mark for mark in UNWRITTEN if line.get(mark) is True), None):
+                    self.unread.add(f"line marked {mark!r}")
+                else:
+                    return self._say(message, line, place, agent)
+            case {"type": "attachment", "attachment": dict(more)} if wrote and _waited(more):
+                message = {"role": "user", "content": more["prompt"]}
+                return self._say(message, line, place, agent)
+            case _:
+                if kind == "attachment" and agent.is_fresh:
+                    agent.attached()
+                named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
+                self.unread.add(f"line of type {clean_name(named)!r}")
+        return []
 
-    def _say(self, line: Mapping[str, Any], place: str, agent: str, thread: Thread) -> int | None:
-        message, joined = line["message"], None
-        if line["type"] == "user" and not _has_result(message):
-            self._go_back(line, agent, thread)
+    def _say(
+        self,
+        message: Mapping[str, Any],
+        line: Mapping[str, Any],
+        place: str,
+        agent: _Agent,
+    ) -> list[int]:
+        self._compact(agent)
+        is_answer = line["type"] == "assistant"
+        results = (part.get("type") == "tool_result" for part in parts_in([message], "content"))
+        if not is_answer and not any(results):
+            self._go_back(_text(line, "parentUuid"), agent)
+        numbers, key = [], _text(message, "id")
         for part, where in _turns(message, place, self.unread):
-            answer = message.get("id")
-            key = (agent, answer) if isinstance(answer, str) else None
-            begun = None if key is None else self.answers.get(key)
-            if begun is not None and begun in thread.context[-MAX_APART:]:
-                thread.join(begun, part)
-                joined = begun
-                continue
-            index = thread.add(part, where)
-            if key is not None:
-                self.answers[key] = index
-        if line["type"] == "assistant":
-            usage = optional(message, "usage", dict, place)
-            thread.use(sum(_counts(usage)))
-        return joined
+            number = agent.answers.get(key)
+            if number is not None and number in agent.context[-MAX_APART:]:
+                agent.join(number, part)
+            else:
+                number = agent.add(part, where)
+                if key:
+                    agent.answers[key] = number
+            numbers.append(number)
+        if is_answer:
+            usage = message.get("usage")
+            agent.use(sum(_count(usage, f"{name}_tokens") or 0 for name in USAGE))
+        return numbers
 
-    def _go_back(self, line: Mapping[str, Any], agent: str, thread: Thread) -> None:
-        """Take what follows the parent of a person's message from the context."""
-        parent = line.get("parentUuid")
-        span = self.spans.get(parent) if isinstance(parent, str) else None
-        if span is None or span[0] != agent:
+    def _go_back(self, parent: str, agent: _Agent) -> None:
+        """Take what descends from the parent of a person's message from the context."""
+        of, _, end = self.spans.get(parent, (None, 0, 0))
+        if of is not agent or not any(index >= end for index in agent.context):
             return
-        later = [index for index in thread.context if index >= span[2]]
-        left = {index for index in later if self._descends(agent, index, str(parent), span[2])}
-        if left:
-            self.unread.add(LEFT_BRANCH, len(left))
-            thread.context[:] = [index for index in thread.context if index not in left]
+        branch, left = {parent}, set[int]()
+        for uuid, above in self.parents.items():  # a line comes after its parent
+            if above in branch:
+                branch.add(uuid)
+                left.update(range(*self.spans[uuid][1:]))
+        left = {index for index in agent.context if index >= end and index in left}
+        self.unread.add(LEFT_BRANCH, len(left))
+        agent.context[:] = [index for index in agent.context if index not in left]
 
-    def _descends(self, agent: str, index: int, ancestor: str, end: int) -> bool:
-        """Whether a message descends from a line whose messages end before `end`."""
-        uuid = self.uuids.get((agent, index))
-        while uuid is not None and uuid != ancestor and self.spans[uuid][2] > end:
-            above = self.parents.get(uuid)
-            uuid = above if above in self.spans and above != uuid else None
-        return uuid == ancestor
-
-    def _summarize(self, line: Mapping[str, Any], place: str, agent: str) -> None:
-        boundary = self.pending.pop(agent, None)
-        summary = [part for part, _ in _turns(line["message"], place, self.unread)]
-        note = "" if boundary else "The file has its summary, but not its boundary."
-        self._compact(agent, place if boundary is None else boundary[1], boundary, summary, note)
-
-    def _end_pending(self, agent: str) -> None:
-        """End a boundary that no summary followed."""
-        if boundary := self.pending.pop(agent, None):
-            note = "The file has its boundary, but not its summary."
-            self._compact(agent, boundary[1], boundary, [], note)
+    def _compact(
+        self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
+    ) -> None:
+        """Begin a context at the boundary that waits for its summary, or with one that has none."""
+        boundary, agent.pending = agent.pending, None
+        if boundary is None and summary is None:
+            return
+        about = _metadata(boundary[0], "compact") if boundary else {}
+        notes = []
+        if boundary is None:
+            notes.append("The file has its summary, but not its boundary.")
+        if summary is None:
+            notes.append("The file has its boundary, but not its summary.")
+        stays, missing = self._preserved(about, agent)
+        if missing:
+            notes.append(f"{missing:,} of the lines that stayed are not in the file.")
+        agent.compact(
+            place if boundary is None else boundary[1],
+            [] if summary is None else [part for part, _ in _turns(summary, place, self.unread)],
+            stays,
+            (_count(about, "preTokens"), _count(about, "postTokens")),
+            trigger=clean_name(str(about.get("trigger", ""))),
+            note=" ".join(notes),
+        )
 
     def end(self) -> None:
         """End the boundaries that no summary followed."""
-        for agent in [*self.pending]:
-            self._end_pending(agent)
+        for agent in self.agents.values():
+            self._compact(agent)
 
-    def _compact(
-        self,
-        agent: str,
-        place: str,
-        boundary: Line | None,
-        summary: list[Mapping[str, Any]],
-        note: str,
-    ) -> None:
-        about = _metadata(boundary[0], "compact") if boundary else {}
-        stays, missing = self._preserved(about, agent)
-        if missing:
-            note = f"{note} {missing:,} of the lines that stayed are not in the file.".strip()
-        self.threads[agent].compact(
-            place,
-            summary,
-            stays,
-            trigger=clean_name(str(about.get("trigger", ""))),
-            recorded=(_count(about, "preTokens"), _count(about, "postTokens")),
-            note=note,
-        )
-
-    def _preserved(self, about: Mapping[str, Any], agent: str) -> tuple[Iterator[int], int]:
+    def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], int]:
         """Return the messages that stay, and how many of their lines are not in the file."""
-        named = _field(about, "preservedMessages")
-        segment = _field(about, "preservedSegment")
+        named, segment = (_field(about, f"preserved{name}") for name in ("Messages", "Segment"))
         if isinstance(named, dict):
-            uuids = _field(named, "allUuids") or named.get("uuids")
-            uuids = [uuid for uuid in uuids or () if isinstance(uuid, str)]
+            uuids = _texts(named, "allUuids") or _texts(named, "uuids")
             spans = [self.spans[uuid] for uuid in uuids if uuid in self.spans]
-            ranges = [range(first, end) for of, first, end in spans if of == agent]
-            return chain.from_iterable(ranges), len(uuids) - len(spans)
-        if isinstance(segment, dict):
-            ends = [self.spans.get(str(_field(segment, f"{end}Uuid"))) for end in ("head", "tail")]
-            if None in ends:
-                return iter(()), ends.count(None)
-            (_, first, _), (_, _, end) = ends  # type: ignore[misc]
-            context = self.threads[agent].context
-            return (index for index in context if first <= index < end), 0
-        return iter(()), 0
+            ranges = (range(first, end) for of, first, end in spans if of is agent)
+            return {*chain.from_iterable(ranges)}, len(uuids) - len(spans)
+        if not isinstance(segment, dict):
+            return set(), 0
+        head, tail = (
+            self.spans.get(str(_field(segment, f"{end}Uuid"))) for end in ("head", "tail")
+        )
+        if head is None or tail is None:
+            return set(), (head is None) + (tail is None)
+        context = agent.context
+        return {index for index in context if head[1] <= index < tail[2]}, 0
 
-    def _clear(self, line: Mapping[str, Any], place: str, thread: Thread) -> None:
+    def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
         """Take the results from the context that a line names as cleared."""
         about = _metadata(line, "microcompact")
-        ids = _field(about, "compactedToolIds")
-        cleared = {call for call in ids or () if isinstance(call, str)}
-        messages = [(index, thread.messages[index][0]) for index in thread.context]
-        stays = [index for index, part in messages if part.get("tool_use_id") not in cleared]
-        if len(stays) == len(messages):
+        cleared = {*_texts(about, "compactedToolIds")}
+        stays = [
+            index
+            for index in agent.context
+            if agent.messages[index][0].get("tool_use_id") not in cleared
+        ]
+        if len(stays) == len(agent.context):
             self.unread.add("line of type 'system, microcompact_boundary'")
             return
         before, saved = _count(about, "preTokens"), _count(about, "tokensSaved")
         after = None if before is None or saved is None else before - saved
-        thread.compact(
-            place,
-            [],
-            stays,
-            trigger=clean_name(str(about.get("trigger", ""))),
-            recorded=(before, after),
-            note="",
-            kind="cleared",
-        )
+        trigger = clean_name(str(about.get("trigger", "")))
+        agent.compact(place, [], stays, (before, after), trigger=trigger, kind="cleared")
 
 
 MAX_APART = 512
@@ -251,10 +248,11 @@ def _turns(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[L
             yield {**turn, "content": "(no output)"}, where
 
 
-def _has_result(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    parts = content if isinstance(content, list) else ()
-    return any(isinstance(part, dict) and part.get("type") == "tool_result" for part in parts)
+def _waited(attached: Mapping[str, Any]) -> bool:
+    """Whether what is attached is a message that a person sent while the model was at work."""
+    is_prompt = attached.get("commandMode", "prompt") == "prompt"
+    is_queued = attached.get("type") == "queued_command" and is_prompt
+    return is_queued and isinstance(attached.get("prompt"), str | list)
 
 
 def _metadata(line: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -268,16 +266,19 @@ def _field(owner: Mapping[str, Any], name: str) -> Any:
     return owner.get(name, owner.get(snake))
 
 
-def _count(owner: Mapping[str, Any], name: str) -> int | None:
-    value = _field(owner, name)
-    return value if isinstance(value, int) and value > 0 else None
+def _text(owner: Mapping[str, Any], name: str) -> str:
+    value = owner.get(name)
+    return value if isinstance(value, str) else ""
 
 
-def _counts(usage: Mapping[str, Any]) -> Iterator[int]:
-    """Yield the parts of what a model read and wrote for an answer, in tokens."""
-    for name in ("input", "cache_read_input", "cache_creation_input", "output"):
-        value = usage.get(f"{name}_tokens")
-        yield value if type(value) is int and value > 0 else 0
+def _texts(owner: Mapping[str, Any], name: str) -> list[str]:
+    values = _field(owner, name)
+    return [x for x in values if isinstance(x, str)] if isinstance(values, list) else []
+
+
+def _count(owner: Any, name: str) -> int | None:
+    value = _field(owner, name) if isinstance(owner, dict) else None
+    return value if type(value) is int and value > 0 else None
 
 
 def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
@@ -285,7 +286,7 @@ def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
     for line, place in lines:
         reader.read(line, place)
     reader.end()
-    return [thread.session(unread) for thread in reader.threads.values()]
+    return [agent.session(unread) for agent in reader.agents.values()]
 
 
 FORMAT = agent_format("claude-code", "sessions of Claude Code", is_line, _sessions)

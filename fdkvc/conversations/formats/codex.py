@@ -8,10 +8,9 @@ read twice; of ``token_count`` the size of the context is read.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Line, Thread, agent_format
+from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids
 from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import optional
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -35,7 +34,8 @@ four bytes for a token."""
 
 def is_line(value: Mapping[str, Any]) -> bool:
     """Whether an object is a line of a session."""
-    return value.get("type") in TYPES and isinstance(value.get("payload"), dict)
+    has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
+    return has_payload or "record_type" in value  # as first versions have it, whose items are bare
 
 
 def _items(items: Iterable[Line], unread: Unread) -> list[Line]:
@@ -61,6 +61,12 @@ def _text(message: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
+def _key(message: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    """Return what a message and its copy share: role, text, and the ids of calls or of a result."""
+    ids = [message.get("call_id"), *call_ids(message)]
+    return str(message.get("role")), _text(message), tuple(str(call) for call in ids if call)
+
+
 class _Reader:
     def __init__(self, unread: Unread) -> None:
         self.unread = unread
@@ -69,6 +75,8 @@ class _Reader:
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
         kind, payload = line.get("type"), line.get("payload")
+        if kind in ITEMS and payload is None:
+            kind, payload = "response_item", line
         if not isinstance(payload, dict):
             self.unread.add(f"line of type {clean_name(str(kind))!r}")
         elif kind == "response_item":
@@ -78,10 +86,9 @@ class _Reader:
             self._compact(payload, place)
         elif kind == "event_msg" and payload.get("type") == "token_count":
             self.flush()
-            info = optional(payload, "info", dict, place)
-            usage = optional(info, "last_token_usage", dict, place)
-            tokens = usage.get("total_tokens")
-            self.thread.use(tokens if isinstance(tokens, int) else None)
+            match payload.get("info"):
+                case {"last_token_usage": {"total_tokens": int(tokens)}}:
+                    self.thread.use(tokens)
         else:
             named = payload.get("type") if kind == "event_msg" else None
             inner = f", {named}" if isinstance(named, str) else ""
@@ -97,10 +104,7 @@ class _Reader:
         thread, message = self.thread, payload.get("message")
         message = message if isinstance(message, str) else ""
         history = payload.get("replacement_history")
-        earlier: dict[tuple[str, str], int] = {}
-        for index in thread.context:
-            said = thread.messages[index][0]
-            earlier[str(said.get("role")), _text(said)] = index
+        earlier = {_key(thread.messages[index][0]): index for index in thread.context}
         stays: list[int] = []
         summary: list[Mapping[str, Any]] = []
         note = ""
@@ -109,14 +113,13 @@ class _Reader:
             if any("compaction" in str(item.get("type")) for item, _ in given):
                 note = "Its summary is encrypted, so no value can be looked for in it."
             for said, _ in turns_of_items(_items(given, self.unread), self.unread):
-                index = earlier.get((str(said.get("role")), _text(said)), -1)
-                if index < 0 or said.get("tool_calls"):
+                if (index := earlier.get(_key(said))) is None:
                     summary.append(said)
                 else:
                     stays.append(index)
         else:
             left = KEPT_BYTES
-            for (role, text), index in reversed(earlier.items()):
+            for (role, text, _), index in reversed(earlier.items()):
                 if role == "user":
                     left -= len(text.encode())
                     stays += [index] if left >= 0 else []
@@ -126,7 +129,7 @@ class _Reader:
             summary.append({"role": "user", "content": [{"type": "input_text", "text": message}]})
         if not summary and not note:
             note = "The file has its boundary, but not its summary."
-        thread.compact(place, summary, stays, trigger="", note=note)
+        thread.compact(place, summary, stays, note=note)
 
 
 def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:

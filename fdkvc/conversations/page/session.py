@@ -5,22 +5,23 @@ where the value was given and where it was needed, and what was in context then.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
-from itertools import pairwise
+from itertools import groupby, pairwise
 from threading import Event
 from time import perf_counter
 
 import streamlit as st
 
-from fdkvc.conversations.forgot import Forgot, forgot
+from fdkvc.conversations.forgot import Forgot, Need, forgot
 from fdkvc.conversations.forgot_report import (
     TOKENS_NOTE,
     WORST,
     given_by,
     heading,
+    notes_of,
     sentence,
     ways_grid,
 )
@@ -29,7 +30,7 @@ from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import SPAN_KINDS
-from fdkvc.core.words import count
+from fdkvc.core.words import clipped, count
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import Progress
 from fdkvc.ui import fields
@@ -38,7 +39,7 @@ from fdkvc.ui.fields import problems
 from fdkvc.ui.frame import show_grid
 from fdkvc.ui.jobs import Job, Report
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import plain
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.run_panel import POLL_SECONDS, session_job, shared_jobs, standing
 
 NEAR = 4
@@ -49,48 +50,33 @@ SHOWN_CHARACTERS = 800
 
 
 @dataclass(frozen=True)
-class Loss:
-    """A value that was not held, and the messages that tell of it."""
-
-    value: str
-    words: str
-    given: int
-    needed: int
-    again: int
-
-
-@dataclass(frozen=True)
 class Card:
     """What is shown of a compaction."""
 
-    title: str
     sentence: str
-    notes: tuple[str, ...]
+    caption: str
     ways: Grid
-    losses: tuple[Loss, ...]
+    losses: tuple[tuple[Need, str], ...]
+    """The worst, each in words."""
     lost: int
     """How many values were lost in all."""
 
     @classmethod
     def of(cls, result: Forgot) -> "Card":
         """Return the card of a compaction."""
-        lost = result.lost() if result.ways else []
-        notes = tuple(filter(None, (result.compaction.note, *result.notes)))
-        losses = tuple(_losses(result))
-        told = heading(result), sentence(result), notes, ways_grid(result)
-        return cls(*told, losses, len(lost))
+        lost = result.lost()
+        caption = " ".join([f"{heading(result)}.", *notes_of(result)])
+        losses = tuple((need, _in_words(need, result)) for need in lost[:WORST])
+        return cls(sentence(result), caption, ways_grid(result), losses, len(lost))
 
 
-def _losses(result: Forgot) -> Iterator[Loss]:
-    """Yield the worst losses in words."""
-    for need in result.lost()[:WORST] if result.ways else ():
-        ago = count(need.needed - need.given, "message")
-        calls = f", and {count(need.calls - 1, 'more call')}" if need.calls > 1 else ""
-        again = "; given again in between" if need.again >= 0 else ""
-        holders = ", ".join(f"“{label}”" for label in result.holders(need))
-        held = f". Held by {holders}" if holders else ""
-        words = f"from {given_by(need)}, {ago} before {need.method} needed it{calls}{again}{held}"
-        yield Loss(need.value, words, need.given, need.needed, need.again)
+def _in_words(need: Need, result: Forgot) -> str:
+    ago = count(need.needed - need.given, "message")
+    calls = f", and {count(need.calls - 1, 'more call')}" if need.calls > 1 else ""
+    again = "; given again in between" if need.again >= 0 else ""
+    holders = ", ".join(f"“{label}”" for label in result.holders(need))
+    held = f". Held by {holders}" if holders else ""
+    return f"from {given_by(need)}, {ago} before {need.method} needed it{calls}{again}{held}"
 
 
 @dataclass(frozen=True)
@@ -150,6 +136,10 @@ def show_session(page: str, file: DialogFile) -> None:
                 st.rerun()
             _draw(scope, session, job)
 
+        unread = () if file.transcripts else sessions[0].unread  # else it is said of the dialogs
+        parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread)
+        for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
+            st.caption(plain(note))
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
@@ -157,8 +147,10 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Return a session without compactions as if it had been fitted to a size that is chosen."""
     tokens = session.tokens_of(session.contexts[0])
     st.markdown(
-        f"**This session was never compacted**: nothing of its {count(tokens, 'token')} was "
-        "forgotten. As if its first half had been fitted to a size:"
+        Markdown(
+            "**This session was never compacted**: nothing of its {} was forgotten. As if its "
+            "first half had been fitted to a size:"
+        ).format(count(tokens, "token"))
     )
     most = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
@@ -184,13 +176,18 @@ def _draw(scope: str, session: Session, job: Job) -> None:
     if several:
         places = range(len(session.compactions))
         labels = {str(place): f"Compaction {place + 1}" for place in places}
-        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels))
+        # Kept while the run ends and the page is drawn anew, so that a click then is not lost.
+        keeps = {"persist_state": "session"}
+        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **keeps))
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     with bar:
         if several:
-            times = f"**This session was compacted {len(session.compactions):,} times.**"
-            st.markdown(f"{times} What did it forget?")
+            st.markdown(
+                Markdown("**This session was compacted {:,} times.** What did it forget?").format(
+                    len(session.compactions)
+                )
+            )
         st.html(bar_html(session, moment))
     if chosen < len(cards):
         _draw_card(scope, cards[chosen])
@@ -199,59 +196,53 @@ def _draw(scope: str, session: Session, job: Job) -> None:
 
 def _draw_card(scope: str, card: Card) -> None:
     """Draw a card, with a button for each of its losses."""
-    st.markdown(f"**{plain(card.sentence)}**")
-    st.caption(plain(" ".join([f"{card.title}.", *card.notes])))
+    st.markdown(Markdown("**{}**").format(card.sentence))
+    st.caption(plain(card.caption))
     show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
         worst = f"The worst {len(card.losses)} of {count(card.lost, 'loss', 'losses')}"
         st.caption(plain(f"{worst}; a click shows where the value was given and needed."))
-    for place, loss in enumerate(card.losses):
+    for place, (need, words) in enumerate(card.losses):
         with st.container(horizontal=True, vertical_alignment="center", key=f"{scope}/row/{place}"):
-            st.button(
-                plain(_clipped(loss.value, 48)),
-                key=f"{scope}/loss/{place}",
-                on_click=_go_to,
-                args=(scope, loss),
-            )
-            st.markdown(plain(loss.words))
+            key, moment = f"{scope}/loss/{place}", (scope, need)
+            st.button(plain(clipped(need.value, 48)), key=key, on_click=_go_to, args=moment)
+            st.markdown(plain(words))
     st.caption(plain(TOKENS_NOTE))
-
-
-def _clipped(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 # ------------------------------------------------------------------------------- the transcript
 
 
-def _go_to(scope: str, loss: Loss) -> None:
+def _go_to(scope: str, loss: Need) -> None:
     """Show the moments of a loss."""
     st.session_state[f"{scope}/chosen-loss"] = loss
     st.session_state[f"{scope}/message"] = loss.needed + 1
     st.session_state[f"{scope}/scrolls"] = True
 
 
-def _moment(scope: str, session: Session, start: int) -> tuple[int, Loss | None]:
+def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]:
     """Return the chosen message, first what followed a compaction, and the loss it belongs to."""
     first = min(start, len(session.messages) - 1) + 1
     moment = int(st.session_state.setdefault(f"{scope}/message", first)) - 1
-    loss: Loss | None = st.session_state.get(f"{scope}/chosen-loss")
+    loss: Need | None = st.session_state.get(f"{scope}/chosen-loss")
     return moment, loss if loss is not None and loss.needed == moment else None
 
 
-def _draw_moment(scope: str, session: Session, moment: int, loss: Loss | None) -> None:
+def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -> None:
     """Draw the messages around a moment, and say what was in context then."""
     context = session.in_context(moment)
     left = moment + 1 - len(context)
     with st.expander("Transcript: what was in context at a message", expanded=loss is not None):
         last = len(session.messages)
-        st.number_input(f"Message (1 to {last:,})", 1, last, key=f"{scope}/message", width=200)
+        key = f"{scope}/message"
+        st.number_input(plain(f"Message (1 to {last:,})"), 1, last, key=key, width=200)
         st.markdown(
-            f"At message {moment + 1:,} ({plain(session.messages[moment].place)}) the model had "
-            f"{count(len(context), 'message')} in context, "
-            f"{count(session.tokens_of(tuple(context)), 'token')}; "
-            f"{count(left, 'earlier message')} had left it."
+            plain(
+                f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "
+                f"{count(len(context), 'message')} in context, "
+                f"{count(session.tokens_of(tuple(context)), 'token')}; "
+                f"{count(left, 'earlier message')} had left it."
+            )
         )
         places: set[int] = set() if loss is None else {loss.given, loss.needed, loss.again} - {-1}
         st.html(messages_html(session, moment, places, "" if loss is None else loss.value))
@@ -261,13 +252,11 @@ def _draw_moment(scope: str, session: Session, moment: int, loss: Loss | None) -
 
 def bar_html(session: Session, moment: int) -> str:
     """Return the session as a bar: its contexts by their tokens, its compactions, and a moment."""
-    bounds, context = session.bounds, session.in_context(moment)
-    parts = []
-    for number, (first, end) in enumerate(pairwise(bounds)):
-        for begin, stop, kind in _parts(first, end, moment, context):
-            tokens = session.tokens_of(tuple(range(begin, stop)))
-            words = {"in": "in context", "out": "not in context", "later": "later"}[kind]
-            title = escape(f"context {number + 1}, {count(tokens, 'token')}: {words}")
+    context, parts = session.in_context(moment), []
+    for number, (first, end) in enumerate(pairwise(session.bounds)):
+        for kind, alike in groupby(range(first, end), lambda row: _standing(row, moment, context)):
+            tokens = session.tokens_of(tuple(alike))
+            title = escape(f"context {number + 1}, {count(tokens, 'token')}: {STANDINGS[kind]}")
             parts.append(f'<i class="{kind}" style="flex-grow:{tokens}" title="{title}"></i>')
         if number < len(session.compactions):
             place = escape(session.compactions[number].place)
@@ -284,17 +273,8 @@ def bar_html(session: Session, moment: int) -> str:
     return f'<div class="session-bar" role="img" aria-label="{label}">{inside}</div>{legend}'
 
 
-def _parts(
-    first: int, end: int, moment: int, context: frozenset[int]
-) -> Iterator[tuple[int, int, str]]:
-    """Yield runs of neighbouring messages that are alike: first, end, and where they are."""
-    begin, before = first, ""
-    for index in range(first, end + 1):
-        kind = "" if index == end else _standing(index, moment, context)
-        if kind != before:
-            if before:
-                yield begin, index, before
-            begin, before = index, kind
+STANDINGS = {"in": "in context", "out": "not in context", "later": "later"}
+"""Where a message is at a moment, in words."""
 
 
 def _standing(index: int, moment: int, context: frozenset[int]) -> str:
@@ -303,28 +283,28 @@ def _standing(index: int, moment: int, context: frozenset[int]) -> str:
 
 def messages_html(session: Session, moment: int, places: Iterable[int], value: str) -> str:
     """Return the messages around some places, marked by whether they are in context then."""
-    context = session.in_context(moment)
-    boundaries = {bound: place for place, bound in enumerate(session.bounds[1:-1])}
-    told = {*places}
+    context, told = session.in_context(moment), {*places}
     near = {*range(moment - NEAR, moment + NEAR // 2 + 1)} if not told else set[int]()
     for place in {moment, *told}:
         near |= {place - 1, place, place + 1}
-    rows, before, passed = list[str](), -1, set[int]()
-    for index in sorted(near):
-        if not 0 <= index < len(session.messages):
-            continue
-        for bound in [*(bound for bound in boundaries if before < bound <= index), index]:
-            if bound > before + 1:
-                rows.append(f'<li class="gap">{count(bound - before - 1, "message")}</li>')
-            if bound in boundaries and boundaries[bound] not in passed:
-                passed.add(boundaries[bound])
-                where = escape(session.compactions[boundaries[bound]].place)
-                words = f"compaction {boundaries[bound] + 1} ({where})"
+    bounds = [*zip(session.bounds[1:], session.compactions, strict=False)]
+    rows, after = list[str](), 0
+    for index in sorted(near & {*range(len(session.messages))}):
+        for number, (bound, compaction) in enumerate(bounds, start=1):
+            if after <= bound <= index:
+                rows += _gap(after, bound)
+                words = escape(f"compaction {number} ({compaction.place})")
                 rows.append(f'<li class="boundary">{words}</li>')
-            before = max(before, bound - 1)
+                after = bound
+        rows += _gap(after, index)
         rows.append(_message_html(session, index, moment, context, value))
-        before = index
+        after = index + 1
     return f'<ol class="session-messages">{"".join(rows)}</ol>'
+
+
+def _gap(first: int, end: int) -> list[str]:
+    """Return a row for messages that are not shown, if there are any."""
+    return [f'<li class="gap">{count(end - first, "message")}</li>'] if end > first else []
 
 
 def _message_html(
@@ -336,11 +316,10 @@ def _message_html(
         who = "summary"
     elif message.tool:
         who = f"{who}: {message.tool}"
-    badge = {"in": "in context", "out": "not in context", "later": "later"}[standing_there]
     now = " now" if index == moment else ""
     return (
         f'<li class="{standing_there}{now}"><small><b>{escape(who)}</b> {index + 1:,}, '
-        f"{escape(message.place)} <em>{badge}</em></small>"
+        f"{escape(message.place)} <em>{STANDINGS[standing_there]}</em></small>"
         f"<p>{_marked(message.turn.text, value)}</p></li>"
     )
 

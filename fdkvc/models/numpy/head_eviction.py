@@ -24,14 +24,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import KINDS, Ints, Observation
+from fdkvc.core.attention import KINDS, Ints
 from fdkvc.core.cache import EMPTY
 from fdkvc.core.parameters import Field, check_count
 from fdkvc.engine.simulate import initial_state, take_turn
@@ -83,18 +84,30 @@ class EvictionStep:
     sources: Ints
     """Shape (L, K, S + R). The slot that each token in the cache and its second tier had before:
     the old slots (first tier, then second), followed by the turn's tokens; −1 for none."""
-    evicted: tuple[Ints, Ints, Ints]
-    """Shape (E,) each. Layer, KV head and token of the evicted entries."""
-    rule: Codes
-    """Shape (E,). The `Rule` that evicted each."""
+    find_evicted: Callable[[], tuple[tuple[Ints, Ints, Ints], Codes]]
+    """Computes what `evicted` and `rule` are, which few ask for."""
+
+    @property
+    def evicted(self) -> tuple[Ints, Ints, Ints]:
+        """Layer, KV head and token of the evicted entries (E,)."""
+        return self._found[0]
+
+    @property
+    def rule(self) -> Codes:
+        """The `Rule` that evicted each (E,)."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[tuple[Ints, Ints, Ints], Codes]:
+        return self.find_evicted()
 
 
 class HeadEviction:
     """The state of a policy over a text; immutable.
 
     `decides` says which heads decide together; see `DECIDES`. The heads are those of `layers`, by
-    default as many as they have, from the `first_layer` on. Raises a ValueError for a budget below
-    1, or a policy that uses the future.
+    default as many as they have, from the `first_layer` on; `tokens` observe their vectors. Raises
+    a ValueError for a budget below 1, or a policy that uses the future.
     """
 
     def __init__(
@@ -105,6 +118,7 @@ class HeadEviction:
         decides: str = DECIDES.default,
         layers: int | None = None,
         first_layer: int = 0,
+        tokens: type[HeadTokens] = HeadTokens,
     ) -> None:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
@@ -116,7 +130,7 @@ class HeadEviction:
         self._together = Together(policy, together)
         # Layers that decide together count as one, since they share no budget.
         self._layers = 1 if alike or decides == "model" else layers or heads.layers
-        self._first_layer = first_layer
+        self._first_layer, self._tokens = first_layer, tokens
         # 2. What a turn changes.
         self._state = initial_state(
             self._together,
@@ -161,23 +175,20 @@ class HeadEviction:
         turn_tokens = np.arange(self.count, self.count + new)
         turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
         ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
-        token_ids = np.repeat(ids, heads.group, axis=1).reshape(rows, -1)
         arrivals = np.broadcast_to(np.arange(first, first + new), (rows, new))
 
         # 2. Let the policy take the turn, in every row.
-        tokens = HeadTokens(
+        tokens = self._tokens(
             vectors[:layers],
             arrivals,
-            positions=token_ids,
-            born=born[token_ids],
-            features={name: column[token_ids] for name, column in features.items()},
+            positions=np.repeat(ids, heads.group, axis=1).reshape(rows, -1),
+            features={**features, "born": born},
             layers=self._layers,
             first_layer=self._first_layer,
         )
         capacity = self.policy.capacity(self.budget, len(born))
         state = self._state.with_tier(self.policy.tier_places(self.budget, len(born)))
-        turn = Observation(0, arrivals, tokens)
-        result = take_turn(self._together, state, turn, capacity)
+        result = take_turn(self._together, state, tokens.observe(), capacity)
 
         # 3. Find what stays: the slots that any head uses, then those of the second tier.
         cache, tier = result.after.cache, result.after.tier
@@ -187,11 +198,12 @@ class HeadEviction:
         sources = np.concatenate([kept[:, :, used], self._of_kv_heads(tier)], axis=2)
         slots = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
 
-        # 4. Find what is evicted.
-        rule = self._for_all_heads(self._of_kv_heads(result.rule))
-        column = self._for_all_heads(self._of_kv_heads(result.token))
-        layer, head, _ = place = np.nonzero(rule)
-        evicted = layer, head, self._for_all_heads(ids)[layer, head, column[place]]
+        # 4. Find what is evicted, if asked.
+        def find_evicted() -> tuple[tuple[Ints, Ints, Ints], Codes]:
+            rule = self._for_all_heads(self._of_kv_heads(result.rule))
+            column = self._for_all_heads(self._of_kv_heads(result.token))
+            layer, head, _ = place = np.nonzero(rule)
+            return (layer, head, self._for_all_heads(ids)[layer, head, column[place]]), rule[place]
 
         # 5. The state after the turn names its entries by their new slots. It keeps no observation,
         #    since the next turn's comes from the model.
@@ -204,7 +216,7 @@ class HeadEviction:
             cache=dataclasses.replace(cache, token=token),
             tier=np.where(tier >= 0, size + np.arange(tier.shape[1]), EMPTY),
         )
-        return after, EvictionStep(self._for_all_heads(sources), evicted, rule[place])
+        return after, EvictionStep(self._for_all_heads(sources), find_evicted)
 
     def _of_kv_heads(self, column: NDArray[Any]) -> NDArray[Any]:
         """Return rows (R, ·) by KV head (L, K, ·): the query heads of a group are alike."""

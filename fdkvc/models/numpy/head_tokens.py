@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import Floats, Ints, Product
+from fdkvc.core.attention import Floats, Ints, Observation, Product
 
 PART_NUMBERS = 2**24
 """Products of queries and keys that are in memory at once."""
@@ -42,10 +42,9 @@ class HeadTokens:
     """Shape (L·H, n). The turn's tokens, the same in every row."""
     positions: Ints
     """Shape (L·H, S + n). Those in the text."""
-    born: Ints
-    """Shape (L·H, S + n). The turn that brought each token."""
     features: Mapping[str, NDArray[Any]]
-    """Shape (L·H, S + n, ...) each; see `fdkvc.models.numpy.tokens.Tokens.features`."""
+    """Of each token of the text (N, ...): the turn that brought it, as ``born``, and those of
+    `fdkvc.models.numpy.tokens.Tokens.features`."""
     future_attention: ClassVar[Any] = None  # a policy that looks at it is refused
     layers: int = 1
     """The layers of the model, or 1 if all decide as one."""
@@ -53,37 +52,55 @@ class HeadTokens:
     """The layer of the first rows."""
 
     def __post_init__(self) -> None:
-        self.surprisal: Floats | None = self.features.get("surprisal")
-        self.words: Ints | None = self.features.get("words")
-        self.kinds: Ints | None = self.features.get("kinds")
-        self.tools: Ints | None = self.features.get("tools")
-        self.spoken_by: Ints | None = self.features.get("speakers")
-        self.traits: Floats | None = self.features.get("traits")
         self._group = len(self.new) // len(self.vectors)
         self.heads = self._group if self.layers > 1 else len(self.new)
+
+    def _feature(self, name: str) -> Any:
+        """Return a feature of each token (L·H, S + n, ...), if known."""
+        return self.features[name][self.positions] if name in self.features else None
+
+    born = cached_property(lambda self: self._feature("born"))
+    surprisal = cached_property(lambda self: self._feature("surprisal"))
+    words = cached_property(lambda self: self._feature("words"))
+    kinds = cached_property(lambda self: self._feature("kinds"))
+    tools = cached_property(lambda self: self._feature("tools"))
+    spoken_by = cached_property(lambda self: self._feature("speakers"))
+    traits = cached_property(lambda self: self._feature("traits"))
 
     def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
         """Yield the rows of each layer if they decide as one, or else of as many as memory allows.
 
         That is, at most `PART_NUMBERS` products of the turn's queries, or of one layer.
         """
-        tokens = max(self.new.shape[1], LEAST_NEW) * self.positions.shape[1]
-        count = max(1, PART_NUMBERS // (self._group * tokens)) if self.layers > 1 else 1
+        count = max(1, self.most_rows // self._group) if self.layers > 1 else 1
         if count >= len(self.vectors):  # this keeps what it has computed
             yield slice(None), self
             return
         for first in range(0, len(self.vectors), count):
             rows = slice(first * self._group, (first + count) * self._group)
-            part = HeadTokens(
-                self.vectors[first : first + count],
-                self.new[rows],
-                self.positions[rows],
-                self.born[rows],
-                {name: column[rows] for name, column in self.features.items()},
-                layers=self.layers,
-                first_layer=self.first_layer + first,
-            )
+            part = self._part(self.vectors[first : first + count], rows, self.first_layer + first)
             yield rows, part
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows are observed at once, as memory allows."""
+        tokens = max(self.new.shape[1], LEAST_NEW) * self.positions.shape[1]
+        return int(PART_NUMBERS // tokens)
+
+    def _part(self, vectors: Sequence[Any], rows: slice, first_layer: int) -> Self:
+        """Return the tokens of some rows."""
+        return type(self)(
+            vectors,
+            self.new[rows],
+            self.positions[rows],
+            self.features,
+            layers=self.layers,
+            first_layer=first_layer,
+        )
+
+    def observe(self) -> Observation:
+        """Return the turn, to be observed."""
+        return Observation(0, self.new, self)
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the tokens of the turn (R, n)."""

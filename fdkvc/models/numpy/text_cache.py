@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -405,16 +406,39 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     Raises a ValueError if a text would exceed the model's length, or a token is unknown.
     """
     caches = [cache.engine for cache in caches]
-    decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
-    counts = [cache.count for cache in caches]
-    check_length(decoder, max(counts) + new.shape[1])
-    if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
-        raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
-    logits = decoder.read(new, caches, last=last)
-    for cache, count, tokens in zip(caches, counts, new.tolist(), strict=True):
-        cache.ids[count:] = tokens  # some note them as they read
-    return logits
+    with _noting(caches, [*new]):
+        return caches[0].decoder.read(new, caches, last=last)
+
+
+def read_each(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> list[Floats]:
+    """Read the next tokens (n,) of texts, of each its own number, as `reads_each` allows.
+
+    Returns the logits (n, V) of each; errors are those of `read`.
+    """
+    caches = [cache.engine for cache in caches]
+    decoder: Any = caches[0].decoder
+    with _noting(caches, ids):
+        logits: list[Floats] = decoder.read_each(ids, caches)
+        return logits
+
+
+def reads_each(decoder: Reader) -> bool:
+    """Whether a model reads texts at once whose next tokens differ in number."""
+    return hasattr(decoder, "read_each")
+
+
+@contextmanager
+def _noting(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> Iterator[None]:
+    """Check the next tokens of texts, and note them once they are read."""
+    counts, decoder = [cache.count for cache in caches], caches[0].decoder
+    check_length(decoder, max(count + len(new) for count, new in zip(counts, ids, strict=True)))
+    for new in ids:
+        if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
+            raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
+    yield
+    for cache, count, new in zip(caches, counts, ids, strict=True):
+        cache.ids[count:] = new.tolist()  # some note them as they read
 
 
 def check_length(decoder: Reader, tokens: int) -> None:

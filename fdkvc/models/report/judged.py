@@ -32,7 +32,8 @@ def judged_chart(theme: Theme) -> Spec:
     rows = first_rows()
     dots = rows.assign(policy=[read_policy(name).title for name in rows.policy])
     dots = dots[["policy", "mean", "ci_low", "ci_high"]]
-    subtitle = f"nats per token, {FIRST}, {rows.budget.iloc[0]} entries; less is better"
+    where = f"{FIRST}, {rows.budget.iloc[0]} entries"
+    subtitle = f"KL from the full cache, nats per token, {where}; less is better"
     return dots_chart(dots, TITLE, subtitle, theme)
 
 

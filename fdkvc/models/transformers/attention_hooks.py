@@ -89,12 +89,17 @@ class AttentionInputs:
     positions: Any
     """Shape (…, n). Those that rotary angles were last computed of, where they are captured."""
 
-    def of_text(self, text: int) -> AttentionInputs:
-        """Return those of one text, with positions as they are for all."""
+    def of_text(self, text: int, new: int, mask: Any) -> AttentionInputs:
+        """Return the first new tokens of one text, with a mask of its own."""
         row = slice(text, text + 1)
-        mask = self.mask if self.mask is None or len(self.mask) == 1 else self.mask[row]
-        ids = None if self.ids is None else self.ids[row]
-        return replace(self, queries=self.queries[row], mask=mask, hidden=self.hidden[row], ids=ids)
+        return replace(
+            self,
+            queries=self.queries[row, :, :new],
+            mask=mask,
+            hidden=self.hidden[row, :new],
+            ids=None if self.ids is None else self.ids[row, :new],
+            positions=None if self.positions is None else self.positions[..., row, :new],
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ A forward pass of the model, over the next tokens of all texts:
 The end of a turn, in `end_turn`:
 
 6. What the passes noted of the turn is joined: which tokens are padding, and what they say.
-7. For ``positions="slots"``, the turn's keys are stored without positions as well.
-8. For each text, the policy decides from the state that the turn before left (`HeadEviction`), and
-   each layer keeps the entries chosen (`PolicyLayer.keep`).
+7. For each text, the policy decides from the state that the turn before left (`HeadEviction`).
+8. Each layer keeps the entries chosen (`PolicyLayer.keep`); for ``positions="slots"``, the turn's
+   keys are first stored without positions as well.
 9. For ``positions="slots"``, the kept keys are rotated to the positions that close the gaps.
 
 Between turns no pass is noted, and a layer's slots are what the state of the policy holds. What an
@@ -34,7 +34,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -45,7 +46,7 @@ from numpy.typing import NDArray
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.generation import BaseStreamer
 
-from fdkvc.core.attention import Floats, Ints
+from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.cache import padded
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.sinks import FirstTokensWarning, sinks_notes
@@ -74,12 +75,13 @@ from fdkvc.models.transformers.attention_hooks import (
     this_pass,
 )
 from fdkvc.models.transformers.layer import KEYS_VALUES, Kept, PolicyLayer, full_layers, kind_of
+from fdkvc.models.transformers.observed import LayerVectors, TensorTokens
 from fdkvc.models.transformers.rotary import Rotation, rotations
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 
-ROWS_AT_ONCE = 2**9
-"""Query heads of a model up to which all its layers decide at once, if each head decides."""
+ENTRIES_AT_ONCE = 2**22
+"""Entries of all query heads up to which all layers decide at once, if each head decides."""
 
 ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
 """Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""
@@ -93,7 +95,7 @@ class _NotedPass(NamedTuple):
 
     tokens: int
     """Their number n in each text."""
-    real: Any
+    real: Bools | None
     """Which of them are not padding (B, n); None for all."""
     ids: Any
     """The tokens (B, n), if the policy needs them."""
@@ -323,7 +325,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if layer in self.recorded_layers:
             if len(inputs.queries) > 1 or self._padded:
                 raise ValueError("record=True is for one text without padding")
-            new = {name: held.vectors(name, "turn")[None, :, -n:] for name in KEYS_VALUES}
+            new = {name: held.vectors(name, 0, "turn")[None, :, -n:] for name in KEYS_VALUES}
             for name, vectors in (captured | new).items():
                 of_text = vectors[0].detach().float().cpu().numpy()
                 parts = (*self._recorded.get((name, layer), ()), of_text)
@@ -333,13 +335,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             inputs.queries, inputs.mask, heads=heads, flash=self.flash, padded=self._padded
         )
 
-    def _real(self, mask: Any, n: int) -> Any:
+    def _real(self, mask: Any, n: int) -> Bools | None:
         """Return which of the pass's tokens are not padding (B, n); None for all."""
         if mask is None or n == 1:
             return None
         # The last token sees all others of its text, so what it does not see is padding.
         last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
-        real = last >= 0 if last.is_floating_point() else last.bool()
+        real: Bools = (last >= 0 if last.is_floating_point() else last.bool()).cpu().numpy()
         if real.all():
             return None
         if not real[:, -1].all():
@@ -447,24 +449,31 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if not self._states:
             self._begin(layers)
         # 1. Join what the passes noted of the turn (B, N).
-        passes, self._passes = self._passes, ()
-        real = self._real_tokens(passes, layers[0].keys.device)
+        real = self._real_tokens(self._passes)
         for layer in layers:
             layer.real = real
-        self._note_text(passes, real)
-        # 2. Keep the turn's keys without positions, too, if they will move (B, K, N, h).
-        for number, rotation in self.rotations.items():
-            layer = self.layers[number]
-            keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
-            began = torch.arange(self.seen - new, self.seen, device=keys.device)
-            where = began.expand(keys.shape[1], -1)
-            turned = [rotation(text, where, back=True) for text in keys]
-            layer.bring(unturned=torch.stack(turned))
-        # 3. Let the policy decide for each text, then each layer keep what was chosen of all.
-        counts = [new] * self.texts if real is None else real.sum(dim=1).tolist()
-        evicted = [self._evict(layers, text, count) for text, count in enumerate(counts)]
+        features = self._with_text(self._passes, real)
+        # 2. Let the policy decide for each text. Until it has, the turn has not ended.
+        counts = [new] * self.texts if real is None else real.sum(axis=1).tolist()
+        with enough_memory(
+            f"decide which of {layers[0].held + new:,} entries of {self.texts} texts to keep"
+        ):
+            evicted = [
+                self._evict(layers, text, *given)
+                for text, given in enumerate(zip(counts, features, strict=True))
+            ]
         self._states = tuple(states for states, _ in evicted)
-        for layer, *kept in zip(layers, *(of_layers for _, of_layers in evicted), strict=True):
+        self._features, self._passes = features, ()
+        # 3. Let each layer keep what was chosen of all texts; if keys will move, without positions
+        #    as well (B, K, N, h).
+        for number, *kept in zip(self.decided, *(chosen for _, chosen in evicted), strict=True):
+            layer = self.layers[number]
+            if number in self.rotations:
+                keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
+                began = torch.arange(self.seen - new, self.seen, device=keys.device)
+                where, rotation = began.expand(keys.shape[1], -1), self.rotations[number]
+                turned = [rotation(text, where, back=True) for text in keys]
+                layer.bring(unturned=torch.stack(turned))
             layer.keep(kept)
         # 4. Move the keys that stay.
         self._close_gaps()
@@ -473,18 +482,20 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.held_by_turn = [*self.held_by_turn, self.held]
 
     def _evict(
-        self, layers: Sequence[PolicyLayer], text: int, new: int
+        self,
+        layers: Sequence[PolicyLayer],
+        text: int,
+        new: int,
+        features: Mapping[str, NDArray[Any]],
     ) -> tuple[tuple[HeadEviction, ...], list[Kept]]:
         """Let the policy decide for a text; return its states after that, and what layers keep."""
-        vectors = [partial(_vectors, layer, text) for layer in layers]
+        heads = self.attention.heads
+        vectors = [LayerVectors(layer, text, heads, range(heads)) for layer in layers]
         states = self._states[text]
         groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
         pairs = zip(states, groups, strict=True)
-        decided = [state.after(new, group, self._features[text]) for state, group in pairs]
-        kept, device = list[Kept](), layers[0].keys.device
-        for state, step in decided:
-            sources = torch.from_numpy(step.sources).to(device)  # a row for each layer of the group
-            kept += [Kept(places, state.size) for places in sources]
+        decided = [state.after(new, group, features) for state, group in pairs]
+        kept = [Kept(places, state.size) for state, step in decided for places in step.sources]
         return tuple(state for state, _ in decided), kept
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
@@ -492,35 +503,38 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         attention = self.attention
         # Layers that decide one after the other take less memory, and need not have as many slots
         # as the one that holds most.
-        few = len(layers) * attention.heads <= ROWS_AT_ONCE
+        few = len(layers) * attention.heads * self.budget <= ENTRIES_AT_ONCE
         few = few and equal_budgets(self.policy, self.budget)
         at_once = self._decides == "model" or (self._decides == "head" and few)
         groups = 1 if at_once else len(layers)
         sizes = attention.heads, attention.kv_heads, attention.head_width
         heads = Heads(len(layers) // groups, *sizes)
         begin = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
-        begun = tuple(begin(first_layer=number) for number in range(groups))
+        begun = tuple(begin(number, tokens=TensorTokens) for number in range(groups))
         self._states = (begun,) * self.texts  # a state is never modified
         self._features = ({},) * self.texts
 
-    def _real_tokens(self, passes: Sequence[_NotedPass], device: Any) -> Any:
+    def _real_tokens(self, passes: Sequence[_NotedPass]) -> Bools | None:
         """Return which of the turn's tokens are not padding (B, N); None for all."""
         if all(noted.real is None for noted in passes):
             return None
-        ones = torch.ones(self.texts, 1, dtype=torch.bool, device=device)
-        marks = [ones.expand(-1, n) if part is None else part for n, part, _ in passes]
-        return torch.cat(marks, dim=1)
+        ones = np.ones((self.texts, 1), np.bool_)
+        marks = [ones.repeat(n, axis=1) if part is None else part for n, part, _ in passes]
+        return np.concatenate(marks, axis=1)
 
-    def _note_text(self, passes: Sequence[_NotedPass], real: Any) -> None:
-        """Note what the turn's tokens say, if the policy looks at text."""
+    def _with_text(
+        self, passes: Sequence[_NotedPass], real: Bools | None
+    ) -> tuple[dict[str, NDArray[Any]], ...]:
+        """Return what is known of each text with what the turn's tokens say, if it matters."""
         if self._tokens is None:
-            return
+            return self._features
         features = []
-        for text, ids in enumerate(torch.cat([noted.ids for noted in passes], dim=1)):
+        every = torch.cat([noted.ids for noted in passes], dim=1).cpu().numpy()
+        for text, ids in enumerate(every):
             ids = ids if real is None else ids[real[text]]
             new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
             features.append(with_new(self._features[text], new))
-        self._features = tuple(features)
+        return tuple(features)
 
     def _close_gaps(self) -> None:
         """Rotate kept keys to the positions before the next token's, in layers that rotate.
@@ -535,7 +549,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 layer, held = self.layers[number], torch.from_numpy(tokens)  # (K, S)
                 # How many entries stand from each slot on, so that the last is just before `seen`.
                 behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
-                keys = layer.slots("unturned", text)[:, : held.shape[1]]
+                keys = layer.vectors("unturned", text, "slots")[:, : held.shape[1]]
                 where = (self.seen - behind).to(keys.device)
                 layer.keys[text, :, : held.shape[1]] = self.rotations[number](keys, where)
 
@@ -599,11 +613,6 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
             self._more.end()
 
 
-def _vectors(layer: PolicyLayer, text: int, name: str, where: str) -> Floats:
-    """Return vectors of a text in a layer; `fdkvc.models.numpy.head_tokens.Vectors`."""
-    return np.asarray(layer.vectors(name, where, text).float().cpu())
-
-
 def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
     """Raise a ValueError for a policy that needs what a *transformers* cache cannot provide.
 
@@ -619,6 +628,22 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
             f"{policy.label} looks at the text of tokens, for which a PolicyCache needs the "
             "model's tokenizer: add tokenizer="
         )
+
+
+@contextmanager
+def enough_memory(to: str) -> Iterator[None]:
+    """Say in one sentence what there is not enough memory for, and what to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # On the CPU torch has no error of its own for this.
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not known and "not enough memory" not in str(error):
+            raise
+        raise ValueError(
+            f"there is not enough memory to {to}: read shorter parts or fewer texts and policies "
+            "at once, or choose a smaller budget or model"
+        ) from None
 
 
 def bytes_of(cache: Any) -> int:

@@ -4,29 +4,35 @@ A `PolicyLayer` has the slots of B texts, then the tokens of the turn:
 
 1. `update` appends keys and values of new tokens, and `bring` other vectors of them.
 2. `mask` hides the empty slots of heads that hold fewer entries than others.
-3. At the end of the turn, `vectors` gives the policy what it looks at, by text.
+3. At the end of the turn, `vectors` and `states` give the policy what it looks at, by text.
 4. `keep` takes the entries chosen: new slots, and a second tier beside them, which is not attended
    to (S and R of each KV head). The turn's tokens are gone.
 
 Shapes: H query heads, K KV heads, n or N tokens of the turn, h numbers of a head, d of a state. No
-tensor that is in use is modified, so `copy.copy` of a layer is independent of it.
+tensor that is in use is modified, so `copy.copy` of a layer is independent of it. What is kept is
+computed by NumPy, so nothing waits for the device.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
-from torch.nn.functional import pad
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
+from fdkvc.core.attention import Bools, Ints
+
 KEYS_VALUES = ("keys", "values")
+
+Where = Literal["slots", "turn", "all"]
+"""Which vectors: of the slots and second tier, of the turn's tokens, or of both."""
 
 
 class Kept(NamedTuple):
     """Which entries of a text a layer keeps."""
 
-    places: Any
+    places: Ints
     """Places of its KV heads (K, S + R), −1 for none: slots, second tier and the turn's tokens are
     counted one after the other. The first S become slots, the others the second tier."""
     size: int
@@ -41,6 +47,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     """
 
     is_croppable = False
+    keys: Any
+    values: Any
 
     def __init__(
         self, carried: Sequence[str], expand: Callable[..., tuple[Any, Any]] | None = None
@@ -51,17 +59,19 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Tokens so far, padding included."""
         self.held = 0
         """Slots of each head."""
-        self.real: Any = None
-        """Which of the turn's tokens are not padding (B, n); all if None."""
+        self.real: Bools | None = None
+        """Which of the turn's tokens are not padding (B, N); all if None."""
         self.empty: Any = None
         """Marks empty slots (B, K, S), if there are any."""
-        self._carried = carried
-        # Of each text: keys and values of the second tier (K, R, h), others of slots and tier
-        # (heads, S + R, ·), but each hidden state once (1, U, d).
-        self._aside: list[dict[str, Any]] = []
-        self._shared: list[Any] = []  # which of the hidden states aside each entry has (K, S + R)
+        self._carried = (*KEYS_VALUES, *(name for name in carried if name != "hidden"))
+        # Of slots and second tier (B, ·, S + R, ·), but keys and values of the tier alone.
+        self._aside: dict[str, Any] = {}
+        self._tier = 0  # R
         self._sizes: list[int] = []  # slots S of each text; the others up to `held` are empty
         self._brought: dict[str, list[Any]] = {}  # of each pass of the turn
+        # Of each text: hidden states, each once (U, d), and which of them each entry has.
+        self._states: list[Any] = []
+        self._shared: list[Ints] = []  # (K, S + R)
 
     def get_seq_length(self) -> int:
         """Return the tokens seen, which is the next position."""
@@ -71,6 +81,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Return the number of keys, and the position of the first in the mask."""
         present = self.held + self.turn
         return present + query_length, self.seen - present
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return int(self.keys.shape[1])
 
     @property
     def turn(self) -> int:
@@ -112,92 +127,108 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         added = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
         self._brought = self._brought | added
 
-    def slots(self, name: str, text: int = 0) -> Any:
-        """Return the vectors of a text's slots and of its second tier (heads, S + R, ·)."""
-        if not self._aside:
-            return self.new(name, text)[:, :0]
-        aside = self._aside[text][name]
-        if name in KEYS_VALUES:
-            held = getattr(self, name)[text, :, : self._sizes[text]]
-            return torch.cat([held, aside], dim=1)
-        return aside[0, self._shared[text]] if name == "hidden" else aside
-
-    def new(self, name: str, text: int = 0) -> Any:
-        """Return the vectors of the turn's tokens of a text (heads, n, ·)."""
-        if name in KEYS_VALUES:
-            vectors = getattr(self, name)[text, :, self.held :]
-        else:
-            vectors = torch.cat([part[text] for part in self._brought[name]], dim=1)
-        return vectors if self.real is None else vectors[:, self.real[text]]
-
-    def vectors(self, name: str, where: str, text: int = 0) -> Any:
-        """Return vectors as attention takes them: of the ``slots`` of a text or of its ``turn``.
+    def vectors(self, name: str, text: int, where: Where) -> Any:
+        """Return vectors of a text as attention takes them (heads, ·, ·).
 
         Keys and values are computed, where the layer holds latents.
         """
-        if where == "slots" and not self._aside:
-            return self.vectors(name, "turn", text)[:, :0]
-        stored = self.slots if where == "slots" else self.new
-        if self._expand is None or name not in KEYS_VALUES:
-            return stored(name, text)
-        latents = (stored(part, text)[None] for part in KEYS_VALUES)
-        return self._expand(*latents)[KEYS_VALUES.index(name)][0]
+        if self._expand is not None and name in KEYS_VALUES:
+            latents = (self._stored(part, text, where)[None] for part in KEYS_VALUES)
+            return self._expand(*latents)[KEYS_VALUES.index(name)][0]
+        return self._stored(name, text, where)
+
+    def _stored(self, name: str, text: int, where: Where) -> Any:
+        vectors, columns = self._all(name)[text], self._columns(text)
+        before = len(columns) - self._new(text)
+        if name not in self._carried:  # of the turn's tokens alone
+            before, columns = 0, columns[before:] - self.held - self._tier
+        if len(columns) < vectors.shape[1]:  # padding, or fewer slots than another text has
+            vectors = vectors[:, torch.from_numpy(columns).to(vectors.device)]
+        return vectors[:, before if where == "turn" else 0 : before if where == "slots" else None]
+
+    def states(self, text: int) -> tuple[Any, Any, Ints]:
+        """Return hidden states of a text's entries, each once (U, d), and of the turn (n, d).
+
+        With them come the indices of those that the slots and second tier have (K, S + R).
+        """
+        turn = torch.cat([part[text, 0] for part in self._brought["hidden"]])
+        if self.real is not None:
+            turn = turn[torch.from_numpy(self.real[text]).to(turn.device)]
+        if not self._states:
+            return turn[:0], turn, np.empty((self.kv_heads, 0), np.intp)
+        return self._states[text], turn, self._shared[text]
 
     @property
     def beside(self) -> list[Any]:
         """All tensors in use, except keys and values."""
-        aside = chain.from_iterable(text.values() for text in self._aside)
-        return [*aside, *chain(*self._brought.values())]
+        return [*self._aside.values(), *self._states, *chain(*self._brought.values())]
 
     def keep(self, kept: Sequence[Kept]) -> None:
         """Keep entries of each text, which become its slots and second tier; the turn is over."""
-        most = max(size for _, size in kept)
-        shared = [*self._shared] or [None] * len(kept)
-        aside: list[dict[str, Any]] = []
-        columns: dict[str, list[Any]] = {name: [] for name in KEYS_VALUES}
-        empty = []
+        most, (places, size) = max(size for _, size in kept), kept[0]
+        # 1. Where the entries are in each text, and which slots are empty.
+        index = np.zeros((len(kept), len(places), most + places.shape[1] - size), np.intp)
+        empty = np.ones((*index.shape[:2], most), np.bool_)
         for text, (places, size) in enumerate(kept):
-            where, beyond = places.clamp(min=0), {}
-            for name in (*KEYS_VALUES, *self._carried):
-                if name == "hidden":
-                    beyond[name], shared[text] = self._hidden(where, text)
-                    continue
-                entries = torch.cat([self.slots(name, text), self.new(name, text)], dim=1)
-                beyond[name] = _gathered(entries, where[:, size if name in KEYS_VALUES else 0 :])
-                if name in KEYS_VALUES:
-                    slots = _gathered(entries, where[:, :size])
-                    columns[name].append(pad(slots, (0, 0, 0, most - size)))
-            aside.append(beyond)
-            empty.append(pad(places[:, :size] < 0, (0, most - size), value=True))
-        self.keys, self.values = map(torch.stack, columns.values())
-        self.empty = marks if (marks := torch.stack(empty)).any() else None
-        self._aside, self._shared, self.held = aside, shared, most
+            where = self._columns(text)[np.maximum(places, 0)]
+            index[text, :, :size], index[text, :, most:] = where[:, :size], where[:, size:]
+            empty[text, :, :size] = places[:, :size] < 0
+        # 2. One gather of each kind of vector.
+        device = self.keys.device
+        gathered = torch.from_numpy(index).to(device)
+        entries = {name: _gathered(self._all(name), gathered) for name in self._carried}
+        if "hidden" in self._brought:
+            states = [self._kept_states(text, places) for text, (places, _) in enumerate(kept)]
+            self._states, self._shared = map(list, zip(*states, strict=True))
+        self.held, self._tier = most, index.shape[2] - most
+        keys, values = (entries.pop(name) for name in KEYS_VALUES)
+        self.keys, self.values = keys[:, :, :most], values[:, :, :most]
+        if self._tier:  # without one, nothing refers to what the next pass replaces
+            entries |= {"keys": keys[:, :, most:], "values": values[:, :, most:]}
+        self._aside = entries
+        self.empty = torch.from_numpy(empty).to(device) if empty.any() else None
         self._sizes = [size for _, size in kept]
         self._brought, self.real = {}, None
 
-    def _hidden(self, places: Any, text: int) -> tuple[Any, Any]:
-        """Return the hidden states at these places, each once (1, U, d), and their indices.
+    def _all(self, name: str) -> Any:
+        """Return vectors of slots, second tier and the turn's tokens of all texts (B, ·, ·, ·)."""
+        if name not in KEYS_VALUES:
+            before = [self._aside[name]] if name in self._aside else []
+            return torch.cat([*before, *self._brought.get(name, ())], dim=2)
+        stored = getattr(self, name)
+        if not self._tier:
+            return stored
+        slots, turn = stored[:, :, : self.held], stored[:, :, self.held :]
+        return torch.cat([slots, self._aside[name], turn], dim=2)
 
-        The heads of a layer share them, since they are large.
-        """
-        # 1. All states: those aside, then the turn's.
-        new = self.new("hidden", text)
-        stored = self._aside[text]["hidden"] if self._aside else new[:, :0]
-        states = torch.cat([stored, new], dim=1)
-        # 2. Which of them each place has (K, S + R + N).
-        turn = torch.arange(stored.shape[1], states.shape[1], device=new.device)
-        turn = turn.expand(len(places), -1)
-        before = self._shared[text] if self._aside else turn[:, :0]
-        # 3. Those at the places kept, each once.
-        index = torch.cat([before, turn], dim=1).gather(1, places)
-        used, inverse = index.unique(return_inverse=True)
-        return states[:, used], inverse
+    def _new(self, text: int) -> int:
+        """Return the turn's tokens of a text, without padding."""
+        return self.turn if self.real is None else int(self.real[text].sum())
+
+    def _columns(self, text: int) -> Ints:
+        """Return where in `_all` the entries and tokens of a text are, without padding."""
+        slots = self._sizes[text] if self._sizes else 0
+        end = self.held + self._tier
+        turn = np.arange(self.turn) if self.real is None else np.flatnonzero(self.real[text])
+        return np.concatenate([np.arange(slots), np.arange(self.held, end), end + turn])
+
+    def _kept_states(self, text: int, places: Ints) -> tuple[Any, Ints]:
+        """Return the hidden states at places (K, S + R), each once, and the indices of these."""
+        stored, turn, shared = self.states(text)
+        new = np.broadcast_to(len(stored) + np.arange(len(turn)), (len(shared), len(turn)))
+        states, every = torch.cat([stored, turn]), np.concatenate([shared, new], axis=1)
+        index = np.take_along_axis(every, np.maximum(places, 0), axis=1)
+        used = np.zeros(len(states), np.bool_)
+        used[index[places >= 0]] = True
+        kept = torch.from_numpy(np.flatnonzero(used)).to(states.device)
+        return states[kept], np.maximum(np.cumsum(used) - 1, 0)[index]
 
 
 def _gathered(entries: Any, places: Any) -> Any:
-    """Return the entries (heads, N, ·) at the places of each KV head (K, S)."""
-    where = places.repeat_interleave(len(entries) // len(places), dim=0)  # heads of a group alike
-    return entries.gather(1, where[..., None].expand(-1, -1, entries.shape[-1]))
+    """Return the entries (B, heads, N, ·) at the places of each KV head (B, K, S)."""
+    group = entries.shape[1] // places.shape[1]  # heads of a group keep the same
+    where = places.repeat_interleave(group, dim=1)[..., None]
+    return entries.gather(2, where.expand(-1, -1, -1, entries.shape[-1]))
 
 
 def kind_of(layer: Any) -> str:

@@ -4,8 +4,8 @@ It has the interface of the bundled model's class, so `fdkvc.models.answers` mea
 
 1. `load_live` reads a folder. Its `LiveModel` has tokens, and a `LiveDecoder`, which reads.
 2. `LiveModel.full` and `LiveModel.evicting` begin a text: a `LiveTextCache` around a `PolicyCache`.
-3. `fdkvc.models.numpy.text_cache.read` lets the decoder read the next tokens of several texts.
-   Neighbours of one length are read in one forward pass (`SideBySide`).
+3. `fdkvc.models.numpy.text_cache.read` lets the decoder read the next tokens of several texts, as
+   many in one forward pass as memory allows (`SideBySide`).
 4. `LiveTextCache.end_turn` ends the turn of a text: its policy evicts.
 """
 
@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,13 +40,13 @@ from fdkvc.models.numpy.model_folder import (
 from fdkvc.models.numpy.text_cache import ModelCache
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
 from fdkvc.models.transformers.attention_hooks import attach
-from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.cache import PolicyCache, enough_memory
 from fdkvc.models.transformers.layer import full_layers
 from fdkvc.models.transformers.side_by_side import SideBySide, can_join
 from fdkvc.policies import Policy, policy_named
 
-TOKENS_AT_ONCE = 2**14
-"""Tokens of several texts that are attended to at once."""
+TOKENS_AT_ONCE, ON_A_GPU = 2**14, 16
+"""Tokens of several texts that are attended to at once; on a GPU so many times more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +74,52 @@ class LiveDecoder:
         self, ids: Ints, caches: Sequence[LiveTextCache], *, last: int | None = None
     ) -> Floats:
         """Read the next tokens of texts; see `fdkvc.models.numpy.decoder.Decoder.read`."""
-        texts, logits = torch.tensor(ids, device=self.model.device), []
-        wanted = slice(None if last is None else ids.shape[1] - last, None)
-        with torch.inference_mode():
-            for rows in _read_at_once(caches, ids.shape[1]):
-                first, *others = [text.cache for text in caches[rows]]
-                cache = SideBySide([first, *others]) if others else first
-                given = {cache_name(self.model): cache, "use_cache": True}
-                output = self.model(input_ids=texts[rows], **given)
-                logits.append(output.logits[:, wanted].float().cpu().numpy())
-        return np.concatenate(logits)
+        return np.stack(self.read_each([*ids], caches, last=last))
+
+    def read_each(
+        self, ids: Sequence[Ints], caches: Sequence[LiveTextCache], *, last: int | None = None
+    ) -> list[Floats]:
+        """Read the next tokens of texts, of each its own number n; return their logits (n, V)."""
+        logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
+        before, sizes = [text.cache.fork() for text in caches], [len(new) for new in ids]
+        try:
+            for rows in _read_at_once(caches, sizes):
+                texts = f"{len(rows)} texts of at most {max(caches[row].count for row in rows):,}"
+                with enough_memory(f"read {max(sizes):,} tokens of {texts} tokens"):
+                    of_texts = self._read(
+                        [ids[row] for row in rows], [caches[row] for row in rows], last
+                    )
+                for row, of_text in zip(rows, of_texts, strict=True):
+                    logits[row] = of_text
+        except BaseException:  # each text is as it was
+            for text, cache in zip(caches, before, strict=True):
+                text.cache = cache
+            raise
+        return logits
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def _read(
+        self, ids: Sequence[Ints], texts: Sequence[LiveTextCache], last: int | None
+    ) -> list[Floats]:
+        """Read the next tokens of texts in one forward pass; see `read_each`."""
+        first, *others = [text.cache for text in texts]
+        sizes = [len(new) for new in ids]
+        columns = np.arange(max(sizes))
+        given: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
+        if others:
+            given[cache_name(self.model)] = SideBySide([first, *others], sizes)
+            positions = np.array([[text.count] for text in texts]) + columns
+            given["position_ids"] = torch.tensor(positions, device=self.model.device)
+        # The padding of a row repeats its last token.
+        tokens = [new[np.minimum(columns, len(new) - 1)] for new in ids]
+        batch = torch.tensor(np.array(tokens), device=self.model.device)
+        output = self.model(input_ids=batch, **given).logits
+        parts = [
+            of_text[0 if last is None else size - last : size]
+            for of_text, size in zip(output, sizes, strict=True)
+        ]
+        copied = torch.cat(parts).float().cpu().numpy()
+        return np.split(copied, np.cumsum([len(part) for part in parts])[:-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +164,22 @@ class LiveModel(AnyModel):
             return PolicyCache(policy, budget, self.decoder.model, by_itself=False, **how)
 
 
-def _read_at_once(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
-    """Yield which texts read new tokens at once: of one length, and as many as memory allows."""
-    first = 0
-    for count, texts in groupby(caches, key=lambda text: text.count):
-        end = first + len([*texts])
-        joined = TOKENS_AT_ONCE // (count + new) if can_join(caches[first].cache) else 1
-        while first < end:
-            yield slice(first, first := min(end, first + max(joined, 1)))
+def _read_at_once(caches: Sequence[LiveTextCache], new: Sequence[int]) -> Iterator[list[int]]:
+    """Yield which texts read their new tokens at once: of similar length, as memory allows."""
+    attended = [
+        text.cache.get_mask_sizes(tokens, text.cache.decided[0])[0]
+        for text, tokens in zip(caches, new, strict=True)
+    ]
+    most = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1
+    if caches[0].decoder.model.device.type == "cuda":
+        most *= ON_A_GPU
+    rows: list[int] = []
+    for row in np.argsort(attended, kind="stable")[::-1].tolist():  # the longest first
+        if rows and (len(rows) + 1) * attended[rows[0]] > most:
+            yield rows
+            rows = []
+        rows.append(row)
+    yield rows
 
 
 class LiveTextCache(ModelCache):

@@ -1,7 +1,7 @@
 """Caches of several texts, side by side in one forward pass of the model.
 
-The texts are the rows of one batch, and each has its own `PolicyCache`, with its own slots. For
-each layer of the pass:
+The texts are the rows of one batch, and each has its own `PolicyCache`, with its own slots and next
+tokens. Rows with fewer of these end in padding, which no cache sees. For each layer of the pass:
 
 1. The layer brings keys and values of the new tokens. `SideBySide.update` gives each cache its row,
    and each returns what its text attends to.
@@ -30,18 +30,18 @@ from fdkvc.models.transformers.cache import PolicyCache
 class SideBySide(DynamicCache):  # type: ignore[misc]
     """What a model reads the next tokens of several texts with, for one forward pass.
 
-    Raises a ValueError for caches that cannot be read together; see `can_join`.
+    Of each text it reads as many as `new` says. Raises a ValueError for caches that cannot be read
+    together; see `can_join`.
     """
 
-    def __init__(self, caches: Sequence[PolicyCache]) -> None:
+    def __init__(self, caches: Sequence[PolicyCache], new: Sequence[int]) -> None:
         if not all(_joins(cache, caches[0]) for cache in caches):
             raise ValueError(
                 "caches are read side by side if they are of the same model, decide for all its "
-                "layers without flash attention, have by_itself=False, and have seen equally many "
-                "tokens of one text each"
+                "layers without flash attention, have by_itself=False and one text each"
             )
         super().__init__()
-        self._caches = caches
+        self._caches, self._new = caches, new
         # The library makes its mask for as many keys as the longest cache has.
         self.layers = max(caches, key=lambda cache: cache.get_mask_sizes(0, 0)[0]).layers
 
@@ -52,10 +52,10 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
 
         Those of each text are padded in front to the longest (B, K, S, h).
         """
-        rows = [
-            cache.update(key_states[text : text + 1], value_states[text : text + 1], layer_idx)
-            for text, cache in enumerate(self._caches)
-        ]
+        rows = []
+        for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True)):
+            row = slice(text, text + 1), slice(None), slice(new)
+            rows.append(cache.update(key_states[row], value_states[row], layer_idx))
         sizes = [keys.shape[2] for keys, _ in rows]
         keys, values = (
             torch.cat([pad(part, (0, 0, max(sizes) - part.shape[2], 0)) for part in parts])
@@ -69,22 +69,24 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
         self, layer: int, sizes: Sequence[int], inputs: AttentionInputs
     ) -> torch.Tensor | None:
         """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S), or None."""
-        masks = [
-            cache.before_attention(layer, inputs.of_text(text))
-            for text, cache in enumerate(self._caches)
-        ]
+        n, masks = inputs.queries.shape[2], []
+        for text, (cache, new, size) in enumerate(zip(self._caches, self._new, sizes, strict=True)):
+            mask = None  # a single token sees everything
+            if n > 1:
+                ones = inputs.queries.new_ones(1, 1, new, size, dtype=torch.bool)
+                mask = ones.tril(size - new)
+            masks.append(cache.before_attention(layer, inputs.of_text(text, new, mask)))
         if all(mask is None for mask in masks) and len({*sizes}) == 1:
             return None
         heads = max(1 if mask is None else mask.shape[1] for mask in masks)
         never = torch.finfo(inputs.queries.dtype).min
         rows = []
-        for mask, size in zip(masks, sizes, strict=True):
-            if mask is None:  # a single token sees everything
-                mask = inputs.queries.new_zeros(1, 1, inputs.queries.shape[2], size)
-            elif mask.dtype == torch.bool:
-                mask = inputs.queries.new_zeros(()).where(mask, never)
-            mask = mask.expand(-1, heads, -1, -1)
-            rows.append(pad(mask, (max(sizes) - size, 0), value=never))
+        for mask, new, size in zip(masks, self._new, sizes, strict=True):
+            seen = inputs.queries.new_zeros(1, 1, new, size)
+            if mask is not None:
+                seen = seen.masked_fill(~mask, never) if mask.dtype == torch.bool else seen + mask
+            seen = pad(seen.expand(-1, heads, -1, -1), (max(sizes) - size, 0), value=never)
+            rows.append(pad(seen, (0, 0, 0, n - new)))
         return torch.cat(rows)
 
 
@@ -95,8 +97,7 @@ def _end_no_turn() -> None:
 def _joins(cache: PolicyCache, first: PolicyCache) -> bool:
     """Whether a cache can be read beside the first."""
     same_model = cache.attention.modules == first.attention.modules
-    one_text = cache.texts <= 1 and cache.seen == first.seen
-    return can_join(cache) and not cache.by_itself and same_model and one_text
+    return can_join(cache) and not cache.by_itself and same_model and cache.texts <= 1
 
 
 def can_join(cache: PolicyCache) -> bool:

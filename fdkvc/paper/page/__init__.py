@@ -1,1 +1,1 @@
-"""The pages Benchmark and Ablation."""
+"""The page Benchmark."""

@@ -15,10 +15,7 @@ from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
-from fdkvc.paper.claims import claim
-from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS
-from fdkvc.paper.replication.claims import claim_results
-from fdkvc.paper.report.claims import STYLE, claims_html
+from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
@@ -27,13 +24,12 @@ from fdkvc.runs.grid import figures, pivot
 from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui import fields
-from fdkvc.ui.downloads import files_of, show_chart, show_files
+from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import held
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.past import Kind, open_run
-from fdkvc.ui.run_panel import show_command
+from fdkvc.ui.past import Kind, Past
 from fdkvc.ui.sidebar import (
     BUDGET_HERE,
     MEASURED,
@@ -65,10 +61,12 @@ SWEPT_SCENARIO = replace(
     default=ABLATED_SCENARIO,
     choices={key: label for key, label in SCENARIOS.items() if key != "adaptation"},
 )
-DIALOGS_HERE = replace(DIALOGS, default=200, high=600)
-"""The dialogs of a sweep on the page."""
-
-NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
+# They have an owner, which keeps them apart from those of a benchmark.
+DIALOGS_HERE = replace(DIALOGS, default=200, high=600, owner="ablation")
+NUMBERS = (DIALOGS_HERE, replace(SEED, owner="ablation"))
+BUDGET = replace(BUDGET_HERE, follows=False, owner="ablation")
+SWEPT_METRICS = replace(MEASURED, owner="ablation")
+COUNTED = (SWEPT_METRICS, *NUMBERS, BUDGET)
 
 
 def _swept(name: str) -> Field:
@@ -123,29 +121,28 @@ def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     shown = [_swept(inside.name), around_of(inside), first, values, second]
     if requested(second) != NONE:
         shown.append(values_of(policy, requested(second), "second_values"))
-    return [*shown, SWEPT_SCENARIO, MEASURED, *NUMBERS]
+    return [*shown, SWEPT_SCENARIO, *COUNTED]
 
 
 def choose_sweep(page: str) -> Sweep:
     """Show the controls and return the sweep."""
-    inside = fields.choice(page, _swept(held(page, SWEPT_POLICY)))
-    policy = choose_around(page, read_policy(inside)).name
-    first = fields.choice(page, first_of(policy))
-    axes = [(first, _values(page, policy, first))]
-    further = second_of(policy, first)
-    second = fields.choice(page, further, len(further.choices) > 1)
-    if second != NONE:
-        axes.append((second, _values(page, policy, second, "second_values")))
-    sweep = Sweep(
-        policy=policy,
-        axes=tuple(axes),
-        scenario=SCENARIOS[fields.choice(page, SWEPT_SCENARIO)],
-        **fields.numbers(page, NUMBERS),
-        metrics=fields.several(page, MEASURED),
-    )
-    most = f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs"
-    show_command(most, sweep_command(sweep))
-    return sweep
+    scenario = SCENARIOS[fields.choice(page, SWEPT_SCENARIO)]
+    numbers = fields.numbers(page, NUMBERS)
+    swept, more = st.container(), st.expander("More", icon=":material/tune:")
+    with more:
+        inside = fields.choice(page, _swept(held(page, SWEPT_POLICY)))
+        policy = choose_around(page, read_policy(inside)).name
+    with swept:
+        first = fields.choice(page, first_of(policy))
+        axes = [(first, _values(page, policy, first))]
+    with more:
+        further = second_of(policy, first)
+        second = fields.choice(page, further, len(further.choices) > 1)
+        if second != NONE:
+            axes.append((second, _values(page, policy, second, "second_values")))
+        numbers |= fields.numbers(page, [BUDGET])
+        metrics = fields.several(page, SWEPT_METRICS)
+    return Sweep(policy=policy, axes=tuple(axes), scenario=scenario, **numbers, metrics=metrics)
 
 
 def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[Number, ...]:
@@ -178,7 +175,7 @@ def _link(sweep: Sweep) -> Mapping[str, str]:
         SWEPT_POLICY.name: sweep.policy,
         SWEPT_SCENARIO.name: sweep.scenario.key,
         **{name: text if isinstance(text, str) else " ".join(text) for name, text in axes.items()},
-        **{field.name: field.written(getattr(sweep, field.name)) for field in (MEASURED, *NUMBERS)},
+        **{field.name: field.written(getattr(sweep, field.name)) for field in COUNTED},
     }
 
 
@@ -194,14 +191,20 @@ def _described(sweep: Sweep) -> str:
 def kind_of(page: str) -> Kind:
     """Return what the page runs."""
     return Kind(
+        "ablation",
         page,
         Sweep,
         partial(SweepRun.measure, chunk=CHUNK),
         choose_sweep,
+        sweep_command,
+        f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs",
         _link,
         link_fields,
         _described,
-        shipped=[SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()],
+        shipped=[
+            SweepRun(Sweep(axes=((parameter, published_sweep(parameter)),)), results)
+            for parameter, results in papers_run().study.sweeps.items()
+        ],
         date=papers_run().date,
         version=papers_run().version,
     )
@@ -210,18 +213,11 @@ def kind_of(page: str) -> Kind:
 # ------------------------------------------------------------------------------- results
 
 
-def show(page: str, place: DeltaGenerator) -> None:
-    """Show a sweep; one of the paper's with its claims, and with the other one.
-
-    The runs and their files are at a place.
-    """
-    kind, answer = kind_of(page), st.container(key="page-answer")
-    shown = open_run(kind, place)
-    if shown is None:
-        return
-    run = shown.result
+def show(page: str, shown: Past, answer: DeltaGenerator) -> None:
+    """Show a sweep; one of the paper's with its claims, and with the other one."""
+    run, shipped = shown.result, kind_of(page).shipped
     sweep = run.settings
-    papers = [run] if shown.job else [run, *(other for other in kind.shipped if other is not run)]
+    papers = [run] if shown.job else [run, *(other for other in shipped if other is not run)]
     answer.markdown(plain(effects_sentence(papers)))
     st.header("Each metric over the sweep", anchor=False)
     what = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
@@ -232,20 +228,14 @@ def show(page: str, place: DeltaGenerator) -> None:
         label = _parameter_label(other.settings, name)
         st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
         _panels(page, f"other-{name}", other)
-    if shown.job is None:
-        peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
-        results = claim_results(papers_run().study, peaks)
-        st.html(f"<style>{STYLE}</style>{claims_html(results, opened=False)}")
     show_glossary(sweep.metrics)
-    with place, st.popover("Download", icon=":material/download:"):
-        show_files(page, partial(files_of, run), ["run.json", *run.tables], "fdkvc-sweep.zip")
 
 
 def effects_sentence(runs: Sequence[SweepRun]) -> str:
     """Say which swept setting matters most, and how far each moves a metric."""
     effects = []
     for run in runs:
-        sweep, rows = run.settings, run.table[run.table.swept]
+        sweep, rows = run.settings, run.table
         for name in sweep.parameters:
             means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
             moved = str((means.max() - means.min()).idxmax())
@@ -260,7 +250,7 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:
-    sweep, swept = run.settings, run.table[run.table.swept]
+    sweep, swept = run.settings, run.table
     with side_by_side(kind) if len(sweep.axes) == 1 else st.container():
         for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):

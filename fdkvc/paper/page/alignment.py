@@ -3,11 +3,11 @@
 import pandas as pd
 import streamlit as st
 
-from fdkvc.core.statistics import holm
-from fdkvc.core.words import decimal, listed
+from fdkvc.core.words import decimal
 from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.published import ABLATED_POLICY
 from fdkvc.paper.replication.cells import scenario_label
+from fdkvc.paper.replication.finding import size_of_alignments
 from fdkvc.paper.replication.projections import PUBLISHED, alignments_table, differences_table
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, read_policy
@@ -50,7 +50,7 @@ def show_alignment(page: str, study: Study) -> None:
     rows = rows.assign(metric="late_alignment")
     grid = pivot(rows, figures(rows), column="projection", label=_NAMES.__getitem__)
     show_grid(grid, "Late alignment by projection")
-    _levels_in_words(table)
+    st.markdown(plain(size_of_alignments(results)))
 
     differences = differences_table(results)
     if differences.empty:
@@ -72,31 +72,10 @@ def show_alignment(page: str, study: Study) -> None:
     st.markdown(plain(conclusion(differences)))
 
 
-def _levels_in_words(table: pd.DataFrame) -> None:
-    value = table[table.projection == "value"]
-    other = table[table.projection.isin(["key", "query"])]
-    inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
-    st.markdown(
-        Markdown(
-            "With the value matrix, alignments are {} to {}. With the others, output and topic "
-            "are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, {:.0%} of "
-            "the intervals contain zero, and the standard deviation over dialogs is about {:.2f} "
-            "(1/√16 = 0.25). The published alignments are of that size."
-        ).format(
-            decimal(value["mean"].min()),
-            decimal(value["mean"].max()),
-            other["mean"].abs().max(),
-            inside,
-            other.sd.median(),
-        )
-    )
-
-
 def conclusion(differences: pd.DataFrame) -> Markdown:
     """Return the conclusion, with the numbers of this run."""
     measured = differences[differences.projection == "value"].set_index("scenario")
     published = differences[differences.projection == PUBLISHED]
-    sure = measured[holm(measured.p) < 0.05]
     lines = []
     if len(published):
         words = Markdown(
@@ -108,8 +87,4 @@ def conclusion(differences: pd.DataFrame) -> Markdown:
         "- **With the topic in the space of the output, |t| is between {:.0f} and {:.0f}.**"
     )
     lines.append(words.format(measured.t.abs().min(), measured.t.abs().max()))
-    for place, side in (("above", sure.mean_diff > 0), ("below", sure.mean_diff < 0)):
-        if side.any():
-            names = listed([scenario_label(str(scenario)) for scenario in sure.index[side]])
-            lines.append(Markdown("- **FD-KVC is {} H2O** on {}.").format(place, names))
     return Markdown("\n").join(lines)

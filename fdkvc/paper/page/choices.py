@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
+import streamlit as st
+
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.paper.benchmark import Benchmark
@@ -13,7 +15,6 @@ from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui import fields
 from fdkvc.ui.past import Kind
-from fdkvc.ui.run_panel import show_command
 from fdkvc.ui.sidebar import BUDGET_HERE, MEASURED
 from fdkvc.ui.variants import CHOSEN, choose_policies, warn_no_effect
 
@@ -23,23 +24,25 @@ DIALOGS_HERE = replace(DIALOGS, high=2000)
 
 NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
 
-FIELDS = [ALL_SCENARIOS, CHOSEN, MEASURED, *NUMBERS]
+FIELDS = [ALL_SCENARIOS, *NUMBERS, CHOSEN, MEASURED]
 """Every field of the address."""
 
 
 def choose_benchmark(page: str) -> Benchmark:
     """Show the controls and return the benchmark."""
-    policies = choose_policies(page)
-    warn_no_effect(policies)
     scenarios = fields.several(page, ALL_SCENARIOS)
     numbers = fields.numbers(page, NUMBERS)
-    metrics = fields.several(page, MEASURED)
-    chosen = Benchmark(
+    with st.expander("Policies and metrics", icon=":material/tune:"):
+        policies = choose_policies(page)
+        warn_no_effect(policies)
+        metrics = fields.several(page, MEASURED)
+    return Benchmark(
         tuple(SCENARIOS[key] for key in scenarios), policies, metrics=metrics, **numbers
     )
-    command = command_line("benchmark --all", options_of(replace(chosen, dialogs=6000)))
-    show_command(f"At most {DIALOGS_HERE.high:,} dialogs per scenario", command)
-    return chosen
+
+
+def _command(benchmark: Benchmark) -> str:
+    return command_line("benchmark --all", options_of(replace(benchmark, dialogs=6000)))
 
 
 def _link(benchmark: Benchmark) -> Mapping[str, str]:
@@ -60,10 +63,13 @@ def _described(benchmark: Benchmark) -> str:
 def kind_of(page: str) -> Kind:
     """Return what the page runs."""
     return Kind(
+        "benchmark",
         page,
         Benchmark,
         StudyRun.measure,
         choose_benchmark,
+        _command,
+        f"At most {DIALOGS_HERE.high:,} dialogs per scenario",
         _link,
         lambda *_: FIELDS,
         _described,

@@ -6,14 +6,14 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.paper.benchmark import matches_paper
-from fdkvc.paper.replication.cells import measured_tables, verdicts_of
 from fdkvc.paper.replication.claims import ClaimResult, claim_results
+from fdkvc.paper.replication.finding import finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
-from fdkvc.paper.report.claims import MARKS, STYLE, answer_sentence, claims_html, counted, name_of
+from fdkvc.paper.report.claims import MARKS, STYLE, claims_html, counted, name_of
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import plain
+from fdkvc.ui.markdown import Markdown, plain
 
 EVERY = "all"
 
@@ -24,13 +24,16 @@ def claims_of(study: Study) -> list[ClaimResult]:
     return claim_results(study)
 
 
+finding_of = cached(finding)
+
+
 def show_answer(study: Study) -> None:
-    """Say how much of the paper is reproduced, and what fails most clearly."""
+    """Say in a sentence what the run finds."""
     if not matches_paper(study.results.benchmark):
         return
-    figures = verdicts_of(measured_tables(study))
-    if any(figures.values()):
-        st.markdown(plain(answer_sentence(claims_of(study), figures)))
+    head, _ = finding_of(study)
+    if head:
+        st.markdown(plain(head))
     else:
         words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
         st.info(plain(words), icon=":material/balance:")
@@ -47,11 +50,14 @@ def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
 
 @st.fragment
 def show_claims(page: str, study: Study) -> None:
-    """Show the claims, all or those with one verdict."""
+    """Show what is reproduced, and the claims, all or those with one verdict."""
+    _, more = finding_of(study)
+    lines = (Markdown("- **{}:** {}").format(*part) for part in more.items())
+    st.markdown(Markdown("\n").join(lines))
     results = claims_of(study)
     counts = counted(results)
     wanted = choose_verdict(page, "Claims", counts)
     legend = " · ".join(" ".join(MARKS[key]) for key, number in counts.items() if number)
     st.caption(plain(f"{legend} · click a claim for its numbers"))
     chosen = [result for result in results if wanted in (EVERY, str(result.verdict))]
-    st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")
+    st.html(f"<style>{STYLE}</style>{claims_html(chosen)}")

@@ -1,26 +1,25 @@
-"""Two policies on the same dialogs: paired differences with intervals and tests."""
+"""Two policies on the same dialogs: paired differences, each with a verdict."""
 
-import pandas as pd
 import streamlit as st
 
-from fdkvc.core.words import minus, p_value, short
+from fdkvc.core.statistics import cluster_mean, differences
+from fdkvc.core.words import p_value
 from fdkvc.engine.metrics import late_metric
+from fdkvc.engine.summary import verdict_on
+from fdkvc.paper.benchmark import Results
 from fdkvc.paper.replication.cells import scenario_label
-from fdkvc.paper.replication.tables import comparison_table
+from fdkvc.paper.replication.tables import comparisons
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE
-from fdkvc.runs.grid import figures
+from fdkvc.runs.grid import Grid
 from fdkvc.ui.fields import pick
 from fdkvc.ui.frame import show_grid
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
-comparison = cached(comparison_table)
-"""Compares two policies, once for all that show it."""
-
 
 @st.fragment
-def show_comparison(page: str, study: Study) -> None:
+def show_policies(page: str, study: Study) -> None:
     """Choose two policies, and show how they differ."""
     policies = {policy.name: policy.title for policy in study.results.benchmark.policies}
     if len(policies) < 2:
@@ -30,31 +29,30 @@ def show_comparison(page: str, study: Study) -> None:
         policy = pick(f"{page}/compare/one", "Policy", policies, [*policies][-1])
         others = {name: title for name, title in policies.items() if name != policy}
         baseline = pick(f"{page}/compare/other", "Compared with", others, BASELINE)
-    table = comparison(study.results, (policy,), baseline)
-    if table.empty:
+    rows = compared(study.results, policy, baseline)
+    if not rows:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")
         return
     st.markdown(
         plain(
-            f"{policies[policy]} − {policies[baseline]}, paired by dialog. "
-            "Intervals are at 95 %. "
-            f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm). The "
-            "effect size is the mean difference divided by its standard deviation (Cohen's d)."
+            f"{policies[policy]} − {policies[baseline]}, paired by dialog, with 95 % intervals. "
+            "Better or worse: the interval excludes 0; otherwise the comparison is open."
         )
     )
-    with st.container(key="comparison"):
-        show_grid(_shown(table), "Differences in every scenario and metric")
+    heads = ["scenario", "metric", "difference", "p", "verdict"]
+    show_grid(Grid(heads, rows, 2), "Differences in every scenario and metric")
 
 
-def _shown(table: pd.DataFrame) -> dict[str, list[str]]:
-    return {
-        "scenario": table.scenario.map(scenario_label).tolist(),
-        "metric": [late_metric(name).heading() for name in table.metric],
-        "dialogs": [f"{n:,}" for n in table.n],
-        "difference": figures(table, ("mean_diff", "ci_low", "ci_high"), signs=True),
-        "t": [*map(short, table.t)],
-        "p": [*map(p_value, table.p)],
-        "p, adjusted": [*map(p_value, table.p_holm)],
-        "effect size": [*map(short, table.effect_size)],
-        "in words": [minus(words).replace("p < ", "p\u00a0<\u00a0") for words in table.words],
-    }
+@cached
+def compared(results: Results, policy: str, baseline: str) -> list[list[str]]:
+    """Return the differences of a policy from a baseline, with verdicts, as rows of texts."""
+    rows = []
+    for scenario, name, _, test in comparisons(results, baseline, (policy,)):
+        pair, metric = results.pair(scenario, name, policy, baseline), late_metric(name)
+        if pair is not None:
+            mean = cluster_mean(differences(*pair), range(test.n))
+            words = metric.figure(test.mean, test.low, test.high, signs=True)
+            cells = scenario_label(scenario), metric.heading(), words, p_value(test.p)
+            equal = test.verdict == "same" and not test.mean
+            rows.append([*cells, "equal" if equal else verdict_on(mean, metric)])
+    return rows

@@ -1,24 +1,27 @@
-"""The results of a benchmark, section by section."""
+"""The page Benchmark: a benchmark section by section, and sweeps of hyperparameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.conversations.sources import Sources
+from fdkvc.core.parameters import Field
+from fdkvc.paper.page import ablation, choices
 from fdkvc.paper.page.alignment import show_alignment
-from fdkvc.paper.page.choices import kind_of
 from fdkvc.paper.page.claims import show_answer, show_claims
 from fdkvc.paper.page.figures import show_figures
-from fdkvc.paper.page.pair import show_comparison
-from fdkvc.paper.page.tables import show_cost, show_tables
+from fdkvc.paper.page.pair import show_policies
+from fdkvc.paper.page.runs import show_runs
+from fdkvc.paper.page.tables import show_tables
 from fdkvc.paper.report.document import papers_report, study_report
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
 from fdkvc.ui.downloads import files_of, report_button, show_files
-from fdkvc.ui.frame import open_tab
-from fdkvc.ui.past import open_run
+from fdkvc.ui.fields import held
+from fdkvc.ui.frame import open_section_of, opened_section
+from fdkvc.ui.past import Past, open_run
 
 
 def report_of(study: Study) -> str:
@@ -29,38 +32,69 @@ def report_of(study: Study) -> str:
     return study_report(study, recordings)
 
 
-SECTIONS: dict[str, Callable[[str, Study], None]] = {
-    "Claims": show_claims,
-    "Tables": show_tables,
-    "Alignment": show_alignment,
-    "Figures": show_figures,
-    "Compare two": show_comparison,
-    "Time and memory": show_cost,
+SECTIONS: dict[str, tuple[str, Callable[[str, Study], None]]] = {
+    "claims": ("Claims", show_claims),
+    "tables": ("Tables", show_tables),
+    "alignment": ("Alignment", show_alignment),
+    "figures": ("Figures", show_figures),
+    "policies": ("Two policies", show_policies),
+    "runs": ("Two runs", show_runs),
 }
+"""The sections of a benchmark: label, and what shows them."""
+
+ABLATION = "ablation"
+"""The section of sweeps."""
+
+LABELS = {name: label for name, (label, _) in SECTIONS.items()}
+SECTION = Field(
+    "Section", name="section", default="claims", choices={**LABELS, ABLATION: "Ablation"}
+)
 
 TABLES = (
-    "summary adaptation paired comparison latency cost cells claims series alignments "
-    "alignment_differences dialogs"
+    "summary adaptation paired latency cost cells claims series alignments alignment_differences "
+    "dialogs"
 )
-FILES = ("run.json", *(f"{name}.csv" for name in TABLES.split()), "tables.md", "tables.tex")
+FILES = ("run.json", *(f"{name}.csv" for name in TABLES.split()), "tables.md")
 """The files of a study, in the order in which they are offered."""
 
 
+def link_fields(page: str, link: Mapping[str, str]) -> Sequence[Field]:
+    """Return the fields of the address, for a link or else those of the open section."""
+    section = link.get(SECTION.name) if link else held(page, SECTION)
+    kind = ablation.kind_of(page) if section == ABLATION else choices.kind_of(page)
+    return [SECTION, *kind.link_fields(page, link)]
+
+
 def show(page: str, place: DeltaGenerator) -> None:
-    """Show the results, and at a place the runs and their files."""
-    answer = st.container(key="page-answer")
-    shown = open_run(kind_of(page), place)
+    """Show a run section by section, and at a place the runs and their files."""
+    answer, about = st.container(key="page-answer"), st.container()
+    section = opened_section(page, SECTION)
+    with about:
+        kind = ablation.kind_of(page) if section == ABLATION else choices.kind_of(page)
+        shown = open_run(kind, place)
+    open_section_of(page, SECTION, {section: partial(_draw, page, section, shown, answer)})
+    if shown is not None:
+        with place, st.popover("Download", icon=":material/download:"):
+            _offer(page, shown)
+
+
+def _draw(page: str, section: str, shown: Past | None, answer: DeltaGenerator) -> None:
     if shown is None:
         return
-    run, study = shown.result, shown.result.study
-    what = "Claims, tables, figures and three interactive examples"
-    swept = [f"ablation_{parameter}.csv" for parameter in study.sweeps]
-    files = partial(files_of, run)
-    with place, st.popover("Download", icon=":material/download:"):
-        report_button(page, lambda: report_of(study), what)
-        show_files(page, files, [*FILES, *swept], "fdkvc-run.zip")
+    if section == ABLATION:
+        ablation.show(page, shown, answer)
+        return
     with answer:
-        show_answer(study)
-    name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")
-    with tab:
-        SECTIONS[name](page, study)
+        show_answer(shown.result.study)
+    SECTIONS[section][1](page, shown.result.study)
+
+
+def _offer(page: str, shown: Past) -> None:
+    run, study = shown.result, getattr(shown.result, "study", None)
+    names, archive = ["run.json", *run.tables], "fdkvc-sweep.zip"
+    if study is not None:
+        what = "Verdict, claims, tables, figures and three interactive examples"
+        report_button(page, lambda: report_of(study), what)
+        names = [*FILES, *(f"sweep_{parameter}.csv" for parameter in study.sweeps)]
+        archive = "fdkvc-run.zip"
+    show_files(page, partial(files_of, run), names, archive)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import get_args
 
 import pandas as pd
 
 from fdkvc.core.parameters import parameters_of
-from fdkvc.core.words import count, decimal
+from fdkvc.core.words import decimal
 from fdkvc.engine.metrics import late_metric, metric_named
 from fdkvc.paper.benchmark import ADAPTATION, COMPOSITE
 from fdkvc.paper.published import ABLATED_POLICY, ABLATIONS, HYPERPARAMETERS
-from fdkvc.paper.replication.facts import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
-from fdkvc.paper.replication.rules import REPRODUCED, SIGNS
+from fdkvc.paper.replication.facts import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, facts
+from fdkvc.paper.replication.rules import SIGNS
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, POLICIES, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -223,28 +221,8 @@ def sign_of(fact: Fact) -> str:
 
 def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
-    facts = chain.from_iterable(table.cells.values() for table in tables)
-    verdicts = [fact.verdict for fact in facts]
+    verdicts = [fact.verdict for table in tables for fact in table.cells.values()]
     return {verdict: verdicts.count(verdict) for verdict in SIGNS}
-
-
-def reproduced_by_spread(tables: list[MeasuredTable]) -> dict[Spread, int]:
-    """Count the reproduced figures by spread: varying, constant or percentile."""
-    facts = chain.from_iterable(table.cells.values() for table in tables)
-    spreads = [fact.spread for fact in facts if fact.verdict == REPRODUCED]
-    return {spread: spreads.count(spread) for spread in get_args(Spread)}
-
-
-def reproduced_sentence(tables: list[MeasuredTable]) -> str:
-    """Count the reproduced figures by spread in a sentence; empty without any."""
-    counts = reproduced_by_spread(tables)
-    if not any(counts.values()):
-        return ""
-    return (
-        f"Reproduced: {count(counts['varying'], 'varying figure')}, "
-        f"{count(counts['constant'], 'constant')} (the same in every dialog) and "
-        f"{count(counts['percentile'], 'percentile')}."
-    )
 
 
 def scenario_label(key: str) -> str:

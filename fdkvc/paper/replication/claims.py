@@ -6,7 +6,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -24,14 +23,13 @@ from fdkvc.core.statistics import (
 from fdkvc.core.words import decimal, minus, p_value
 from fdkvc.paper.benchmark import COMPOSITE, Values, matches_paper
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
+from fdkvc.paper.published import DIALOGS
 from fdkvc.paper.replication.cells import unit_named
 from fdkvc.paper.replication.facts import may_be_chance
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS, compare_case, mean_case
 from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, POLICIES
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
-
-_NORMAL = NormalDist()
 
 SETTLED = 0.1
 """Largest distance of a settled quantity from its last value, as a share of that value."""
@@ -66,23 +64,6 @@ class ClaimResult:
     verdict: ClaimVerdict | None
     """Of `Claim.verdict`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
     for times, which depend on the machine."""
-
-    @property
-    def distance(self) -> float:
-        """Standard errors from what the paper says to what was measured; NaN without an interval.
-
-        The paper says its printed figure or, in words, a range. Of a p-value both are z.
-        """
-        measured, claim = self.measured, self.claim
-        said = claim.published.range if claim.published and not claim.bound else claim.holds_when
-        if measured is None or said is None or measured.candidates:
-            return math.nan
-        value, low, high = measured.value, said.low, said.high
-        error = (measured.high - measured.low) / (2 * _NORMAL.inv_cdf(0.975))
-        if claim.measure.kind == "p":
-            value, high, low = (-_NORMAL.inv_cdf(max(p, 1e-300) / 2) for p in (value, low, high))
-        error = 1.0 if claim.measure.kind in ("t", "p") else error
-        return max(low - value, value - high, 0.0) / error if error > 0 else math.nan
 
 
 def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
@@ -152,7 +133,7 @@ def figure_words(wanted: Measure, value: float) -> str:
     >>> figure_words(Measure("ratio", "adaptation"), 3.53)
     '3.53×'
     >>> figure_words(Measure("p", "late_alignment"), 1e-9)
-    '< 0.001'
+    'p < 0.001'
     """
     if math.isnan(value):
         return ""
@@ -168,9 +149,10 @@ def figure_words(wanted: Measure, value: float) -> str:
         case "settles":
             return f"{value:.0f} turns"
         case "p":
-            return p_value(value)
+            words = p_value(value)
+            return f"p {words}" if words.startswith("<") else f"p = {words}"
         case "t" | "peak":
-            return minus(f"{value:.4g}")
+            return minus(f"{'t = ' if wanted.kind == 't' else ''}{value:.4g}")
     sign = "+" if wanted.kind == "difference" and value > 0 else ""
     unit = unit_named(wanted.metric)
     return f"{sign}{unit.write(value)} {unit.name}".strip()
@@ -341,7 +323,9 @@ def _of_a_run(wanted: Measure, study: Study) -> float | None:
             time, base = times[wanted.policy], times[wanted.baseline or wanted.policy]
             return {"ratio": time / base, "difference": time - base}.get(wanted.kind, time)
         case "seconds":
-            return None if study.probes is None else study.probes.seconds
+            benchmark = study.results.benchmark
+            rounds = len(benchmark.scenarios) * benchmark.dialogs / DIALOGS
+            return study.results.seconds / rounds if study.results.complete else None
         case "score_bytes":
             return None if memory is None else memory.scores / study.results.benchmark.budget
         case "parameters":

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -56,8 +56,6 @@ DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
 
 PERCENTILES = {"median": 0.5, "p90": 0.9}
 
-Spread = Literal["varying", "constant", "percentile"]
-
 
 class Fact(NamedTuple):
     """A row of the table: one measured figure."""
@@ -91,11 +89,9 @@ class Fact(NamedTuple):
     """`FIRST` if it is the best of its scenario and metric, `TIED` if others are as good."""
 
     @property
-    def spread(self) -> Spread:
-        """Whether it varies between dialogs, is constant, or is a percentile."""
-        if self.metric in PERCENTILES:
-            return "percentile"
-        return "constant" if self.sd == 0 else "varying"
+    def constant(self) -> bool:
+        """Whether it is the same in every dialog; a percentile's dialogs are not compared."""
+        return self.sd == 0
 
     @property
     def published_value(self) -> float:

@@ -47,7 +47,7 @@ class VerdictRule(NamedTuple):
     applies: Callable[[Case], bool]
     """Whether it decides a case, unless an earlier rule does."""
     sign: str
-    """Its symbol; `fdkvc.runs.grid` writes it in LaTeX."""
+    """Its symbol."""
     tone: Literal["neutral", "good", "bad", "open"]
     """Its colour in `fdkvc.charts.theme.TINTS`."""
     meaning: str
@@ -76,7 +76,7 @@ def by_difference(case: Case) -> bool:
     return case.distance > TWO_SIDED * error
 
 
-REPRODUCED, OPEN = "reproduced", "open"
+REPRODUCED, DIFFERS, OPEN = "reproduced", "differs", "open"
 
 POWER, POWER_OF_TEN = 18, 83
 """Percent of varying figures that `by_equivalence` calls reproduced for two samples of 600 dialogs
@@ -105,7 +105,7 @@ RULES: tuple[VerdictRule, ...] = (
         "compared by the share of measured dialogs on either side of it.",
     ),
     VerdictRule(
-        "differs",
+        DIFFERS,
         by_difference,
         "≠",
         "bad",

@@ -5,20 +5,18 @@ only beside runs with the paper's settings: default hyperparameters, budget and 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.core.statistics import Paired, holm, paired, summarize
+from fdkvc.core.statistics import Paired, paired, summarize
 from fdkvc.engine.metrics import CacheBytes
 from fdkvc.paper.benchmark import ADAPTATION, Results, late_metrics
 from fdkvc.paper.published import LATENCY_BASELINE, RETENTION_AND_LATENCY
 from fdkvc.paper.replication.facts import BENCHMARK, TIME, facts_table
 from fdkvc.paper.study import Study
-from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import BASELINE, baseline_of
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
@@ -28,8 +26,7 @@ PAIR = ("policy", "baseline", "n", "mean_diff", "ci_low", "ci_high", "t", "p")
 PAIRED = ("scenario", "metric", *PAIR)
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
-COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
-ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
+SWEPT = ("metric", "n", "mean", "ci_low", "ci_high", "published")
 
 
 def summary_table(results: Results) -> pd.DataFrame:
@@ -76,7 +73,11 @@ def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
 
     Columns `PAIRED`. t and p are NaN for one dialog, and for equal differences in all dialogs.
     """
-    return _paired_rows(comparisons(results, baseline), baseline)
+    rows = [
+        (*place, baseline, c.n, c.mean, c.low, c.high, c.t, c.p)
+        for *place, c in comparisons(results, baseline)
+    ]
+    return pd.DataFrame(rows, columns=list(PAIRED))
 
 
 def latency_table(study: Study) -> pd.DataFrame:
@@ -110,41 +111,13 @@ def series_table(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SERIES))
 
 
-def comparison_table(results: Results, policies: Sequence[str], baseline: str) -> pd.DataFrame:
-    """Compare policies with a baseline on every scenario and metric, policy − baseline.
-
-    Columns `COMPARISON`; `p_holm` is p adjusted for the number of tests in this table and decides
-    the wording.
-    """
-    compared = list(comparisons(results, baseline, policies))
-    compared.sort(key=lambda row: policies.index(row[2]))
-    tests = [test for *_, test in compared]
-    adjusted = holm(test.p for test in tests)
-    return _paired_rows(compared, baseline).assign(
-        p_holm=adjusted,
-        effect_size=[test.effect_size for test in tests],
-        words=[test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)],
-    )
-
-
-def _paired_rows(compared: Iterable[tuple[str, str, str, Paired]], baseline: str) -> pd.DataFrame:
-    rows = [(*place, baseline, c.n, c.mean, c.low, c.high, c.t, c.p) for *place, c in compared]
-    return pd.DataFrame(rows, columns=list(PAIRED))
-
-
 def cost_table(study: Study) -> pd.DataFrame:
-    """Return the time of a turn, single and batched, and the bytes of a cache.
-
-    The columns of `latency_table` and those below. Batched times are of one dialog of a batch.
-    """
+    """Return the time of a turn and the bytes of a cache: `latency_table`, and columns below."""
     single, budget = latency_table(study), study.results.benchmark.budget
-    batched = {latency.policy: latency.batched for latency in study.latencies}
     fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
     sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(
         published_ratio=single.published_ms / fifo_printed,
-        ms_per_turn_batched=single.policy.map(batched),
-        batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
         key_bytes=[size.keys for size in sizes],
         value_bytes=[size.values for size in sizes],
         score_bytes=[size.scores for size in sizes],
@@ -154,37 +127,23 @@ def cost_table(study: Study) -> pd.DataFrame:
     )
 
 
-def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
-    """Return the late metrics of one policy's variants over a sweep of a hyperparameter.
+def sweep_table(results: Results, *parameters: str) -> pd.DataFrame:
+    """Return the late metrics over a sweep of one or two hyperparameters.
 
-    Columns `ABLATION`, in the order of the policies with this parameter. Published figures appear
-    where only this parameter of FD-KVC differs from its default, on the paper's scenario.
+    Columns setting (the policy's name), one for each hyperparameter, `SWEPT`; rows in the order of
+    the policies, without those that lack one. Published figures appear where only the one
+    hyperparameter of FD-KVC differs from its default, on the paper's scenario.
     """
-    swept = [policy for policy in results.benchmark.policies if parameter in policy.settings]
-    values = {policy.name: policy.settings[parameter].default for policy in swept}
-    table = facts_table(results, parameter)
-    table = table[table.policy.isin(values)]
-    return _columns(table.assign(parameter=parameter, value=table.policy.map(values)), ABLATION)
-
-
-def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
-    """Return the late metrics of every setting as a tidy table.
-
-    Columns setting (the policy's name), policy (its key), swept (false for policies outside of the
-    sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
-    """
-    names = sweep.parameters
-    variants = {policy.name: policy.settings for policy in sweep.variants}
-    keys = {policy.name: policy.key for policy in results.benchmark.policies}
-    table = facts_table(results, names[0]).rename(columns={"policy": "setting"})
-    swept = table.setting.isin(variants)
-    chosen: dict[str, Any] = {}
-    for name in names:
-        values = {variant: fields[name].default for variant, fields in variants.items()}
-        chosen[name] = table.setting.map(values)
-    published = table.published.where(swept & (len(names) == 1))
-    table = table.assign(policy=table.setting.map(keys), swept=swept, published=published, **chosen)
-    return _columns(table, ("setting", "policy", "swept", *names, *ABLATION[2:]))
+    settings = {policy.name: policy.settings for policy in results.benchmark.policies}
+    swept = {name: row for name, row in settings.items() if {*parameters} <= row.keys()}
+    table = facts_table(results, parameters[0]).rename(columns={"policy": "setting"})
+    table = table[table.setting.isin(swept)]
+    for parameter in parameters:
+        values = {name: row[parameter].default for name, row in swept.items()}
+        table[parameter] = table.setting.map(values)
+    if len(parameters) > 1:
+        table["published"] = math.nan
+    return _columns(table, ("setting", *parameters, *SWEPT))
 
 
 def _of(facts: pd.DataFrame, source: str) -> pd.DataFrame:

@@ -1,10 +1,10 @@
 """The paper's claims as HTML: verdict, reason, and the evidence on a number line."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
-from fdkvc.core.words import count, minus
+from fdkvc.core.words import minus
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
     ClaimResult,
@@ -12,7 +12,6 @@ from fdkvc.paper.replication.claims import (
     measured_words,
     recomputed_words,
 )
-from fdkvc.paper.replication.rules import REPRODUCED
 from fdkvc.runs.page import css
 
 MARKS: dict[str | None, tuple[str, str]] = {
@@ -37,50 +36,16 @@ def counted(results: Sequence[ClaimResult]) -> dict[str | None, int]:
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in MARKS}
 
 
-def claims_html(results: Sequence[ClaimResult], *, opened: bool) -> str:
-    """Return claims as an HTML list, each with its evidence, open or collapsed.
-
-    The first is farthest from what the paper says, and those without a distance are last.
-    """
-    rows = "".join(_claim(result, opened) for result in ranked(results))
+def claims_html(results: Sequence[ClaimResult]) -> str:
+    """Return claims as an HTML list, each with its evidence, which a click opens."""
+    rows = "".join(map(_claim, results))
     return f'<ul class="claims">{rows}</ul>'
 
 
-def ranked(results: Sequence[ClaimResult]) -> list[ClaimResult]:
-    """Return claims by their distance from what the paper says, the farthest first."""
-    return sorted(results, key=lambda result: -result.distance if result.distance >= 0 else 1)
-
-
-def answer_sentence(results: Sequence[ClaimResult], figures: Mapping[str, int]) -> str:
-    """Say how much of the paper is reproduced, and what fails most clearly.
-
-    `figures` counts the verdicts on published figures.
-    """
-    counts = counted(results)
-    sentence = (
-        f"{figures[REPRODUCED]} of {sum(figures.values())} published figures are reproduced, and "
-        f"{counts['holds']} of {len(results)} claims hold."
-    )
-    failed = [row for row in ranked(results) if row.verdict == "does not hold"]
-    if not failed or not failed[0].distance > 0:
-        return sentence
-    said = failed[0].claim.claim
-    return (
-        f"{sentence} What fails most clearly: “{said}”; measured {measured_words(failed[0])}, "
-        f"{_away(failed[0])}."
-    )
-
-
-def _away(result: ClaimResult) -> str:
-    if not result.distance >= 0.5:  # or NaN
-        return ""
-    return f"{count(round(result.distance), 'standard error')} away"
-
-
-def _claim(result: ClaimResult, opened: bool) -> str:
+def _claim(result: ClaimResult) -> str:
     claim, verdict = result.claim, result.verdict
     printed = "" if claim.published is None else minus(claim.published.printed)
-    measured = measured_words(result)
+    brief = measured = measured_words(result)
     if measured and result.measured is not None and result.measured.n:
         measured += f", {result.measured.n:,} dialogs"
     facts = {
@@ -91,13 +56,13 @@ def _claim(result: ClaimResult, opened: bool) -> str:
     }
     shown = {name: escape(words) for name, words in facts.items() if words}
     rows = "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in shown.items())
-    summary, why = ", ".join(filter(None, [name_of(verdict), _away(result)])), claim.why
+    why = claim.why
     if claim.measure.metric in TIMES:
         why += " There is no verdict on times."
     return (
-        f'<li id="claim-{escape(claim.key)}"><details{" open" if opened else ""}>'
+        f'<li id="claim-{escape(claim.key)}"><details>'
         f"<summary><b>{MARKS[verdict][0]}</b><span>{escape(claim.claim)}</span>"
-        f"<small>{escape(summary)}</small></summary>"
+        f"<small>{escape(', '.join([*filter(None, [brief]), name_of(verdict)]))}</small></summary>"
         f'<div class="evidence"><p>{escape(why)}</p>{line_html(result)}<dl>{rows}</dl></div>'
         "</details></li>"
     )

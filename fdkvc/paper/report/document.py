@@ -6,10 +6,11 @@ from html import escape
 from fdkvc.charts.theme import LIGHT
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import command_line, count
-from fdkvc.paper.benchmark import Benchmark, matches_paper
-from fdkvc.paper.replication.cells import measured_tables, reproduced_sentence, verdicts_of
+from fdkvc.paper.benchmark import Benchmark
+from fdkvc.paper.replication.cells import measured_tables
 from fdkvc.paper.replication.claims import claim_results
-from fdkvc.paper.replication.rules import LEGEND, SIGNS
+from fdkvc.paper.replication.finding import finding_text
+from fdkvc.paper.replication.rules import LEGEND
 from fdkvc.paper.report import claims, tables
 from fdkvc.paper.report.figures import TEXTS, titled_charts
 from fdkvc.paper.results import StudyRun
@@ -57,6 +58,7 @@ def study_report(
     benchmark = study.results.benchmark
     finished = min(map(study.results.dialogs, study.results.measured), default=0)
     scope = [
+        *finding_text(study),
         "The tables, figures and claims of Ganguly, Fractional Decay KV-Cache (FD-KVC), measured "
         "again and compared with the published numbers.",
         f"{count(finished, 'dialog')} of each of {count(len(benchmark.scenarios), 'scenario')}, "
@@ -96,36 +98,33 @@ def _claims(study: Study) -> str:
         if number:
             sign, meaning = claims.MARKS[verdict]
             counts.append(f"**{sign} {claims.name_of(verdict)}: {number}**, {meaning}")
-    shown = claims.claims_html(results, opened=True)
-    return f"<p>Of {len(results)} claims:</p>{listing(counts)}{shown}"
+    opens = "A click opens a claim's reason and numbers."
+    head = f"<p>Of {len(results)} claims, in the paper's order. {opens}</p>"
+    return f"{head}{listing(counts)}{claims.claims_html(results)}"
 
 
 def _tables(study: Study) -> str:
-    measured = measured_tables(study)
-    counts = verdicts_of(measured)
-    counted = (
-        ", ".join(f"{SIGNS[verdict]} {verdict} {number}" for verdict, number in counts.items())
-        if any(counts.values()) and matches_paper(study.results.benchmark)
-        else "no verdict"
-    )
-    return (
-        f"<p>Measured ± half-width of the 95 % interval, above the published figure; {PLACES}. "
-        f"Published figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
-        + "".join(
-            f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
-        )
-        + f"<details><summary>How a figure is compared</summary>{listing(LEGEND)}</details>"
-    )
+    said = f"Measured ± half-width of the 95 % interval, above the published figure; {PLACES}."
+    parts = {table.heading: tables.measured_html(table) for table in measured_tables(study)} | {
+        "How a figure is compared": listing(LEGEND)
+    }
+    return f"<p>{escape(said)}</p>{_folded(parts)}"
 
 
 def _figures(study: Study) -> str:
-    parts = []
+    parts = {}
     for title, words, charts in titled_charts(study, LIGHT):
         drawn = "".join(drawing(chart, name) for name, chart in charts.items())
-        parts.append(
-            f"<h3>{escape(title)}</h3><p>{escape(words)}</p><div class='row'>{drawn}</div>"
-        )
-    return "".join(parts) or "<p>This run measured none of the paper's figures.</p>"
+        parts[title] = f"<p>{escape(words)}</p><div class='row'>{drawn}</div>"
+    return _folded(parts) or "<p>This run measured none of the paper's figures.</p>"
+
+
+def _folded(parts: Mapping[str, str]) -> str:
+    """Return parts by their titles in words, each of which a click opens."""
+    return "".join(
+        f"<details class='part'><summary>{escape(title)}</summary>{inside}</details>"
+        for title, inside in parts.items()
+    )
 
 
 def _moments(recordings: Sequence[Recording]) -> str:

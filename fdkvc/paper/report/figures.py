@@ -11,7 +11,7 @@ from fdkvc.charts.theme import Spec, Theme
 from fdkvc.core.limits import MAX_DRAWN_POLICIES
 from fdkvc.engine.metrics import late_metric, metric_named, metrics_of
 from fdkvc.paper.published import ABLATED_POLICY
-from fdkvc.paper.replication.tables import ablation_table, series_table
+from fdkvc.paper.replication.tables import series_table, sweep_table
 from fdkvc.paper.study import Study
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -73,8 +73,8 @@ def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, 
         figures.append((figure["title"], figure["words"], charts))
     curves = {}
     for parameter, results in study.sweeps.items():
-        rows = ablation_table(results, parameter)
-        rows = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
+        rows = sweep_table(results, parameter)
+        rows = rows.assign(value=rows[parameter].astype(float))
         setting = policy_named(ABLATED_POLICY).settings[parameter]
         default = float(setting.default)
         for metric in rows[rows.published.notna()].metric.unique():  # that the paper prints

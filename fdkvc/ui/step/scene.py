@@ -86,8 +86,11 @@ def algorithm(run: StageRun) -> list[DeltaGenerator]:
     places = []
     with st.container(key="algorithm"):
         for number, step in enumerate(run.trace.policy.steps, 1):
-            title = Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source)
-            expander = st.expander(title, key=f"algorithm/{number}", on_change="rerun")
+            expander = st.expander(
+                Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source),
+                key=f"algorithm/{number}",
+                on_change="rerun",
+            )
             with expander:
                 if expander.open:  # typesetting takes the browser longer than all else on the page
                     st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))

@@ -36,7 +36,7 @@ from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS, ORDER
+from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import in_tokens_of
 from fdkvc.verdict.page.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
@@ -93,7 +93,7 @@ _DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEAD
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
 
-_VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, ORDER, HUES, *PAIR, MORE_METRICS)
+_VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, HUES, *PAIR, MORE_METRICS)
 
 FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET)
 """Every field of the page."""
@@ -103,7 +103,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     link = {name: value for name, value in link.items() if name not in DROPPED}
     wrong = fields.adopt_link(page, FIELDS, link)
-    if {BUDGET.name, POLICIES.name} & link.keys():
+    if {field.name for field in (BUDGET, POLICIES, *LOOK)} & link.keys():
         st.session_state[f"{page}/followed"] = ""  # any file
     open_as_linked(page, link)
     return wrong
@@ -124,12 +124,12 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
     file = chosen_file(page, PLACED, below_title)
     if file is None:
         _stop(page, below_title)
-    if not file.transcripts:  # all contexts of a session are too long for policies to replay
-        fields.write_link(page, FIELDS)
-        with below_title:
+    with below_title:  # whatever can be replayed of it
+        show_session(page, file)
+        if not file.transcripts:  # all contexts of a session are too long
             warn_skipped(file)
-            show_session(page, file)
-        st.stop()
+            fields.write_link(page, FIELDS)
+            st.stop()
     try:
         if fields.choice(page, CALLS, bool(file.packed)) == "said":
             file = files.with_calls(file)

@@ -54,15 +54,23 @@ def show_downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) ->
 
 
 def show_transcript(
-    page: str, recording: Recording, lanes: Sequence[Lane], lane: Lane, write: Callable[[], None]
+    page: str,
+    recording: Recording,
+    lanes: Sequence[Lane],
+    lane: Lane,
+    write: Callable[[], None],
+    sentences: int | None = None,
 ) -> None:
-    """Show the transcript, first underlined for `lane`; `write` writes the address."""
+    """Show the transcript, first underlined for `lane`; `write` writes the address.
+
+    An entry is explained in so many `sentences`, or in all.
+    """
     text = _text(recording, tuple(lane.run for lane in lanes), lanes.index(lane))
     show_lanes(page, lanes, text)
 
     @st.fragment
     def following() -> None:
-        follow_lanes(page, lanes)
+        follow_lanes(page, lanes, sentences)
         write()
 
     following()

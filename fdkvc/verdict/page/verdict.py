@@ -20,18 +20,15 @@ from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_LANES, MAX_MODEL_JSON_BY
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import command_line, count
-from fdkvc.engine.metrics import late_metric
-from fdkvc.engine.sinks import PROTECT
 from fdkvc.engine.summary import mean_table
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import NO_MODEL, find_model
 from fdkvc.models.numpy.model_folder import parse_config
 from fdkvc.policies import CANDIDATES, Policy
-from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, report_button, show_chart
-from fdkvc.ui.fields import held, pick, problems
+from fdkvc.ui.fields import held, problems
 from fdkvc.ui.follow import arrive
 from fdkvc.ui.frame import page_theme, panel, show_grid
 from fdkvc.ui.jobs import Job, Jobs
@@ -63,7 +60,6 @@ from fdkvc.verdict.plan import (
     way_words,
     ways_for,
 )
-from fdkvc.verdict.results import replay_grid, sources_grid
 
 
 def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
@@ -113,7 +109,7 @@ def _check(page: str, done: Replayed, card: Card) -> Job | None:
         find_model(CHECKED_WITH)
     except ValueError:
         return None
-    if card.by_words is None:
+    if not card.ways:
         return None
     content = done.file.key, tuple((way.policy, way.size) for way in card.ways)
     return session_job(f"{page}/check", _checks(), partial(check_file, card, done.file), content)
@@ -207,8 +203,8 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
         elif check is not None and check.result is None:
             st.caption(plain(check.problem))
         if card.best is not None and card.best.size is not None:
-            st.code(setting_line(card, card.best), language=None, wrap_lines=True)
-    if not card.ways:
+            st.code(setting_line(card.best), language=None, wrap_lines=True)
+    if not card.dialogs and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
     st.caption(plain(_legend(done, card)))
@@ -219,8 +215,8 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
         with panel("verdict-curve"):
             show_chart(page, "verdict", _chart(done, names, (best.policy, best.size), page_theme()))
         _show_losses(page, done, best)
-    if job.finished:
-        _show_figures(page, done, card)
+    if notes := _notes(done):
+        st.caption(plain(" ".join(notes)))
 
 
 def _legend(done: Replayed, card: Card) -> str:
@@ -289,32 +285,6 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     values += [(TURN, int(row["turn"])), (ENTRY, token)]
     arrive(page, choices.which_dialog(page, dialog, model))
     fields.hold_and_rerun(page, values)
-
-
-def _show_figures(page: str, done: Replayed, card: Card) -> None:
-    """Offer recall by source and age, and every metric by policy and size."""
-    figures = st.expander("All figures", key=f"{page}/figures", on_change="rerun")
-    if not figures.open:
-        return
-    best = card.best
-    with figures:
-        if best is not None and best.size is not None:
-            size = best.size
-            grid = sources_grid(done.sources, done.settings, size)
-            show_grid(grid, f"Recall of call arguments with {size:,} tokens")
-            by = "by the kind of span that mentioned the value last, and how many turns ago"
-            st.caption(plain(f"With {size:,} tokens, in percent: {by}."))
-        titles = {key: late_metric(key).title for key in dict.fromkeys(done.table.metric)}
-        key = pick(f"{page}/figures/metric", "Table of", titles)
-        show_grid(_by_budget(done, key), titles[key])
-        notes = _notes(done)
-        st.caption(plain(" ".join([f"{marks_sentence(done.baseline)}.", *notes, PROTECT])))
-
-
-@cached
-def _by_budget(done: Replayed, metric: str) -> Grid:
-    titles = {policy.name: policy.title for policy in done.settings.policies}
-    return replay_grid(done.table, done.baseline, metric, titles.__getitem__)
 
 
 @cached

@@ -522,7 +522,7 @@ def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) ->
     assert len(by_check) == len(checks(full))
     for fault in by_check.values():
         assert isinstance(fault, NothingEvicted)
-        assert "though the budget is 12; this cache does not evict, or was made" in str(fault)
+        assert "though the budget is 12" in str(fault)
 
 
 @pytest.mark.parametrize(

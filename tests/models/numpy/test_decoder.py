@@ -154,24 +154,24 @@ def with_infinity(folder: Path) -> None:
         (lambda folder: (folder / "model.safetensors").unlink(), "it has no weights"),
         (written("tokenizer.json", b"{}"), "tokenizer.json cannot be read: "),
         (written("model.safetensors", b"\x00" * 20), "model.safetensors cannot be read"),
-        (changed(model_type="gpt2"), "its type is 'gpt2', but only llama is supported"),
+        (changed(model_type="gpt2"), "its type is 'gpt2'"),
         (changed(attention_bias=True), "attention_bias in config.json must be false"),
         (changed(hidden_act="gelu"), "hidden_act in config.json must be silu"),
         (changed(rope_scaling={"type": "yarn"}), "its rotary positions are yarn, but must be"),
-        (changed(rope_parameters=3), "rope_parameters in config.json is not an object"),
-        (changed(rope_theta=0), "rope_theta in config.json is 0, but must be a number above 0"),
+        (changed(rope_parameters=3), "rope_parameters in config.json is not an"),
+        (changed(rope_theta=0), "rope_theta in config.json is 0, but must be"),
         (
             changed(num_key_value_heads=3),
-            "4 heads of width 6 are not possible with 3 heads of keys",
+            "4 heads of width 6 are not possible with 3",
         ),
-        (changed(hidden_size=None), "hidden_size in config.json is None, but must be a whole"),
+        (changed(hidden_size=None), "config.json is None, but must be a whole"),
         (changed(hidden_size=32), "but the model's sizes say"),
         (changed(num_hidden_layers=3), "its weights lack model.layers.2."),
         (
             lambda folder: write_model(folder, vocab_size=200),
-            "tokenizer.json has the token 299, but there are 200",
+            "tokenizer.json has the token 299",
         ),
-        (replaced(b'"F32"', b'"I32"'), "has numbers of the type I32, but must have one of F32"),
+        (replaced(b'"F32"', b'"I32"'), "has numbers of the type I32, but must"),
         (with_infinity, "holds a number that is not finite"),
     ],
 )
@@ -191,7 +191,7 @@ def test_what_the_model_cannot_hold_is_refused(tmp_path: Path) -> None:
     cache = TextCache(decoder)
     read([cache], [1, 2, 3])
 
-    with pytest.raises(ValueError, match="the text has 9 tokens, but the model holds at most 8"):
+    with pytest.raises(ValueError, match="the text has 9 tokens"):
         read([cache], range(6))
     with pytest.raises(ValueError, match="a token is not one of the 300 of the model"):
         read([cache], [300])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -71,8 +70,7 @@ def test_a_layer_alone_decides_as_beside_the_others(
 
     def begun(layers: int, first: int = 0) -> HeadEviction:
         heads = Heads(layers, HEADS, KV_HEADS, WIDTH)
-        of = {"layers": LAYERS, "first_layer": first}
-        return HeadEviction(policy, budget, heads, decides, **of)
+        return HeadEviction(policy, budget, heads, decides, layers=LAYERS, first_layer=first)
 
     together = evicted(begun(LAYERS), vectors, lengths)
     alone = [
@@ -106,7 +104,8 @@ def test_one_head_decides_for_all_what_all_would(
         for n in filter(None, lengths):
             features = {"surprisal": surprisal[: state.count + n]}
             state, step = state.after(n, vectors, features)
-            records.append({**asdict(step), "slots": state.slots, "size": state.size})
+            parts = {name: getattr(step, name) for name in ("sources", "evicted", "rule")}
+            records.append({**parts, "slots": state.slots, "size": state.size})
         return records
 
     alone = steps()

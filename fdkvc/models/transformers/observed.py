@@ -1,0 +1,206 @@
+"""What policies observe of a text in a model of torch, computed where its vectors are.
+
+These are the observations of `HeadTokens` and `Observation`, which compute the same of copies: the
+tests compare both for every policy. What a policy decides by, a number for each head and entry, is
+copied once for each group of heads; keys, values and the attention of each query stay `OnDevice`.
+Everything is computed in single precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize, pad
+
+from fdkvc.core.attention import Floats, Ints, Observation
+from fdkvc.models.numpy import head_tokens
+from fdkvc.models.numpy.head_tokens import HeadTokens
+from fdkvc.models.transformers.layer import PolicyLayer, Where
+from fdkvc.models.transformers.on_device import OnDevice
+
+
+@dataclass(frozen=True, eq=False)
+class LayerVectors:
+    """The vectors of a text in some query heads of a layer, and in the KV heads they share."""
+
+    layer: PolicyLayer
+    text: int
+    heads: int
+    """Query heads of the layer."""
+    chosen: range
+    """Those that are observed: whole groups that share keys and values."""
+
+    def tensor(self, name: str, where: Where) -> Any:
+        """Return queries, keys or values on their device (heads, ·, h)."""
+        vectors = self.layer.vectors(name, self.text, where)
+        return self._chosen(vectors).float()
+
+    def _chosen(self, of_heads: Any) -> Any:
+        group = self.heads // len(of_heads)
+        return of_heads[self.chosen.start // group : self.chosen.stop // group]
+
+    @cached_property
+    def hidden(self) -> tuple[Any, Any, Ints]:
+        """Hidden states of the slots, each once (U, d), those of the turn (n, d), and indices.
+
+        The indices are those of the states that each slot has (K, S).
+        """
+        states, turn, shared = self.layer.states(self.text)
+        return states.float(), turn.float(), self._chosen(shared)
+
+    @cached_property
+    def directions(self) -> tuple[Any, Any]:
+        """The same states scaled to length 1."""
+        states, turn, _ = self.hidden
+        return normalize(states, dim=1), normalize(turn, dim=1)
+
+    def __call__(self, name: str, where: Where) -> Floats:
+        """Return a copy; see `fdkvc.models.numpy.head_tokens.Vectors`."""
+        if name != "hidden":
+            return _copied(self.tensor(name, where))
+        states, turn, shared = self.hidden
+        return _copied(turn[None]) if where == "turn" else _copied(states)[shared]
+
+
+@dataclass(eq=False)
+class TensorTokens(HeadTokens):
+    """The tokens of some heads, whose vectors are tensors."""
+
+    vectors: Sequence[LayerVectors]
+
+    def observe(self) -> Observation:
+        """Return the turn, to be observed on the device."""
+        return TensorObservation(0, self.new, self)
+
+    def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
+        """Yield parts as `HeadTokens` does; of a layer that is too large for one, some heads."""
+        group = max(1, self._group // self.vectors[0].layer.kv_heads)
+        step = max(1, self.most_rows // group) * group
+        for rows, part in super().parts():
+            if len(part.vectors) > 1 or step >= self._group:
+                yield rows, part
+                continue
+            layer, first = self.vectors[(rows.start or 0) // self._group], rows.start or 0
+            for head in range(0, self._group, step):
+                chosen = replace(layer, chosen=layer.chosen[head : head + step])
+                some = slice(first + head, first + head + len(chosen.chosen))
+                yield some, self._part([chosen], some, part.first_layer)
+
+    @cached_property
+    def logits(self) -> Floats:
+        """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
+        products = [
+            _products(layer, layer.tensor("queries", "turn").mean(dim=1, keepdim=True))
+            for layer in self.vectors
+        ]
+        return _copied(pad(torch.cat(products), (0, 1), value=-np.inf))
+
+    @cached_property
+    def similarities(self) -> Floats:
+        """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
+
+        def of_layer(layer: LayerVectors) -> tuple[Any, Any]:
+            mean = normalize(layer.hidden[1].mean(dim=0), dim=0)
+            states, turn = layer.directions
+            return states @ mean, turn @ mean
+
+        return self._of_states(of_layer)[:, None]
+
+    @cached_property
+    def repetitions(self) -> Floats:
+        """The largest cosine of each token with a newer one of the turn (R, N + 1), at least 0."""
+
+        def of_layer(layer: LayerVectors) -> tuple[Any, Any]:
+            states, turn = layer.directions
+            step = max(1, head_tokens.PART_NUMBERS // len(turn))
+            largest = [(part @ turn.T).amax(dim=1).clamp(min=0) for part in states.split(step)]
+            return torch.cat(largest), (turn @ turn.T).triu(1).amax(dim=1)  # zeros elsewhere
+
+        return self._of_states(of_layer)
+
+    def _of_states(self, of_layer: Callable[[LayerVectors], tuple[Any, Any]]) -> Floats:
+        """Return a number of each token by row (R, N + 1), then 0.
+
+        Of each layer they come for the hidden states of slots, each once, and for those of the
+        turn.
+        """
+        numbers = [part for layer in self.vectors for part in of_layer(layer)]
+        copied = np.split(_copied(torch.cat(numbers)), np.cumsum([*map(len, numbers)])[:-1])
+        rows = np.zeros((len(self.new), self.positions.shape[1] + 1), np.float32)
+        first = 0
+        for layer, states, turn in zip(self.vectors, copied[::2], copied[1::2], strict=True):
+            shared = layer.hidden[2]
+            of_layer_rows = rows[first : first + self._group]
+            of_layer_rows[:, : shared.shape[1]] = self._per_row(states[shared])
+            of_layer_rows[:, shared.shape[1] : -1] = turn
+            first += self._group
+        return rows
+
+    @property
+    def keys(self) -> Any:
+        """Keys (L·K, N, h), once for rows that share them."""
+        return self._on_device("keys")
+
+    @property
+    def values(self) -> Any:
+        """Values (L·K, N, h), once for rows that share them."""
+        return self._on_device("values")
+
+    @property
+    def token_queries(self) -> Any:
+        """Each token's own query (R, N, h)."""
+        return self._on_device("queries")
+
+    def _on_device(self, name: str) -> OnDevice:
+        return OnDevice(torch.cat([layer.tensor(name, "all") for layer in self.vectors]))
+
+
+@dataclass(frozen=True, eq=False)
+class TensorObservation(Observation):
+    """A turn of `TensorTokens`."""
+
+    tokens: TensorTokens
+
+    def repetition(self, token: Ints) -> Floats:
+        """Largest cosine of each token with a newer one of this turn (B, C), at least 0."""
+        if not np.array_equal(self.new, self.tokens.new):  # tokens recalled from a second tier
+            return super().repetition(token)
+        return np.take_along_axis(self.tokens.repetitions, token, axis=1)
+
+    def attention_of_each(self, token: Ints, last: Ints | None = None) -> Any:
+        """Attention of each of the turn's queries over what it sees (B, n, C)."""
+        count = self.tokens.new.shape[1]
+        most = count if last is None else int(last.max(initial=0))
+        if not most or (last is not None and (last != most).any()):
+            return super().attention_of_each(token, last)
+        products = [
+            _products(layer, layer.tensor("queries", "turn")[:, -most:])
+            for layer in self.tokens.vectors
+        ]
+        logits = torch.cat(products)
+        columns = torch.from_numpy(token).to(logits.device)[:, None]  # (B, 1, C)
+        every = token.shape[1] == logits.shape[2] and (token == np.arange(token.shape[1])).all()
+        if not every:
+            logits = logits.gather(2, columns.clamp(min=0).expand(-1, most, -1))
+        queried = torch.tensor(self.tokens.new[:, -most:]).to(logits.device)[:, :, None]
+        hidden = (columns > queried) | (columns < 0)
+        weights = logits.masked_fill_(hidden, torch.finfo(logits.dtype).min).softmax(dim=2)
+        return OnDevice(weights.masked_fill_(hidden, 0))
+
+
+def _products(layer: LayerVectors, queries: Any) -> Any:
+    """Return scaled products of queries (H, m, h) with all keys (H, m, N)."""
+    keys, (heads, m, h) = layer.tensor("keys", "all"), queries.shape
+    grouped = queries.reshape(len(keys), -1, h) * h**-0.5
+    return (grouped @ keys.mT).reshape(heads, m, keys.shape[1])
+
+
+def _copied(tensor: Any) -> Floats:
+    """Return an array of NumPy, which waits for the device."""
+    copied: Floats = tensor.cpu().numpy()
+    return copied

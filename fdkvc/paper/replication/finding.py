@@ -1,0 +1,163 @@
+"""What a run finds: which parts of the paper it reproduces, and on what two runs differ."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from fdkvc.core.words import count, decimal, listed, minus, sentence
+from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, late_metric
+from fdkvc.paper.benchmark import ADAPTATION, Results
+from fdkvc.paper.published import DIALOGS
+from fdkvc.paper.replication.cells import figure_words, measured_tables
+from fdkvc.paper.replication.claims import claim_results, measured_words
+from fdkvc.paper.replication.facts import BENCHMARK, Fact, facts
+from fdkvc.paper.replication.rules import DIFFERS, ONE_SIDED, OPEN, REPRODUCED, TWO_SIDED
+from fdkvc.paper.study import Study
+from fdkvc.runs.grid import Grid
+
+FEWEST_VARYING = round(DIALOGS * (ONE_SIDED / TWO_SIDED) ** 2 / 10) * 10
+"""With fewer dialogs hardly any figure that varies between dialogs can be reproduced."""
+
+_QUANTITIES = {
+    "ownership_loss": "ownership loss",
+    "learning_rate": "learning rate",
+    "highest_score": "limit of scores",
+    "same_entries": "w_c = 1",
+    "parameters": "number of hyperparameters",
+    "threshold_evictions": "threshold τ",
+}
+"""What claims are about that is no metric of the tables."""
+
+
+NOT_REPRODUCED = "not reproduced"
+
+
+def finding(study: Study) -> tuple[str, dict[str, str]]:
+    """Return what a run finds: a headline, and more by subject; empty without a verdict.
+
+    Figures are grouped by their metric, which is reproduced, open or not reproduced, whichever
+    most of them are.
+    """
+    by_metric: dict[str, list[Fact]] = {}
+    for fact in facts(study):
+        if fact.verdict is not None:
+            by_metric.setdefault(_subject(fact.metric, fact.source), []).append(fact)
+    if not by_metric:
+        return "", {}
+    groups: dict[str, list[str]] = {REPRODUCED: [], OPEN: [], NOT_REPRODUCED: []}
+    for metric, rows in by_metric.items():
+        kinds = (row.verdict if row.verdict in groups else NOT_REPRODUCED for row in rows)
+        groups[Counter(kinds).most_common(1)[0][0]].append(metric)
+    parts, more = [], {}
+    for kind, metrics in groups.items():
+        if metrics:
+            parts.append(f"{listed(metrics)} {'is' if len(metrics) == 1 else 'are'} {kind}")
+            rows = [*chain.from_iterable(by_metric[metric] for metric in metrics)]
+            words = _counted(rows)
+            if kind == NOT_REPRODUCED and "alignment" in metrics:
+                words = f"{words} {size_of_alignments(study.results)}".rstrip()
+            more[sentence(listed(metrics))[:-1]] = words
+    claims = claim_results(study)
+    counts = Counter[str | None](result.verdict for result in claims)
+    head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
+    figures = [fact.verdict for fact in chain(*by_metric.values())]
+    dialogs = min(map(study.results.dialogs, study.results.measured))
+    if opened := figures.count(OPEN):
+        head += f" Of {len(figures)} figures, {opened} are open."
+    if opened and dialogs < FEWEST_VARYING:
+        more["Open figures"] = (
+            f"no failure: with {dialogs:,} dialogs few figures that vary between dialogs are "
+            f"decided; that takes about {FEWEST_VARYING}."
+        )
+    failed = Counter(
+        _subject(row.claim.measure.metric) for row in claims if row.verdict == "does not hold"
+    )
+    held = {
+        "hold": counts["holds"],
+        "in direction only": counts["direction only"],
+        "open": counts[OPEN],
+        "without a verdict": counts[None],
+        "do not hold": failed.total(),
+    }
+    numbers = ", ".join(f"{number} {verdict}" for verdict, number in held.items() if number)
+    about = [name if number == 1 else f"{name} ({number})" for name, number in failed.items()]
+    against = f": on {listed(about)}" if about else ""
+    more["Claims"] = f"of {len(claims)}, {numbers}{against}."
+    return head, more
+
+
+def _subject(metric: str, source: str = "") -> str:
+    if ADAPTATION in (metric, source):
+        return ADAPTATION
+    return _QUANTITIES.get(metric) or late_metric(metric).label.lower()
+
+
+def _counted(rows: Sequence[Fact]) -> str:
+    """Count the verdicts on figures."""
+    constant = sum(row.verdict == REPRODUCED and row.constant for row in rows)
+    words = []
+    for verdict, number in Counter(row.verdict for row in rows).most_common():
+        words.append(f"{number} {'differ' if verdict == DIFFERS else verdict}")
+        if verdict == REPRODUCED and constant:
+            words[-1] += f" ({constant} of them the same in every dialog)"
+    return f"of {count(len(rows), 'published figure')}, {', '.join(words)}."
+
+
+def finding_text(study: Study) -> list[str]:
+    """Return what a run finds in plain sentences; none without a verdict."""
+    head, more = finding(study)
+    return [head, *(f"{subject}: {words}" for subject, words in more.items())] if head else []
+
+
+def size_of_alignments(results: Results) -> str:
+    """Say how small the alignments of Table 1 are; "" if that is not for being unrelated."""
+    rows = [row for row in facts(results) if row.source == BENCHMARK and row.published]
+    rows = [row for row in rows if row.metric == "late_alignment"]
+    unrelated = [
+        float(values.mean())
+        for row in rows
+        for key in PROJECTED_ALIGNMENTS
+        if (values := results.values(row.scenario, row.policy, f"late_{key}")) is not None
+    ]
+    if not rows or not unrelated:
+        return ""
+    published, measured = [row.published_value for row in rows], [row.mean for row in rows]
+    if max(published) > min(measured) / 4:
+        return ""
+    spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
+    printed, other, own = (f"{decimal(low)} to {decimal(high)}" for low, high in spans)
+    return (
+        f"The published ones ({printed}) have the size of alignments of unrelated vectors: "
+        f"{other} with the topic in another space than the output, {own} in the same."
+    )
+
+
+# ------------------------------------------------------------------------------- two runs
+
+
+def changed_verdicts(one: Study, other: Study) -> Grid:
+    """Return the figures and claims on which two runs have different verdicts."""
+    before, after = dict(_verdicts(one)), dict(_verdicts(other))
+    rows = [
+        [*place, *before[place], *after[place]]
+        for place in before
+        if place in after and before[place][1] != after[place][1]
+    ]
+    heads = ["figure or claim", "published", "this run", "verdict", "the other", "its verdict"]
+    return Grid(heads, rows, 2)
+
+
+def _verdicts(study: Study) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Yield every figure and claim with what is published, and what was measured with verdict."""
+    for table in measured_tables(study):
+        for (row, column), fact in table.cells.items():
+            if fact.published is not None:
+                name = f"{table.heading}: {table.rows[row]}, {table.columns[column]}"
+                place = name, minus(fact.published.printed)
+                yield place, (figure_words(fact), fact.verdict or "no verdict")
+    for result in claim_results(study):
+        printed = result.claim.published
+        place = f"Claim: {result.claim.claim}", "" if printed is None else minus(printed.printed)
+        yield place, (measured_words(result), result.verdict or "no verdict")

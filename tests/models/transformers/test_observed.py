@@ -1,0 +1,312 @@
+"""What policies observe on a model's device is what NumPy computes of copies, for every policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fdkvc.core.attention import Floats, Ints, Observation
+from fdkvc.models.numpy import head_tokens
+from fdkvc.models.numpy.head_tokens import HeadTokens
+from fdkvc.models.transformers import cache as policy_cache
+from fdkvc.models.transformers import observed
+from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.layer import PolicyLayer
+from fdkvc.models.transformers.observed import TensorObservation, TensorTokens
+from fdkvc.models.transformers.on_device import OnDevice
+from fdkvc.policies import read_policy
+from tests.library import Numbers
+from tests.models.transformers.test_live import (
+    CACHE,
+    EVICTING,
+    LENGTHS,
+    NO_OLD_NAME,
+    RAGGED,
+    SHAPES,
+    WITHIN,
+    made,
+    text,
+)
+from tests.refusals import assert_one_sentence
+
+pytestmark = [NO_OLD_NAME, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+NEAR = 1e-5
+POLICIES = (
+    *EVICTING,
+    *(f"{key}(h2o)" for key in WITHIN),
+    *(RAGGED, "sinks(surprisal)", "turns(snapkv)", "ada-heads(tova)", "pyramid(fd-kvc)"),
+    *("recall(surprisal, tier=1)", "recall(keydiff, tier=0.5)", "snapkv window=1"),
+    *(f"{key} queries=each" for key in ("h2o", "h2o-mean", "fastgen", "scissorhands")),
+    "h2o queries=each forgetting=0.9",
+)
+EACH = (RAGGED, "recall(expected-attention, tier=1)", "sinks(surprisal)", "snapkv window=0.5")
+"""They observe everything between them, with unequally many entries of heads and a second tier."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compared(TensorObservation):
+    """An observation that is compared with NumPy's whenever a policy makes it."""
+
+    def compared(self, name: str, *given: Any) -> Any:
+        tokens = self.tokens
+        copies = HeadTokens(
+            *(tokens.vectors, tokens.new, tokens.positions, tokens.features),
+            layers=tokens.layers,
+            first_layer=tokens.first_layer,
+        )
+        expected = getattr(Observation(self.turn, self.new, copies), name)(*given)
+        ours = getattr(super(), name)(*given)
+        scale = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
+        np.testing.assert_allclose(np.asarray(ours), expected, rtol=NEAR, atol=NEAR * scale)
+        made_of.add(name)
+        return ours
+
+    def logits(self, token: Ints) -> Floats:
+        return self.compared("logits", token)  # type: ignore[no-any-return]
+
+    def similarity(self, token: Ints) -> Floats:
+        return self.compared("similarity", token)  # type: ignore[no-any-return]
+
+    def repetition(self, token: Ints) -> Floats:
+        return self.compared("repetition", token)  # type: ignore[no-any-return]
+
+    def attention_of_each(self, token: Ints, last: Ints | None = None) -> Any:
+        self.compared("attention_of_each", token[:, -1:])  # which earlier queries do not see
+        return self.compared("attention_of_each", token, last)
+
+    def keys(self, token: Ints) -> Any:
+        return self.compared("keys", token)
+
+    def values(self, token: Ints) -> Any:
+        return self.compared("values", token)
+
+    def queries(self, token: Ints) -> Any:
+        return self.compared("queries", token)
+
+
+class ComparedTokens(TensorTokens):
+    """Tokens whose observations are `Compared`."""
+
+    def observe(self) -> Observation:
+        return Compared(0, self.new, self)
+
+
+made_of: set[str] = set()
+"""The observations that were compared."""
+
+
+def held(tokens: type[HeadTokens], model: Any, key: str, decides: str, **how: Any) -> Any:
+    """Return what a cache holds after each turn, with its policy's observations by `tokens`."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(policy_cache, "TensorTokens", tokens)
+        how |= {"tokenizer": Numbers(), "by_itself": False, "decides": decides}
+        cache, by_turn = PolicyCache(read_policy(key), 6, model, **how), []
+        for seed, length in enumerate(LENGTHS):
+            model(text(length, seed), **{CACHE: cache})
+            cache.end_turn()
+            by_turn.append(cache.held)
+    return by_turn
+
+
+def assert_same(model: Any, key: str, decides: str, **how: Any) -> None:
+    ours, theirs = (
+        held(tokens, model, key, decides, **how) for tokens in (ComparedTokens, HeadTokens)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return made()
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_every_policy_observes_and_keeps_what_it_does_of_copies(llama: Any, key: str) -> None:
+    assert_same(llama, key, "head")
+
+
+@pytest.mark.parametrize("key", EACH)
+@pytest.mark.parametrize("decides", ["layer", "model"])
+def test_so_it_does_where_heads_decide_together(llama: Any, key: str, decides: str) -> None:
+    assert_same(llama, key, decides)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_so_it_is_in_every_architecture(shape: str) -> None:
+    model = made(shape, "eager" if shape == "gemma2" else "sdpa")
+    made_of.clear()
+    for key in EACH:
+        assert_same(model, key, "head")
+    every = {"logits", "similarity", "repetition", "attention_of_each", "keys", "values", "queries"}
+    assert made_of == every
+
+
+@pytest.mark.parametrize("key", EACH)
+def test_so_it_is_in_half_precision_and_with_closed_gaps(llama: Any, key: str) -> None:
+    assert_same(llama, key, "layer", positions="slots")
+    assert_same(made().to(torch.bfloat16), key, "head")
+
+
+def test_heads_of_a_layer_are_observed_in_parts(
+    llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [held(HeadTokens, llama, key, "head") for key in EACH]
+    rows: set[int] = set()
+    attention_of_each = TensorObservation.attention_of_each
+
+    def noted(turn: TensorObservation, token: Ints, last: Ints | None = None) -> Any:
+        rows.add(len(token))
+        return attention_of_each(turn, token, last)
+
+    monkeypatch.setattr(head_tokens, "PART_NUMBERS", 1)
+    monkeypatch.setattr(TensorObservation, "attention_of_each", noted)
+    for key, of_copies in zip(EACH, expected, strict=True):
+        for ours, theirs in zip(held(TensorTokens, llama, key, "head"), of_copies, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert rows == {2}, "two query heads share keys"
+
+
+def test_padding_is_not_observed(llama: Any) -> None:
+    ids = torch.cat([text(20), text(20, 1)])
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[1, :4] = 0
+    for key in EACH:
+        how: Any = {"tokenizer": Numbers(), "by_itself": False}
+        together = PolicyCache(read_policy(key), 6, llama, **how)
+        alone = PolicyCache(read_policy(key), 6, llama, **how)
+        llama(ids[:, :9], attention_mask=mask, **{CACHE: together})
+        llama(ids[1:, 4:9], **{CACHE: alone})
+        for cache in (together, alone):
+            cache.end_turn()
+        both = torch.cat([mask, torch.ones(2, 11, dtype=torch.long)], dim=1)
+        llama(ids[:, 9:], attention_mask=both, **{CACHE: together})
+        llama(ids[1:, 9:], **{CACHE: alone})
+        for cache in (together, alone):
+            cache.end_turn()
+        for layer, other in zip(together.held[1], alone.held, strict=True):
+            for head, same in zip(layer, other, strict=True):
+                assert [*head[head >= 0]] == [*same[same >= 0]]
+
+
+TEXT_ALONE = ("fifo", "sink", "weighted-recency", "sinks(learned)", "whitelist(fifo)", "shift")
+
+
+@pytest.mark.parametrize("key", TEXT_ALONE)
+def test_text_alone_touches_no_vector(
+    llama: Any, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a vector was read")
+
+    for name in ("vectors", "states", "bring"):
+        monkeypatch.setattr(PolicyLayer, name, refuse if name != "bring" else nothing)
+    assert held(TensorTokens, llama, key, "head")[-1].shape[2] <= 6
+
+
+def nothing(layer: PolicyLayer, **vectors: Any) -> None:
+    assert not vectors
+
+
+@pytest.mark.parametrize(
+    ("key", "most"), [("fifo", 0), ("h2o", 1), ("sinks(tova)", 1), ("fd-kvc", 2), ("surprisal", 1)]
+)
+def test_each_observation_is_copied_once_in_a_turn(
+    llama: Any, key: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = 0
+
+    def counted(function: Any) -> Any:
+        def copied(tensor: Any) -> Any:
+            nonlocal copies
+            copies += 1
+            return function(tensor)
+
+        return copied
+
+    monkeypatch.setattr(observed, "_copied", counted(observed._copied))
+    monkeypatch.setattr("fdkvc.models.transformers.on_device._result", counted(on_result))
+    how: Any = {"tokenizer": Numbers(), "by_itself": False}
+    cache = PolicyCache(read_policy(key), 6, llama, **how)
+    for length in LENGTHS:
+        llama(text(length), **{CACHE: cache})
+        copies = 0
+        cache.end_turn()
+        assert copies == most
+
+
+def on_result(tensor: Any) -> Any:
+    return OnDevice(tensor) if tensor.ndim > 2 else tensor.numpy()
+
+
+def test_hidden_states_are_stored_once_a_token_and_layer(llama: Any) -> None:
+    how: Any = {"tokenizer": Numbers(), "by_itself": False}
+    cache = PolicyCache(read_policy(RAGGED), 6, llama, **how)
+    for length in LENGTHS:
+        llama(text(length), **{CACHE: cache})
+        cache.end_turn()
+        for layer, tokens in zip(cache.layers, cache.held, strict=True):
+            assert sum(map(len, layer._states)) == len({*tokens[tokens >= 0].tolist()})
+
+
+def out_of_memory(*_: Any, **__: Any) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+def test_where_memory_is_not_enough_the_turn_has_not_ended(
+    llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in EACH:
+        how: Any = {"tokenizer": Numbers(), "by_itself": False, "positions": "slots"}
+        cache, other = (PolicyCache(read_policy(key), 6, llama, **how) for _ in range(2))
+        for length in LENGTHS:
+            for one in (cache, other):
+                llama(text(length), **{CACHE: one})
+            before = cache.held
+            with monkeypatch.context() as patched:
+                patched.setattr(TensorTokens, "observe", out_of_memory)
+                with pytest.raises(ValueError, match="not enough memory") as caught:
+                    cache.end_turn()
+            assert_one_sentence(caught.value)
+            np.testing.assert_array_equal(cache.held, before)
+            for one in (cache, other):
+                one.end_turn()
+            np.testing.assert_array_equal(cache.held, other.held)
+
+
+# ------------------------------------------------------------------------- arrays on a device
+
+
+def test_numpy_computes_with_an_array_on_a_device() -> None:
+    array = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+    device, mask = OnDevice(torch.from_numpy(array.copy())), array[:, :, :1] > 0
+
+    def results(x: Any) -> list[Any]:
+        doubled = 2 * x
+        doubled /= np.float32(4)
+        return [
+            *(x + 1, -x, mask * x, x > 0, np.where(mask, x, 0), np.exp(x), np.maximum(x, array)),
+            *(x.sum(axis=1), x.max(axis=2, keepdims=True), x.astype(np.float64), x.copy(), doubled),
+            *(np.linalg.norm(x, axis=-1), np.concatenate([x, array], axis=1), x[:, -2:], x[:, 0]),
+            *(np.moveaxis(x, 0, 2), np.ones((2, 4, 5), np.float32) @ x, np.cumsum(x, axis=1)),
+            *(x.reshape(-1, 3).take(np.array([[4, -1]]), axis=0), x.view(np.uint32), len(x)),
+        ]
+
+    for ours, expected in zip(results(device), results(array), strict=True):
+        assert ours.dtype == expected.dtype if hasattr(expected, "dtype") else True
+        np.testing.assert_allclose(np.asarray(ours), expected, rtol=1e-6)
+    assert isinstance(device.sum(axis=1), np.ndarray), "a number for each row and entry"
+    assert isinstance(device + 1, OnDevice)
+
+
+def test_what_would_be_lost_in_a_copy_is_refused() -> None:
+    device: Any = OnDevice(torch.ones(1, 2, 3))
+    with pytest.raises(TypeError, match="item assignment"):
+        device[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        np.copyto(device, 0)
