@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from fdkvc.models.page import choices, scene, sections, why
+from fdkvc.models.page import choices, damage, scene, sections, why
 from fdkvc.models.page.loading import load_model
 from fdkvc.ui.frame import page
 
@@ -23,7 +23,7 @@ with page(
         scene.show_recorded(PAGE, conversation, recorded)
         scene.show_input(PAGE, conversation)
     else:
-        model = load_model(name)
+        model = load_model(name, lambda: damage.show_instead(PAGE, name))
         shape, note = model.decoder.shape, model.tokens.note
         sections.show_model_note(name, model.name, shape.parameters, note)
         if conversation is not None:

@@ -67,6 +67,16 @@ def show_words(damage: Damage, title: str) -> None:
     st.html(damage_html(damage, title))
 
 
+def show_instead(page: str, model: str) -> None:
+    """Show the recording of a model that could not be loaded, if there is one."""
+    if model == "smollm2":
+        recorded = shipped_damage()
+        read = f"{recorded.model} read the dialog “{recorded.dialog}”"
+        words = f"{len(recorded.text.ids):,} tokens, with {recorded.budget} entries in each head"
+        st.markdown(plain(f"Recorded: {read}, {words}. {MEANING}"))
+        show_recorded(page, [*recorded.damages])
+
+
 def show_recorded(page: str, names: Sequence[str]) -> None:
     """Show the recording that is shipped, of these of its policies."""
     recorded = shipped_damage()

@@ -1,5 +1,7 @@
 """The models that pages may load: those with which the process was started, by name."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from fdkvc.core.parameters import Field
@@ -27,8 +29,11 @@ MODEL = Field(
 )
 
 
-def load_model(name: str) -> LanguageModel:
-    """Load a model with a progress bar on the page, which ends if it cannot be loaded."""
+def load_model(name: str, otherwise: Callable[[], None]) -> LanguageModel:
+    """Load a model with a progress bar on the page, which ends if it cannot be loaded.
+
+    `otherwise` then shows something else below the reason.
+    """
     bar = st.empty()
     try:
         model = shared_language_model(
@@ -37,6 +42,7 @@ def load_model(name: str) -> LanguageModel:
     except ValueError as error:
         bar.empty()
         problems(sentence(str(error)))
+        otherwise()
         st.stop()
     bar.empty()
     return model

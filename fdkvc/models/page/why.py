@@ -11,7 +11,6 @@ import streamlit as st
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import percent
 from fdkvc.models import answer_causes as causes
-from fdkvc.models.numpy.model_text import WRITERS
 from fdkvc.models.page import choices
 from fdkvc.models.page.conversation import FULL, Answered, answer_words
 from fdkvc.models.report.damage import OTHERS
@@ -79,7 +78,10 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     evicted = table[table.evicted > 0]
     if len(evicted):
         readable = evicted.word.map(causes.is_readable)
-        columns = _columns(evicted[readable].nlargest(EVICTED_WORDS, "all_there"))
+        most = evicted[readable].nlargest(EVICTED_WORDS, "all_there")
+        speakers, places = [*answered.speakers(name), SPAN_KINDS["system"]], most.passage
+        places = places.where(most.end > answered.prompt_end, PROMPT)
+        columns = _columns(most, [speakers[place] for place in places])
         others = evicted[~readable]
         for column, cells in columns.items():
             cells.append("")
@@ -151,11 +153,11 @@ def _attention_sentence(
     )
 
 
-def _columns(table: pd.DataFrame) -> dict[str, list[str]]:
+def _columns(table: pd.DataFrame, speakers: list[str]) -> dict[str, list[str]]:
     return {
         "word": table.word.tolist(),
         "from turn": [*map(str, table.turn)],
-        "of": [WRITERS[writer] for writer in table.writer],
+        "of": speakers,
         "attention if cached": [percent(share, 1) for share in table.all_there],
         "actual attention": [percent(share, 1) for share in table.attended],
         "evicted in": [*map(causes.turns_in_words, table.first_evicted_in, table.last_evicted_in)],

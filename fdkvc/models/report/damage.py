@@ -94,21 +94,17 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
     if not hurt.causes:
         return f"{kl}. The full cache attends to nothing there that this policy has evicted."
     words, parts = damage.text.words, damage.text.parts
-    causes = [cause for cause in hurt.causes if damage.text.is_readable(cause.word)]
+    causes = sorted(hurt.causes, key=lambda cause: not damage.text.is_readable(cause.word))
     rows = "".join(
         f'<tr><th scope="row">{escape(words[cause.word].text)}</th>'
         f"<td>{parts[words[cause.word].passage].turn}</td><td>{percent(cause.share, 1)}</td>"
         f"<td>{percent(cause.largest)} in layer {cause.layer}, head {cause.head}</td></tr>"
         for cause in causes
     )
-    if others := [cause for cause in hurt.causes if cause not in causes]:
-        names = escape(" ".join(words[cause.word].text for cause in others))
-        share = percent(sum(cause.share for cause in others), 1)
-        rows += f'<tr><th scope="row">{OTHERS}: {names}</th><td></td><td>{share}</td><td></td></tr>'
     if hurt.restored is not None:
         kl += f"; <b>{decimal(hurt.restored, 2)}</b> if the turn is read again with these restored"
     return (
-        f"{kl}. Evicted words to which the full cache attends most there:"
+        f"{kl}. Evicted words to which the full cache attends most there, readable ones first:"
         '<table><thead><tr><th scope="col">evicted word</th><th scope="col">turn</th>'
         '<th scope="col">attention</th><th scope="col">at most</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
