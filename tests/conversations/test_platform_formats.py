@@ -371,7 +371,7 @@ def test_the_branch_is_the_one_that_was_open() -> None:
     two, skipped = read_dialogs(encoded([EXPORT, {**EXPORT, "current_node": "root"}, EXPORT]))
     assert [dialog.name for dialog in two] == ["To Veldmar", "To Veldmar (2)"]
     (reason,) = skipped
-    assert reason.startswith("To Veldmar: its words are not read: message of")
+    assert reason.startswith("To Veldmar: its words are not read")
 
 
 def test_a_branch_of_thousands_of_nodes_is_followed() -> None:

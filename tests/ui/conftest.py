@@ -1,10 +1,13 @@
 """Pages with little work in the background of every card: few policies, no pretrained model."""
 
+from collections.abc import Iterator
+from concurrent.futures import wait
+
 import pytest
 
 from fdkvc.models.numpy import gguf_file
+from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict import plan
-from fdkvc.verdict.page import verdict
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +20,14 @@ def without_smollm2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 @pytest.fixture(autouse=True)
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare three policies on every file that is opened, which begins by itself."""
-    few = ("sinks(weighted-recency)", "reread(messages(fifo))", "fifo")
-    for module in (plan, verdict):
-        monkeypatch.setattr(module, "CANDIDATES", few)
+    few = ("sinks(weighted-recency)", "reread(messages(fifo))", "h2o")
+    monkeypatch.setattr(plan, "CANDIDATES", few)
+
+
+@pytest.fixture(autouse=True)
+def no_work_left_behind() -> Iterator[None]:
+    yield
+    left = [job for job in shared_jobs()._jobs.values() if not job.finished]
+    for job in left:
+        job.cancel()
+    wait([job.future for job in left])

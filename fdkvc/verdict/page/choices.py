@@ -103,7 +103,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     link = {name: value for name, value in link.items() if name not in DROPPED}
     wrong = fields.adopt_link(page, FIELDS, link)
-    if {field.name for field in (BUDGET, POLICIES, *LOOK)} & link.keys():
+    if wrong or {field.name for field in (BUDGET, POLICIES, *LOOK)} & link.keys():
         st.session_state[f"{page}/followed"] = ""  # any file
     open_as_linked(page, link)
     return wrong
