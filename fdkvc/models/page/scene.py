@@ -107,7 +107,8 @@ def show_input(page: str, conversation: Conversation) -> None:
     if not conversation.messages:
         with st.container(horizontal=True):
             for starter in choices.starters_of(page):
-                if st.button(starter, key=f"{page}/starter/{starter}", icon=":material/chat:"):
+                key = f"{page}/starter/{starter}"
+                if st.button(plain(starter), key=key, icon=":material/chat:"):
                     choices.keep_messages(page, (), starter)
     with st.container(key="chat-input"):
         unsent = st.session_state.pop(f"{page}/unsent", "")
@@ -151,8 +152,8 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
     _show_message(st.empty(), turns, turns[-1])
     st.html(answers_html(answers))
     with st.container(horizontal=True, vertical_alignment="center"):
-        label = "Run it live"
-        if st.button(label, key=f"{page}/run-live", icon=":material/play_arrow:", type="primary"):
+        key, icon = f"{page}/run-live", ":material/play_arrow:"
+        if st.button("Run it live", key=key, icon=icon, type="primary"):
             st.session_state[f"{page}/live"] = True
             st.rerun()
         words = f"Recorded with {recorded.model}. Live, you can also write to it, and see why each "
