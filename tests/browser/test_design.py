@@ -70,7 +70,7 @@ def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page:
     for name in ("Alignment", "Retention", "Diversity", "Learning rate", "Ownership loss"):
         expect(figures).to_contain_text(name)
     assert figures.evaluate(BELOW_SCREEN) <= 0
-    assert page.locator(".stage .frame").evaluate(BELOW_SCREEN) <= 0
+    assert page.locator(".stage .decision").evaluate(BELOW_SCREEN) <= 0
 
     why = page.get_by_role("region", name="Why")
     page.get_by_role("listbox", name="Entries of this turn").focus()

@@ -268,6 +268,7 @@ def test_going_from_file_to_file_and_on(page: Page) -> None:
     open_dialogs(page, dialog=1)
     dialog = page.get_by_role("combobox", name="Dialog")
     expect(dialog).to_have_value(DIALOGS[1].name)
+    page.get_by_role("button", name=re.compile("more …")).click()
 
     for label, name, policy in (
         ("a chat with tools", chats[min(1, len(chats) - 1)].name, "Random"),
