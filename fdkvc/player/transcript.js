@@ -126,7 +126,9 @@ export class Transcript {
   /** @param {string} text @param {number} token */
   #word(text, token) {
     const before = this.words.get(token) ?? []; // a token may have two pieces: the first one is named
-    const word = make('span', { role: 'option', id: before.length ? null : `word-${token}`, 'data-token': token }, text);
+    const unseen = text ? 'white space' : 'mark of the chat template';
+    const label = text.trim() ? null : unseen;
+    const word = make('span', { role: 'option', id: before.length ? null : `word-${token}`, 'aria-label': label, 'data-token': token }, text);
     if (this.dialog.kindOf(token) === 'call') word.dataset.kind = 'call';
     this.words.set(token, [...before, word]);
     return word;
