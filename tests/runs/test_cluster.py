@@ -209,7 +209,7 @@ def processes(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str], subp
     ("gone", "what"),
     [
         (0, "went away during the run"),
-        (1, "has had no worker for 4 s: start one"),
+        (1, "has had no worker for 4 s: start one, and run again"),
     ],
     ids=["scheduler", "workers"],
 )

@@ -119,6 +119,7 @@ ADD = Finished.add
 @pytest.mark.long
 def test_live_goes_on(case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    monkeypatch.setattr(answers, "CHUNK", 1)
     names, ended = counted(monkeypatch), tmp_path / "ended"
     assert main(["live", *case, "--out", str(tmp_path / "whole")]) == 0
     for step in range(3):
