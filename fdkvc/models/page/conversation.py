@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, zip_longest
@@ -11,6 +11,7 @@ from threading import Lock
 import numpy as np
 import streamlit as st
 
+from fdkvc.core.attention import Floats
 from fdkvc.core.limits import (
     MAX_ANSWERS_MEGABYTES,
     MAX_BLOCK_LOGITS,
@@ -378,25 +379,35 @@ def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], f
     called = bool(answered.expected_calls) and answered.right(FULL)
     if called or (not true and answered.looped(FULL)):
         return {}
-    tokens, shape, names = context.model.tokens, context.model.decoder.shape, [*context.caches]
-    caches = [context.caches[name].fork() for name in names]
+    passages = [*(answered.true_passages() if true else answered.written_passages())]
+    predicted = {name: _predicted(context, name, passages) for name in context.caches}
+    return {name: words for name, words in predicted.items() if words is not None}
+
+
+def _predicted(
+    context: Chat, name: str, passages: Sequence[EncodedPassage]
+) -> tuple[tuple[Predicted, ...], float] | None:
+    """Return how one cache predicts passages, and the mean probability of their tokens.
+
+    One at a time, since a fork that reads copies the vectors of the text before.
+    """
+    tokens, shape = context.model.tokens, context.model.decoder.shape
+    cache, words, nats = context.caches[name].fork(), list[Predicted](), list[Floats]()
     room = min(MAX_WRITTEN_TOKENS, shape.positions - context.longest)
-    step = max(MAX_BLOCK_LOGITS // (len(caches) * shape.vocabulary), 1)
-    words: list[list[Predicted]] = [[] for _ in names]
-    nats = np.zeros((len(names), 0), np.float32)
-    for encoded in answered.true_passages() if true else answered.written_passages():
+    step = max(MAX_BLOCK_LOGITS // shape.vocabulary, 1)
+    for encoded in passages:
         ids, start = encoded.ids[:room], encoded.start
         if len(ids) <= start:
             break
         room -= len(ids)
         parts = []
         for first in range(0, len(ids), step):
-            logits = read(caches, ids[first : first + step])
+            logits = read([cache], ids[first : first + step])
             targets = np.array(ids[first + 1 : first + step + 1], np.intp)
             parts.append(losses(logits[:, : len(targets)], targets))
-        lost, _, best = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
+        lost, _, best = (np.concatenate(column, axis=1)[0] for column in zip(*parts, strict=True))
         stop = min(encoded.stop, len(ids))
-        nats = np.concatenate([nats, lost[:, start - 1 : stop - 1]], axis=1)
+        nats.append(lost[start - 1 : stop - 1])
         text = ids[start:stop]
         places = [
             (written, low + start, end + start) for written, low, end in words_in(tokens, text)
@@ -409,17 +420,14 @@ def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], f
                 if token and token[-1] < stop
             ]
         for written, low, end in places:
-            for row, likeliest in enumerate(best[:, low - 1 : end - 1].tolist()):
-                if encoded.passage.spans or causes.is_readable(written):
-                    instead = tokens.text(likeliest).strip()
-                    right = causes.bare(instead) == causes.bare(written)
-                    words[row].append(Predicted(written, right, instead))
-        for cache in caches:
-            cache.end_turn()
-    if not nats.size:
-        return {}
-    mean = np.exp(-nats.mean(axis=1)).tolist()
-    return {name: (tuple(words[row]), mean[row]) for row, name in enumerate(names)}
+            if encoded.passage.spans or causes.is_readable(written):
+                instead = tokens.text(best[low - 1 : end - 1].tolist()).strip()
+                right = causes.bare(instead) == causes.bare(written)
+                words.append(Predicted(written, right, instead))
+        cache.end_turn()
+    if not nats:
+        return None
+    return tuple(words), float(np.exp(-np.concatenate(nats).mean()))
 
 
 @dataclass(frozen=True)
