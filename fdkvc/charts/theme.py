@@ -2,8 +2,8 @@
 
 The colours of charts, topics, policies and verdicts are here; other colours of a page are in
 `ui/page.css` and `fdkvc.runs.page`. Topics have hues: those of Okabe and Ito (2008, *Color
-Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
-Tol (2021, *Colour Schemes*). A policy has one colour and one mark on every chart and page, FD-KVC a
+Universal Design*), distinct for people with colour-vision deficiencies, and an eighth after Tol
+(2021, *Colour Schemes*). A policy has one colour and one mark on every chart and page, FD-KVC a
 hue that no topic has; a variant and a wrapped policy have those of the policy inside, with a dash
 of their own. A letter, a dash, a shape or a pattern repeats what a colour says.
 """

@@ -137,8 +137,6 @@ def replay(
 def replay_arguments(
     settings: Replay,
     recordings: Sequence[Recording],
-    *,
-    spread: bool = False,
     **how: Unpack[Execution],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Do as `replay` does, and return its table with that of every argument of every call.
@@ -146,21 +144,19 @@ def replay_arguments(
     The second has columns `ARGUMENTS`: `call`, with a place among the dialog's, in `turn`, needs
     the `value` that turn `mentioned` gave last, in a span of the kind `source`; `held` is the share
     of heads that still cached it, and `lost` the turn that evicted it first in a head that did not,
-    −1 if all held it. `spread` begins with a dialog of each cluster; the tables do not change.
+    −1 if all held it.
     """
-    import pandas as pd
+    return replay_tables(run_chunks(settings, [*jobs_of(settings, recordings)], **how))
 
-    workers = worker_count(how)
-    jobs = [*jobs_of(settings, recordings)]
-    order = [*range(len(jobs))]
-    if spread:
-        clusters = pd.Series([next(iter(transcripts_of(job))).services for job in jobs])
-        order = clusters.groupby(clusters).cumcount().sort_values(kind="stable").index.tolist()
-    run = partial(run_job, settings)
+
+def run_chunks(
+    settings: Replay, jobs: Sequence[Sequence[Recording]], **how: Unpack[Execution]
+) -> list[Chunk | None]:
+    """Run the jobs of `jobs_of`; one of this process ends early if it is cancelled."""
+    run, workers = partial(run_job, settings), worker_count(how)
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
         run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
-    chunks = run_jobs(run, [jobs[index] for index in order], **how)
-    return replay_tables([chunk for _, chunk in sorted(zip(order, chunks, strict=False))])
+    return run_jobs(run, jobs, **how)
 
 
 def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.DataFrame]:

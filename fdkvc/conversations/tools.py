@@ -14,9 +14,6 @@ from fdkvc.core.json_input import parse_within
 from fdkvc.core.transcripts import Mention, SkippedError, Tool, Transcript, Turn, clean_name
 from fdkvc.core.unread import Unread, has_words
 
-SCHEMAS = ("parameters", "input_schema", "inputSchema")
-"""Fields of a tool with the schema of its arguments."""
-
 LISTS = ("tools", "functions")
 """Fields that list tools, of a dialog, a request or a system prompt."""
 

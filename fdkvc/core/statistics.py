@@ -234,8 +234,8 @@ class ClusterMean:
     def settled(self, margin: float = 0.0) -> Settled:
         """Return what the difference is known to be, at a level of 5 %.
 
-        Equivalent comes first: a difference that is surely smaller than `margin` does not matter,
-        even if it is surely not 0. A `margin` of 0 allows no equivalence.
+        Equivalent comes first: a difference that is significantly smaller than `margin` does not
+        matter, even if it is significant. A `margin` of 0 allows no equivalence.
 
         Examples
         --------

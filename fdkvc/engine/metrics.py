@@ -168,7 +168,7 @@ class Metric:
     lower_is_better: bool = False
     """Whether the best mean is the lowest."""
     margin: float = 0.0
-    """Two policies whose means surely differ by less are equivalent; 0 where none is stated."""
+    """Two policies whose means differ significantly less are equivalent; 0 where none is stated."""
 
     @property
     def name(self) -> str:

@@ -19,8 +19,6 @@ from fdkvc.policies import Policy
 SINKS = 4
 """First tokens to protect: as many as in the measurement that `PROTECT` cites."""
 
-RECALL_ONLY = "Recall says what a cache holds, not how well a model predicts from it."
-
 PROTECT = (
     "In a pretrained model, protect the first tokens, as sinks(…) does: without them, FIFO, "
     "surprisal and FD-KVC lose more than random eviction that protects them. "

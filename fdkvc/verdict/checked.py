@@ -5,7 +5,6 @@ first answer comes early, and the rest fills in.
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
 from fdkvc.runs.jobs import Execution
 from fdkvc.verdict.plan import TODAY, Card, ModelRead, Reading, Way, unpinned_name
+from fdkvc.verdict.search import with_calls
 
 KL, RIGHT = "kl", "values_right_of_full"
 """What is compared."""
@@ -59,13 +59,8 @@ def sample_of(
     If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
     read.
     """
-    seen, order = Counter[str](), list[tuple[int, Transcript]]()
-    for dialog in transcripts:
-        if any(demand.kind == "call" for demand in dialog.demands):
-            order.append((seen[dialog.services], dialog))
-            seen[dialog.services] += 1
-    order = order or [(0, dialog) for dialog in transcripts]
-    ordered = [dialog for _, dialog in sorted(order, key=lambda pair: pair[0])][:TRIED_DIALOGS]
+    places = with_calls(transcripts) or [*range(len(transcripts))]
+    ordered = [transcripts[place] for place in places[:TRIED_DIALOGS]]
     sample, room = list[Transcript](), most
     for dialog in ordered:
         with suppress(ValueError):  # it is longer than the model's context

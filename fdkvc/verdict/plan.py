@@ -294,7 +294,7 @@ def find_card(
 def ways_without_calls(
     policies: Sequence[Policy], tokens: float, letters: bool, read: ModelRead | None
 ) -> list[Way]:
-    """Return the ways at one share of the text, for a model to tell apart; best first if it did."""
+    """Return the ways at one share of the text, for a model to compare; best first if it did."""
     size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
     ways = list[Way]()
     for policy in policies:

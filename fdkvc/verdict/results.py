@@ -330,15 +330,17 @@ def replay_grid(
     table, paired = mean_table(rows), paired_differences(rows, baseline)
     order = dict.fromkeys(rows.metric)
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
-    over = [
-        f"{late_metric(name).heading(name)}, {count(int(n), 'dialog')}"
-        for name, n in zip(table.metric, table.n, strict=True)
-    ]
+    over = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
     named = table.policy.map(title) + table.heads.map(OF_HEADS)
     names = ["policy"] if metric else ["metric", "policy"]
     words = marked(table, paired, places)
     table = table.assign(metric=over, policy=named)
     return pivot(table, words, names, label="budget {}".format)
+
+
+def _heading(metric: str, dialogs: int) -> str:
+    """Return a metric with its unit, and over how many dialogs its means are."""
+    return f"{late_metric(metric).heading(metric)}, {count(dialogs, 'dialog')}"
 
 
 def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
@@ -393,12 +395,12 @@ def forgotten_text(run: ReplayRun) -> str:
 
 def summary_text(run: ReplayRun) -> str:
     """Return what was asked for, in few lines: the recall of calls, and the metrics chosen."""
-    measured = run.table.dropna(subset="value").metric
-    first = [name for name in ("call_recall", *measured) if name in {*measured}][:1]
-    wanted = [name for name in measured.unique() if late_metric(name).key in run.settings.metrics]
+    measured = run.table.dropna(subset="value").groupby("metric", sort=False).dialog.nunique()
+    first = [name for name in ("call_recall", *measured.index) if name in measured][:1]
+    wanted = [name for name in measured.index if late_metric(name).key in run.settings.metrics]
     parts = [f"{run.source}; sizes in {run.unit}" if run.unit == WORDS_OF else run.source]
     for name in dict.fromkeys((*first, *wanted)):
-        parts.append(late_metric(name).heading(name))
+        parts.append(_heading(name, int(measured[name])))
         parts.append(replay_grid(run.table, run.baseline, name).text())
     parts += missing_value_notes(transcripts_of(run.recordings))
     parts += ["\n".join(wrap(f"{marks_sentence(run.baseline)}; {FULL_GRID}", WIDTH))]

@@ -6,9 +6,9 @@
 3. The two halves of the clusters are searched as well: what is chosen on one is told of the other.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 from typing import Unpack
 
@@ -21,15 +21,16 @@ from fdkvc.conversations.replay import (
     Replay,
     jobs_of,
     replay_tables,
-    run_job,
+    run_chunks,
     transcripts_of,
     turn_tokens,
 )
 from fdkvc.core.attention import TOLERANCE
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS
+from fdkvc.core.transcripts import Transcript
 from fdkvc.policies import Policy, usable
-from fdkvc.runs.jobs import Execution, Progress, run_jobs
+from fdkvc.runs.jobs import Execution, Progress
 
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
@@ -201,8 +202,7 @@ def search(
         chosen = tuple(policies[name] for name in places)
         budgets = tuple(sorted({*at_sizes}))
         cases = Cases(chosen, budgets, settings.heads[:1], settings.metrics, sizes=at_sizes)
-        run = partial(run_job, cases)
-        ran = run_jobs(run, jobs, **how)
+        ran = run_chunks(cases, jobs, **how)
         chunks += ran
         recalls = call_recalls(replay_tables(ran)[0])
         if recalls.empty:
@@ -244,16 +244,21 @@ def mean_recalls(rows: pd.DataFrame) -> dict[int, float]:
     return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
+def with_calls(texts: Sequence[Transcript]) -> list[int]:
+    """Return the places of dialogs with calls: one of each cluster, then a second, and so on."""
+    seen, ranked = Counter[str](), list[tuple[int, int]]()
+    for place, text in enumerate(texts):
+        if any(demand.kind == "call" for demand in text.demands):
+            ranked.append((seen[text.services], place))
+            seen[text.services] += 1
+    return [place for _, place in sorted(ranked)]
+
+
 def first_dialogs(recordings: Sequence[Recording]) -> list[int]:
     """Return the places of a few dialogs with calls, of different clusters first; all if few."""
     texts = transcripts_of(recordings)
-    seen, ranked = dict[str, int](), list[tuple[int, int]]()
-    for place, text in enumerate(texts):
-        if any(demand.kind == "call" for demand in text.demands):
-            ranked.append((seen.setdefault(text.services, 0), place))
-            seen[text.services] += 1
     room, chosen = FIRST_TOKENS, list[int]()
-    for _, place in sorted(ranked):
+    for place in with_calls(texts):
         room -= sum(map(len, texts[place].texts)) // 4  # characters of a token
         if chosen and room < 0:
             break

@@ -173,6 +173,7 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
         assert part.evaluate(BELOW_SCREEN) <= 0
 
     page.get_by_text("Policies and metrics").click()
+    settled(page)
     page.get_by_role("button", name="Add a variant").click()
     variant = page.get_by_test_id("stPopoverBody")
     expect(variant.get_by_role("button", name="Add FD-KVC")).to_be_visible()

@@ -86,7 +86,7 @@ def test_the_guides_packages_work_in_commands_and_their_workers(installed: Path)
     assert drawn.returncode == 0, drawn.stderr
     assert "recall(nearest" in (installed / "out/summary.csv").read_text()
     assert said.returncode == 0, said.stderr
-    assert "fifo" in said.stdout
+    assert "1 dialog" in said.stdout
 
 
 @pytest.mark.long
