@@ -172,6 +172,13 @@ test('a line goes from its lowest to its highest level, a dot above and below', 
   assert.equal(every, 2);
 });
 
+test('a line without room numbers its first turn alone', () => {
+  for (const width of [0, 20, 44, 45]) {
+    const { every, x } = lineScale({ low: 0, high: 1, turns: 12, width, height: 0 });
+    assert.ok(every >= 12 && x(1) > x(0));
+  }
+});
+
 test('marks start where they stand and end where they go', () => {
   assert.deepEqual(between([0, 8], [4, 0], 0), [0, 8]);
   assert.deepEqual(between([0, 8], [4, 0], 1), [4, 0]);

@@ -7,7 +7,8 @@ const APART = 24; // from one number of a turn to the next, at least
 
 /** @param {{ low: number, high: number, turns: number, width: number, height: number }} line */
 export function lineScale({ low, high, turns, width, height }) {
-  const [top, foot, step] = [DOT, height - FOOT - DOT, (width - LEFT) / turns];
+  const [top, foot] = [DOT, height - FOOT - DOT];
+  const step = Math.max(width - LEFT, 1) / turns; // a canvas may have no room yet
   return {
     left: LEFT, top, foot, every: Math.ceil(APART / step),
     x: (/** @type {number} */ turn) => LEFT + (turn + 0.5) * step,
