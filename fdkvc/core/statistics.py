@@ -116,12 +116,12 @@ class Paired(Summary):
             case "same":
                 return f"the same in every dialog ({self.mean:+.{_decimals(self.mean)}f})"
             case "not significant":
-                return f"not significant ({_p_words(self.p)})"
+                return f"not significant ({p_words(self.p)})"
             case "significant":
                 digits = _decimals(self.high - self.mean)
                 return (
                     f"{self.mean:+.{digits}f} ({100 * CONFIDENCE:g} % interval "
-                    f"{self.low:.{digits}f} to {self.high:.{digits}f}), {_p_words(self.p)}"
+                    f"{self.low:.{digits}f} to {self.high:.{digits}f}), {p_words(self.p)}"
                 )
 
 
@@ -492,7 +492,14 @@ def _decimals(size: float) -> int:
     return max(3, -math.floor(math.log10(abs(size)))) if size else 3
 
 
-def _p_words(p: float) -> str:
+def p_words(p: float) -> str:
+    """Return a p-value in words.
+
+    Examples
+    --------
+    >>> p_words(0.0004), p_words(0.0312), p_words(0.25)
+    ('p < 0.001', 'p = 0.031', 'p = 0.25')
+    """
     if p < 0.001:
         return "p < 0.001"
     return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
