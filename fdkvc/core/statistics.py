@@ -76,17 +76,6 @@ class Paired(Summary):
             return "same"
         return "significant" if self.p < 1 - CONFIDENCE else "not significant"
 
-    @property
-    def effect_size(self) -> float:
-        """Cohen's d_z: the mean over the standard deviation; NaN where that is 0 or undefined.
-
-        References
-        ----------
-        J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 2nd ed., 1988, section
-        2.3.5.
-        """
-        return self.mean / self.sd if self.sd > 0 else math.nan
-
     def words(self, p: float | None = None) -> str:
         """Return the result as text, with its own p-value or an adjusted one.
 

@@ -92,9 +92,7 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
     assert '<th scope="col">rule</th>' in shown
     app.selectbox(key="answers/look").set_value(FULL).run()
     assert "Nothing was evicted before Full cache wrote" in words_of(settled(app))
-
-    app.selectbox(key="answers/layer").set_value(3).run()
-    assert link_of(settled(app)).items() >= {"look": FULL, "layer": "3", "head": "-1"}.items()
+    assert link_of(app)["look"] == FULL
 
 
 def test_why_names_who_wrote_each_passage() -> None:
@@ -237,7 +235,7 @@ def test_words_that_differ_are_marked_while_the_model_writes(
 
 
 def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
-    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4)
+    app = open_page("answers", turn=2, look="snapkv", word=5000)
 
     wrong = "This link has an error: "
     assert [error.value for error in app.error] == [
@@ -245,12 +243,10 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
         "Using fifo instead.",
         wrong + "Word is 5000, but must be a whole number from 0 to 23 in this answer. "
         "Using 4 instead.",
-        wrong + "Layer is 77, but must be a whole number from -1 to 3. Using -1 instead.",
-        wrong + "Head is 4, but must be a whole number from -1 to 3. Using -1 instead.",
         wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
     ]
     assert link_of(app)["look"] == "fifo"
-    assert not open_page("answers", turn=5).error
+    assert not open_page("answers", turn=5, layer=3, head=1).error  # of an earlier version
 
 
 def test_what_is_too_long_or_sees_the_future_is_said() -> None:

@@ -375,12 +375,11 @@ def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
     assert table.word.tolist() == [said[token] for token in table.token]
 
 
-@pytest.mark.parametrize("view", ["words", "lanes"])
-def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> None:
+def test_a_long_dialog_is_shown_without_a_table_of_its_entries() -> None:
     words = " ".join(f"word{number}" for number in range(50))
     lines = "\n".join(f"User: {words}" for _ in range(150))
     file = read_dialog_file(lines.encode(), "long.txt")
-    app = open_dialogs(file, view=view, budget=4000, turn=120, policies="fifo,fd-kvc")
+    app = open_dialogs(file, view="lanes", budget=4000, turn=120, policies="fifo,fd-kvc")
 
     assert shown_turn(app) == 120
     assert "entries.csv is not available: it needs every entry" in words_of(app)
