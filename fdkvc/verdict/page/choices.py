@@ -32,6 +32,7 @@ from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked
+from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
@@ -58,8 +59,8 @@ class Chosen(NamedTuple):
 
 CALLS = Field(
     "Tool calls",
-    "Whether a call's name and arguments precede the words of its turn in the text, as a model "
-    "reads them.",
+    "Whether a call's name and arguments precede the words of its turn. Not part of the text: "
+    + WORDS["Tool calls not part of the text"],
     name="calls",
     default="silent",
     choices={"silent": "not part of the text", "said": "part of the text"},
@@ -92,6 +93,9 @@ _DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEAD
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
+
+RUN_FIELDS = (CALLS, TOOLS, *_DIALOG_FIELDS, BUDGET, POLICIES, WHOSE)
+"""Fields that choose what one cache shows of a file."""
 
 _VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, HUES, *PAIR, MORE_METRICS)
 
