@@ -40,7 +40,7 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import in_tokens_of
-from fdkvc.verdict.page.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
+from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, Vectors, choose_vectors
 from fdkvc.verdict.plan import TARGET
 
 
@@ -86,10 +86,10 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
-DROPPED = ("judged", "larger")
+DROPPED = ("judged", "larger", "layers")
 """Parts of a link of an earlier version that no longer say anything."""
 
-_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS)
+_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS)
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""

@@ -49,7 +49,7 @@ from fdkvc.verdict.page.replay import (
     replay_file,
     report_of,
 )
-from fdkvc.verdict.page.vectors import LAYERS, LETTERS, VECTORS, Vectors
+from fdkvc.verdict.page.vectors import LETTERS, VECTORS, Vectors
 from fdkvc.verdict.plan import (
     TARGET,
     Card,
@@ -288,8 +288,8 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     evidence = done.recording(dialog).evidence
     mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed)
     token = int(mentions[-1][0])
-    model, layers = done.model or (LETTERS, LAYERS.default)
-    values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
+    model = LETTERS if done.model is None else done.model.model
+    values: list[tuple[Field, Any]] = [(VECTORS, model)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, int(row["budget"]))]
     values += [(TURN, int(row["turn"])), (ENTRY, token)]
