@@ -58,7 +58,7 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
 
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
-    """Return the first policy whose calls are wrong or that loses a word, or else the last cache."""
+    """Return the first policy whose calls are wrong or that loses a word, or the last cache."""
     answers = answered.answers()
     lost = shown_words(answers)
     for name, answer in zip(answered.conversation.titles, answers, strict=True):
