@@ -6,8 +6,10 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +18,12 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.core.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
 from fdkvc.models.answer_causes import grade_call
-from fdkvc.models.cache_answers import CacheAnswer
+from fdkvc.models.cache_answers import CacheAnswer, shipped_answer
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.model_text import WRITERS
 from fdkvc.models.page import choices, conversation, scene
 from fdkvc.models.page.conversation import FULL, Answered, answer_of
+from fdkvc.models.page.why import _first_wrong
 from fdkvc.models.report.answer import answers_html, call_html
 from fdkvc.ui.fields import hold
 from fdkvc.ui.markdown import plain
@@ -108,6 +111,22 @@ def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
     assert any("*San Jose* was evicted in turn 14: with" in text.value for text in app.markdown)
     table = next(line for line in html(app).split("\n") if "scrolls back" in line)
     assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
+
+
+def test_without_calls_the_cache_that_lost_a_word_is_shown() -> None:
+    """A recording stands for an answer whose calls are all right, as it has none."""
+    recorded = shipped_answer().answers
+    for names in (["keydiff", "fifo"], ["keydiff", "h2o", "fifo"], ["fifo", "keydiff"]):
+        titles = {name: recorded[name].title for name in (FULL, *names)}
+        answers = [recorded[name] for name in titles]
+        answered: Any = SimpleNamespace(
+            conversation=SimpleNamespace(titles=titles),
+            answers=partial(list, answers),
+            right=recorded.__contains__,
+        )
+        shown = recorded[_first_wrong(answered, titles)]
+        assert shown.title == next(name for name in names if name != "keydiff").upper()
+        assert any("Rosalind" in word.text and not word.right for word in shown.predicted)
 
 
 def test_damage_begins_with_the_most_damaged_words_and_is_shown_over_turns() -> None:

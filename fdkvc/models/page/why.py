@@ -13,6 +13,7 @@ from fdkvc.core.words import percent
 from fdkvc.models import answer_causes as causes
 from fdkvc.models.page import choices
 from fdkvc.models.page.conversation import FULL, Answered, answer_words
+from fdkvc.models.report.answer import shown_words
 from fdkvc.models.report.damage import OTHERS
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held
@@ -55,8 +56,14 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
 
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
-    wrong = [name for name in titles if name != FULL and not answered.right(name)]
-    return wrong[0] if wrong else list(titles)[-1]
+    """Return the first policy whose calls are wrong or that loses a word, or the last cache."""
+    answers = answered.answers()
+    lost = shown_words(answers)
+    for name, answer in zip(answered.conversation.titles, answers, strict=True):
+        wrong = not answered.right(name) or not all(answer.predicted[word].right for word in lost)
+        if name != FULL and wrong:
+            return name
+    return list(titles)[-1]
 
 
 def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
