@@ -12,24 +12,23 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
 from fdkvc.conversations.formats.chat import is_demanded, values_in
 from fdkvc.conversations.mentions import MentionFinder, wordings_of
-from fdkvc.conversations.session_text import Text, span_kind
+from fdkvc.conversations.session_text import ContextText, span_kind
 from fdkvc.conversations.sessions import Compaction, MadeCall, Session
 from fdkvc.core.limits import (
     MAX_DEMANDS,
-    MAX_SESSION_TOKENS,
     MAX_SESSION_VALUES,
     MAX_VALUE_CHARACTERS,
 )
-from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError
 from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy
-from fdkvc.policies.reread import Reread
+from fdkvc.policies.ways import way_words
 
 WAYS = (
     "reread(messages(fifo))",
@@ -93,7 +92,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class Fitted:
     """What a way keeps of the text before a compaction."""
 
     label: str
@@ -124,7 +123,7 @@ class Forgot:
     """In the order of the calls that needed them first."""
     repeats: tuple[Repeat, ...]
     """In the order of the calls."""
-    ways: tuple[Way, ...] = ()
+    ways: tuple[Fitted, ...] = ()
     """What the session did first, if it did anything."""
     notes: tuple[str, ...] = ()
     """Sentences on what is not compared."""
@@ -145,7 +144,7 @@ class Forgot:
         lost = [need for need, stays in zip(self.needs, held, strict=True) if not stays]
         return sorted(lost, key=lambda need: need.weight, reverse=True)
 
-    def again(self, way: Way) -> tuple[int, int]:
+    def again(self, way: Fitted) -> tuple[int, int]:
         """Return the number of calls that a way makes again, and the tokens of their results."""
         tokens = [row.tokens for row, made in zip(self.repeats, way.repeated, strict=True) if made]
         return len(tokens), sum(tokens)
@@ -156,6 +155,24 @@ class Forgot:
         return [way.label for way in self.ways if way.held[place]]
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """What the compactions of some conversations forgot, all together."""
+
+    compactions: int
+    needed: int
+    """Values that later calls needed, at each compaction."""
+    lost: int
+
+    @classmethod
+    def of(cls, sessions: Iterable[Session]) -> Recorded | None:
+        """Return that of sessions; None without compactions."""
+        results = [result for session in sessions for result in forgot(session, ())]
+        needed = sum(len(result.needs) for result in results)
+        lost = sum(len(result.lost()) for result in results)
+        return cls(len(results), needed, lost) if results else None
+
+
 def forgot(
     session: Session,
     ways: Sequence[Policy] | None = None,
@@ -163,12 +180,8 @@ def forgot(
 ) -> Iterator[Forgot]:
     """Yield what each compaction of a session forgot, and what other ways would have held.
 
-    `on_progress` gets the compactions that are done and all of them. Raises a ValueError if the
-    session has more than `MAX_SESSION_TOKENS`.
+    `on_progress` gets the compactions that are done and all of them.
     """
-    tokens = sum(message.tokens for message in session.messages)
-    name = f"{session.name}: it has"
-    check_most(name, tokens, "tokens", MAX_SESSION_TOKENS)
     policies = [*map(read_policy, WAYS)] if ways is None else ways
 
     @cache
@@ -283,12 +296,12 @@ def _canonical(call: MadeCall) -> str:
 # ------------------------------------------------------------------------------------------- ways
 
 
-def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Way], list[str]]:
+def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Fitted], list[str]]:
     """Return what the session and each way keep, and sentences on ways that are not compared."""
-    compaction, ways, notes = result.compaction, list[Way](), list[str]()
+    compaction, ways, notes = result.compaction, list[Fitted](), list[str]()
     if compaction.kind in RECORDED:
         ways.append(_recorded(result))
-    text = Text.of([result.session.messages[index] for index in compaction.context])
+    text = ContextText.of([result.session.messages[index] for index in compaction.context])
     if not result.size:
         notes.append("Nothing stayed and no size is recorded, so no other way is compared.")
     place = {message: turn for turn, message in enumerate(compaction.context)}
@@ -296,20 +309,21 @@ def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Way], li
         try:
             kept = text.kept(policy, result.size)
         except TooLargeError as error:
-            notes.append(f"{policy.title} is not compared: {error}.")
+            notes.append(f"“{way_words(policy.name)}” is not compared: {error}.")
             continue
         held = tuple(
             any(kept[text.tokens_of(mention)].all() for mention in need.mentions)
             for need in result.needs
         )
+        whole = [kept[first:end].all() for first, end in pairwise(text.starts)]
         repeated = tuple(
-            repeat.result not in place or not kept[text.of_turn(place[repeat.result])].all()
+            repeat.result not in place or not whole[place[repeat.result]]
             for repeat in result.repeats
         )
         stays = np.flatnonzero(kept)
         read_again = reread_once(policy, np.arange(len(text)), stays, text.born, text.kinds)
-        label = (policy.policy if isinstance(policy, Reread) else policy).title
-        ways.append(Way(label, policy.name, len(stays), held, repeated, read_again))
+        label = way_words(policy.name)
+        ways.append(Fitted(label, policy.name, len(stays), held, repeated, read_again))
     return ways, notes
 
 
@@ -324,7 +338,7 @@ def _size(session: Session, number: int) -> int:
     return round(session.tokens_of(compaction.context) * after / before)
 
 
-def _recorded(result: Forgot) -> Way:
+def _recorded(result: Forgot) -> Fitted:
     """Return what the model had right after a compaction of the session."""
     session, compaction = result.session, result.compaction
     finder = _finder(session, compaction.stayed)
@@ -334,7 +348,8 @@ def _recorded(result: Forgot) -> Way:
     )
     tokens = session.tokens_of(compaction.stayed)
     repeated = (True,) * len(result.repeats)
-    return Way(RECORDED[compaction.kind], "", tokens, tuple(map(bool, mentions)), repeated, tokens)
+    held = tuple(map(bool, mentions))
+    return Fitted(RECORDED[compaction.kind], "", tokens, held, repeated, tokens)
 
 
 def _finder(session: Session, messages: Sequence[int]) -> MentionFinder:

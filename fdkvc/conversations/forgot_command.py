@@ -7,6 +7,7 @@ from time import perf_counter
 from fdkvc.conversations.forgot import Forgot, forgot
 from fdkvc.conversations.forgot_report import as_json, as_text, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
+from fdkvc.conversations.lexical import Encoding
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.core.parameters import check_count
@@ -15,14 +16,15 @@ from fdkvc.runs.console import flush, progress, warn
 from fdkvc.runs.jobs import Progress
 
 
-def forgot_command(options: Namespace) -> None:
-    """Print what each compaction of a session forgot."""
+def forgot_command(options: Namespace, encoding: Encoding) -> None:
+    """Print what each compaction of a session forgot, in the tokens of a model."""
     ways = None if options.ways is None else [*map(read_policy, options.ways)]
     if options.at is not None:
         check_count("--at", options.at)
     name = options.file or str(EXAMPLES / "agent.jsonl")
     with progress(f"Reading {Path(name).name}"):
         sessions = read_sessions(read_bytes(name, MAX_DIALOG_FILE_BYTES), name)
+        sessions = tuple(session.in_tokens(encoding) for session in sessions)
     if not sessions:
         raise ValueError(
             f"{name!r} is no session of a coding agent that is known (Claude Code, Codex): "

@@ -24,11 +24,15 @@ STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cle
 WIDTH = 100
 """Columns of a line."""
 
-TOKENS_NOTE = (
-    "Tokens are words and punctuation marks; an agent counts a model's, with its prompt and tools. "
-    "Made again: calls as before the compaction whose first result is not held (tokens of their "
-    "results). Read again: tokens that a model reads anew, after the first change of its text."
-)
+
+def tokens_note(session: Session) -> str:
+    """Say what the numbers of the tables count."""
+    return (
+        f"Sizes are {session.unit}, without the marks of a chat template; an agent counts its own "
+        "model's, with its prompt and tools. Made again: calls as before the compaction whose "
+        "first result is not held (tokens of their results). Read again: tokens that a model reads "
+        "anew, after the first change of its text."
+    )
 
 
 def heading(result: Forgot) -> str:
@@ -42,7 +46,7 @@ def heading(result: Forgot) -> str:
     of = f"compaction {result.number + 1} of {len(session.compactions)}"
     trigger = {"auto": ", automatic", "manual": ", by hand"}.get(compaction.trigger, "")
     before, after = (f"{x:,}" if x else "?" for x in compaction.recorded)
-    counted = f"; the agent counted {before} → {after}" if any(compaction.recorded) else ""
+    counted = f"; the agent: {before} → {after}" if any(compaction.recorded) else ""
     stayed = session.tokens_of(compaction.stayed)
     return (
         f"{session.name}, {of} ({compaction.place}{trigger}): {result.before:,} → {stayed:,} tokens"
@@ -87,8 +91,8 @@ def ways_grid(result: Forgot) -> Grid:
         values = f"{row['held']:,} of {row['values']:,}"
         again = f"{row['calls again']:,} ({row['tokens again']:,})"
         numbers = [f"{row['tokens']:,}", values, again, f"{row['read again']:,}"]
-        rows.append([clipped(row["way"], 28), *numbers, clipped(row["policy"], 24)])
-    heads = ["way", "tokens", "values held", "made again", "read again", "policy"]
+        rows.append([clipped(row["way"], 31), *numbers, clipped(row["policy"], 24)])
+    heads = ["way", "tokens", "held", "made again", "read again", "policy"]
     return Grid(heads, rows)
 
 
@@ -138,7 +142,7 @@ def as_text(results: Sequence[Forgot], words: bool = True) -> str:
             of = f"The worst {len(grid.rows)} of {count(len(lost), 'loss', 'losses')}"
             lines += ["", f"{of} under “{result.ways[0].label}”:", grid.text()]
         parts.append("\n".join(lines))
-    return "\n\n".join([*parts, textwrap.fill(TOKENS_NOTE, WIDTH)])
+    return "\n\n".join([*parts, textwrap.fill(tokens_note(results[0].session), WIDTH)])
 
 
 def none_sentence(session: Session) -> str:
@@ -146,8 +150,8 @@ def none_sentence(session: Session) -> str:
     tokens = session.tokens_of(session.contexts[0])
     size = max(tokens // 10, 1)
     return textwrap.fill(
-        f"No compaction in this session of {tokens:,} tokens: nothing was forgotten. To see what "
-        f"each way would forget at a size of {size:,} tokens, add --at {size}.",
+        f"No compaction in this session of {tokens:,} {session.unit}: nothing was forgotten. To "
+        f"see what each way would forget at a size of {size:,} tokens, add --at {size}.",
         WIDTH,
         break_on_hyphens=False,
     )
@@ -177,6 +181,7 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
         {
             "session": session.name,
             "messages": len(session.messages),
+            "unit": session.unit,
             "compactions": len(session.compactions),
             "notes": session.notes,
             "not_read": dict(session.unread),

@@ -16,13 +16,14 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
+from numpy.typing import NDArray
 
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_CACHED_WORDS, MAX_NAME_CHARACTERS
 from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.scripts import word_spans
-from fdkvc.core.token_traits import word_surprisal
+from fdkvc.core.token_traits import text_surprisal
 from fdkvc.core.transcripts import Transcript
 from fdkvc.synthetic.scenarios import World
 
@@ -40,7 +41,10 @@ class Encoding(Protocol):
     def __hash__(self) -> int: ...
 
     def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:
-        """Return the tokens of each turn."""
+        """Return the tokens of each turn, with the marks of a chat template."""
+
+    def spans(self, text: str) -> NDArray[Any]:
+        """Return where the tokens of a text begin and end (n, 2)."""
 
 
 def lexical_recording(
@@ -61,12 +65,19 @@ def lexical_recording(
     >>> bool((recording.embeddings[0] == recording.embeddings[3]).all())
     True
     """
-    SEED.check(seed, "seed")
-    world = World()
     if encoding is None:
         tokens = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns)
     else:
         tokens = encoding.turns(transcript)
+    return embedded(transcript, tokens, seed, source_of(seed, encoding))
+
+
+def embedded(
+    transcript: Transcript, tokens: tuple[tuple[Token, ...], ...], seed: int = 0, source: str = ""
+) -> Recording:
+    """Give each of these tokens a random vector; see `lexical_recording`."""
+    SEED.check(seed, "seed")
+    world = World()
     words: dict[str, int] = {}  # each once: a long dialog repeats most of them
     of_word = [
         words.setdefault(row.text.strip(), len(words)) for row in chain.from_iterable(tokens)
@@ -82,8 +93,8 @@ def lexical_recording(
         keys,
         values,
         heads=(0,),
-        source=f"{source_of(seed, encoding)}{transcript.source_note}",
-        surprisal=np.array([*map(_surprisal, words)], np.float32)[of_word],
+        source=f"{source}{transcript.source_note}",
+        surprisal=np.array([*map(text_surprisal, words)], np.float32)[of_word],
     )
 
 
@@ -91,12 +102,6 @@ def source_of(seed: int, encoding: Encoding | None = None) -> str:
     """Return what a recording says of its vectors."""
     unit = "" if encoding is None else f", tokens of {encoding.name}"
     return f"{LEXICAL}, seed {seed}{unit}"
-
-
-def _surprisal(text: str) -> float:
-    """Return the surprisal of a token's first word, 0 without one."""
-    words = word_spans(text)
-    return word_surprisal(text[slice(*words[0])]) if words else 0.0
 
 
 def _tokens(text: str) -> Iterator[Token]:

@@ -5,12 +5,18 @@ session is a row of contexts. A message that stays is in several of them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fdkvc.core.scripts import word_count
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.conversations.lexical import Encoding
+from fdkvc.core.limits import MAX_SESSION_TOKENS
+from fdkvc.core.parameters import check_most
+from fdkvc.core.scripts import word_spans
 from fdkvc.core.transcripts import Turn
 
 
@@ -37,11 +43,20 @@ class Message:
     """Its calls."""
     tool: str = ""
     """If it is a result: the tool that was called, if that is known."""
+    encoded: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    """Its `spans` in the tokens of a model, if these are known."""
 
     @cached_property
+    def spans(self) -> NDArray[Any]:
+        """Where its tokens begin and end (n, 2); by default, its words and punctuation marks."""
+        if self.encoded is not None:
+            return self.encoded
+        return np.array(word_spans(self.turn.text), np.intp).reshape(-1, 2)
+
+    @property
     def tokens(self) -> int:
-        """Its words and punctuation marks."""
-        return word_count(self.turn.text)
+        """The number of its tokens."""
+        return len(self.spans)
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,18 @@ class Session:
     """(description, number) of what the file has beside: lines that nobody wrote, for instance."""
     notes: tuple[str, ...] = ()
     """Sentences on what is unusual in it."""
+    unit: str = "words and punctuation marks"
+    """What its tokens are: by default, as they are until `in_tokens`."""
+
+    def in_tokens(self, encoding: Encoding) -> "Session":
+        """Return the session in the tokens of a model; a ValueError if it has too many."""
+        messages, tokens = list[Message](), 0
+        for message in self.messages:
+            messages.append(replace(message, encoded=encoding.spans(message.turn.text)))
+            tokens += messages[-1].tokens
+            until = f"{self.name}: up to {message.place}, it has"
+            check_most(until, tokens, "tokens", MAX_SESSION_TOKENS)
+        return replace(self, messages=tuple(messages), unit=f"tokens of {encoding.name}")
 
     def in_context(self, message: int) -> frozenset[int]:
         """Return the messages that the model had in context with a message, itself among them.
@@ -97,7 +124,7 @@ class Session:
         return frozenset((message,))
 
     def tokens_of(self, messages: tuple[int, ...]) -> int:
-        """Return how many words and punctuation marks some messages have."""
+        """Return how many tokens some messages have."""
         return sum(self.messages[index].tokens for index in messages)
 
     def imagined(self, size: int) -> "Session":

@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fdkvc.conversations.formats import EXAMPLES, read_dialogs
+from fdkvc.conversations.forgot import Recorded
+from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_sessions
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.tools import with_tools
 from fdkvc.conversations.trace_file import read_trace_file
@@ -97,6 +98,13 @@ class Sources:
         recordings = read_trace_file(content)
         self.warn(not_read_notes([recording.transcript for recording in recordings]))
         return recordings, hashlib.sha256(content).hexdigest()
+
+    def read_recorded(self) -> Recorded | None:
+        """Return what the compactions of the file forgot; None if it has none."""
+        if self.dialogs is None:
+            return None
+        content = read_bytes(self.dialogs, MAX_DIALOG_FILE_BYTES)
+        return Recorded.of(read_sessions(content, self.dialogs))
 
     def named_in_run(self, kind: str, name: str | None) -> Sources:
         """Return the sources with the file that a run names, if no option names its place now.

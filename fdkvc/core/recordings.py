@@ -7,13 +7,12 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdkvc.core.arrays import check_surprisal, check_vectors, one_dialog
-from fdkvc.core.attention import KINDS, SPEAKERS, Floats, Ints, word_id
+from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.dialogs import DialogBatch, stack
-from fdkvc.core.token_traits import token_traits
-from fdkvc.core.transcripts import Demand, Mention, SpanKind, Transcript, check_size, word_ids
+from fdkvc.core.token_text import TokenText, TurnTokens
+from fdkvc.core.transcripts import SPAN_KINDS, Demand, Mention, SpanKind, Transcript, check_size
 
 
 class Token(NamedTuple):
@@ -97,24 +96,14 @@ class Recording:
             turn_topics=[turn.topic for turn in self.transcript.turns],
             surprisal=self.surprisal,
         )
-        speakers, words, traits, kinds, tools = [], [], [], list[int](), list[int]()
-        turns = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
-        for number, (turn, speaker, tokens) in enumerate(turns):
-            spans = [(token.start, token.end) for token in tokens]
-            speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
-            words += word_ids(turn.text, spans)
-            traits.append(token_traits(turn.text, spans, speaker == "user"))
-            for start, _ in spans:
-                kinds.append(KINDS.index(self.transcript.span_kind(number, start)))
-                tool = self.transcript.tool_at(number, start)
-                tools.append(word_id(tool) if tool else 0)
+        text = self.text
         shared: dict[str, Any] = {
             **vars(one),
-            "speakers": np.array(speakers)[None],
-            "words": np.array(words, np.intp)[None],
-            "kinds": np.array(kinds, np.intp)[None],
-            "tools": np.array(tools, np.intp)[None],
-            "traits": np.concatenate(traits)[None],
+            "speakers": text.speakers[None],
+            "words": text.words[None],
+            "kinds": text.kinds[None],
+            "tools": text.tools[None],
+            "traits": text.traits[None],
         }
         count = len(self.heads)
         rows: dict[str, Any] = {}
@@ -126,6 +115,18 @@ class Recording:
         return replace(one, heads=count, **rows)
 
     @cached_property
+    def text(self) -> TokenText:
+        """The tokens without vectors."""
+        dialog, turns = self.transcript, list[TurnTokens]()
+        for number, (turn, tokens) in enumerate(zip(dialog.turns, self.tokens, strict=True)):
+            places = [(token.start, token.end) for token in tokens]
+            spans = np.array(places, np.intp).reshape(-1, 2)
+            called, is_user = turn.call_characters, dialog.spoken_by[number] == "user"
+            kind, tools = dialog.span_kind(number, called), dialog.tool_names[number]
+            turns.append(TurnTokens(turn.text, spans, kind, is_user, called, tools))
+        return TokenText(tuple(turns))
+
+    @cached_property
     def groups(self) -> tuple[int, ...]:
         """Sizes of the groups of consecutive heads that have the same keys."""
         different = [not np.array_equal(one, other) for one, other in pairwise(self.keys)]
@@ -135,38 +136,19 @@ class Recording:
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """The index of each turn's first token, and of the token after the last."""
-        return (0, *np.cumsum([len(turn) for turn in self.tokens]).tolist())
+        return self.text.starts
 
     @cached_property
     def spans(self) -> tuple[tuple[int, SpanKind], ...]:
         """The first token of each span, and its kind."""
-        kinds: list[SpanKind] = []
-        for turn, tokens in enumerate(self.tokens):
-            kinds += [self.transcript.span_kind(turn, token.start) for token in tokens]
+        names = [*SPAN_KINDS]
+        kinds = [names[kind] for kind in self.text.kinds]
         steps = enumerate(pairwise([None, *kinds]))
         return tuple((index, kinds[index]) for index, (before, kind) in steps if kind != before)
 
     def tokens_of(self, mention: Mention) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of a mention's characters."""
-        first = self.starts[mention.turn]
-        starts, ends, last_end, next_start = self._spans[mention.turn]
-        # Tokens may overlap, so the range is found by bounds that only grow.
-        low = int(np.searchsorted(last_end, mention.start, "right"))
-        high = int(np.searchsorted(next_start, mention.end))
-        start = np.maximum(starts[low:high], mention.start)
-        end = np.minimum(ends[low:high], mention.end)
-        return tuple((first + low + np.flatnonzero(start < end)).tolist())
-
-    @cached_property
-    def _spans(self) -> list[NDArray[np.intp]]:
-        """Of each turn's tokens: start, end, largest end so far, least start from here (4, n)."""
-        turns = []
-        for turn in self.tokens:
-            starts = np.array([token.start for token in turn], np.intp)
-            ends = np.array([token.end for token in turn], np.intp)
-            least = np.minimum.accumulate(starts[::-1])[::-1]
-            turns.append(np.stack([starts, ends, np.maximum.accumulate(ends), least]))
-        return turns
+        return tuple(self.text.tokens_of(mention).tolist())
 
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:

@@ -6,13 +6,13 @@ model's surprisal, it ignores context.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.core.attention import TRAITS, Floats, word_id
 from fdkvc.core.limits import MAX_CACHED_WORDS
@@ -26,7 +26,7 @@ _MARKS = str.maketrans("。，、；؟،؛।", ".,,;?,;.")
 _IDENTITIES = 2**24 - 1  # whole numbers that single precision holds
 
 
-def token_traits(text: str, spans: Iterable[tuple[int, int]], user: bool) -> Floats:
+def token_traits(text: str, spans: ArrayLike, user: bool) -> Floats:
     """Return the `fdkvc.core.attention.TRAITS` of the tokens of a turn (n, F).
 
     A token has the traits of the first word that its span of the turn's text overlaps. One without
@@ -101,6 +101,13 @@ def word_surprisal(word: str) -> float:
     """
     counts = _counts()
     return math.log(counts[""]) - math.log(counts.get(plain(word).translate(_MARKS).casefold(), 1))
+
+
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def text_surprisal(text: str) -> float:
+    """Return the surprisal of the first word of a text, 0 without one."""
+    words = word_spans(text)
+    return word_surprisal(text[slice(*words[0])]) if words else 0.0
 
 
 @cache

@@ -11,6 +11,7 @@ from sys import maxsize
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fdkvc.core.attention import SPEAKER_LABELS, word_id
 from fdkvc.core.json_input import parse_within
@@ -248,14 +249,6 @@ class Transcript:
             return tuple(unknown)
         return tuple(unknown[1:]) if len(unknown) == len(names) > 2 else ()
 
-    def tool_at(self, turn: int, character: int) -> str:
-        """Return the tool of the call or result that a character of a turn is of, "" if unknown."""
-        called, names = self.turns[turn].call_characters, self.tool_names[turn]
-        if self.turns[turn].kind != "result" and character >= called:
-            return ""
-        line = self.turns[turn].text.count("\n", 0, min(character, called))  # each call is one
-        return names[line] if line < len(names) else ""
-
     @cached_property
     def tool_names(self) -> tuple[tuple[str, ...], ...]:
         """The tools of each turn: those that it calls, or the one whose result it is, if known.
@@ -389,7 +382,7 @@ def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int
         raise SkippedError(f"{name}: {why}")
 
 
-def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
+def word_ids(text: str, spans: ArrayLike) -> list[int]:
     """Return the number of the first word in each span, 0 for none.
 
     A part of a word has the number of the whole; see `fdkvc.core.attention.word_id`.
@@ -405,10 +398,10 @@ def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
     return [numbers[index] for index in words_at(words, spans)]  # the last for −1
 
 
-def words_at(words: Sequence[tuple[int, int]], spans: Iterable[tuple[int, int]]) -> list[int]:
+def words_at(words: Sequence[tuple[int, int]], spans: ArrayLike) -> list[int]:
     """Return the index of the first of these words that each span overlaps, −1 for none."""
     bounds = np.array([*words, (maxsize, maxsize)], np.intp)  # the last overlaps nothing
-    given = np.array([*spans], np.intp).reshape(-1, 2)
+    given = np.asarray(spans, np.intp).reshape(-1, 2)
     index = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
     overlaps = np.maximum(bounds[index, 0], given[:, 0]) < given[:, 1]
     indices: list[int] = np.where(overlaps, index, -1).tolist()

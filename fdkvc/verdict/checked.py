@@ -19,8 +19,9 @@ from fdkvc.models.answers import FULL, Answers, run_answers
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
+from fdkvc.policies.ways import unpinned
 from fdkvc.runs.jobs import Execution
-from fdkvc.verdict.plan import TODAY, Card, ModelRead, Reading, Way, unpinned_name
+from fdkvc.verdict.plan import TODAY, Card, ModelRead, Reading, Way
 from fdkvc.verdict.search import with_calls
 
 KL, RIGHT = "kl", "values_right_of_full"
@@ -89,7 +90,7 @@ def ways_to_read(card: Card) -> list[list[Way]]:
     """Return the ways that a model reads, in groups: the first decide most."""
     enough = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
     text = [way for way in enough if not way.guessed]
-    habits = [way for name in TODAY for way in text if unpinned_name(way.policy) == name]
+    habits = [way for name in TODAY for way in text if unpinned(way.policy) == name]
     by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]
     first = [way for way in (card.by_words or card.ways[0], *habits[:1]) if way in enough]
     rest = [*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]]
@@ -104,20 +105,26 @@ def read_card(
     model: AnyModel,
     transcripts: Sequence[Transcript],
     on_read: Callable[[ModelRead], object] = lambda read: None,
+    before: ModelRead | None = None,
     **how: Unpack[Execution],
 ) -> ModelRead:
     """Let a model read a few dialogs under the ways that matter, each at its share of the text.
 
-    `on_read` gets what is known after each group of ways. Raises a ValueError if there is no dialog
-    to read, or no way.
+    `on_read` gets what is known after each group of ways. Given what it has read `before`, it reads
+    others, and `on_read` gets that until all is known of both. Raises a ValueError if there is no
+    dialog to read, or no way.
     """
     groups = [group for group in ways_to_read(card) if group]
     if not groups:
         raise ValueError("there is nothing to check: no way saves anything")
+    if before is not None:
+        on_read(before)
+        transcripts = [dialog for dialog in transcripts if dialog.name not in before.names]
     sample = sample_of(model, transcripts)
     tokens = sum(count_tokens(model, dialog) for dialog in sample)
     scores: dict[str, Reading] = {}
-    read = ModelRead(model.name, len(sample), tokens, scores, complete=False)
+    names = tuple(dialog.name for dialog in sample)
+    read = ModelRead(model.name, names, tokens, scores, complete=False)
     for group in groups:
         shares = [(way.size or 0) / card.tokens for way in group]
         sizes = tuple(max(1, round(share * tokens / len(sample))) for share in shares)
@@ -125,8 +132,9 @@ def read_card(
         settings = Sized(policies, tuple(sorted({*sizes})), sizes=sizes)
         scores = scores | readings_of(run_answers(settings, model, sample, **how))
         read = replace(read, scores=scores, complete=group is groups[-1])
-        on_read(read)
-    return read
+        if before is None:
+            on_read(read)
+    return read if before is None else before.joined(read)
 
 
 def readings_of(table: pd.DataFrame) -> dict[str, Reading]:

@@ -127,6 +127,7 @@ def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) ->
         "seed": sources.seed,
         "baseline": baseline_of(settings.policies, command.baseline),
         "shape": shape,
+        "recorded": None if shape is None else sources.read_recorded(),
         "target": int(command.target) / 100,
         "searched": searched or None,
     }

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.conversations.arguments import age_of
+from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.parameters import Field
@@ -23,7 +24,7 @@ from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
 from fdkvc.engine.evidence import OLD, RECENT
 from fdkvc.engine.sinks import SINKS, sinks_of
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
-from fdkvc.policies.whitelist import Whitelist
+from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import call_recalls, halves_of, mean_recalls, reaches
@@ -51,40 +52,8 @@ TODAY = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "fi
 VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
 """What a policy looks at that only a model computes."""
 
-EVICT = "evict: "
-
-WORDS = {
-    "fifo": "evict: age (FIFO)",
-    "sink": "sinks and window (StreamingLLM)",
-    "h2o": "evict: attention (H2O)",
-    "fd-kvc": "evict: FD-KVC",
-    "shift": "context shift (llama.cpp)",
-    "sinks(weighted-recency)": "evict: weighted recency + sinks",
-    "sinks(learned)": "evict: learned + sinks",
-    "sinks(h2o)": "evict: attention (H2O) + sinks",
-    "reread(messages(fifo))": "drop oldest messages",
-    "reread(clear-results)": "clear tool results, keep 3",
-}
-"""What people call a way; another is called as its policy's title says."""
-
 REREAD = "tokens_reread"
 """The metric of tokens that are read again, where a policy reads any."""
-
-
-def way_words(name: str) -> str:
-    """Return what people call a way.
-
-    Examples
-    --------
-    >>> way_words("fifo"), way_words("whitelist(fifo, first=0, speaker=prompt)")
-    ('evict: age (FIFO)', 'evict: age (FIFO) + prompt')
-    """
-    policy = read_policy(name)
-    if isinstance(policy, Whitelist) and policy.speaker == "prompt":
-        return f"{way_words(policy.policy.name)} + prompt"
-    title = policy.title
-    by_message = policy.key in ("messages", "reread", "shift", "clear-results")
-    return WORDS.get(name, f"{title[0].lower()}{title[1:]}" if by_message else f"{EVICT}{title}")
 
 
 def _imperative(name: str) -> str:
@@ -133,7 +102,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Way:
-    """A policy at the smallest size that holds enough."""
+    """A way to fit conversations: a policy at the smallest size that holds enough."""
 
     policy: str
     size: int | None
@@ -165,12 +134,27 @@ class ModelRead:
     """What a model has read so far."""
 
     model: str
-    dialogs: int
+    names: tuple[str, ...]
+    """Those of the dialogs."""
     tokens: int
     scores: Mapping[str, Reading]
     """By policy."""
     complete: bool = True
     """Whether it has read under every way that matters."""
+
+    @property
+    def dialogs(self) -> int:
+        """How many it has read."""
+        return len(self.names)
+
+    def joined(self, other: "ModelRead") -> "ModelRead":
+        """Return what it has read with other dialogs, under the ways of both."""
+        names, scores = (*self.names, *other.names), dict[str, Reading]()
+        for name in self.scores.keys() & other.scores.keys():
+            one, two = self.scores[name], other.scores[name]
+            kl = (one.kl * self.dialogs + two.kl * other.dialogs) / len(names)
+            scores[name] = Reading(one.right + two.right, one.values + two.values, kl)
+        return ModelRead(self.model, names, self.tokens + other.tokens, scores)
 
 
 @dataclass(frozen=True)
@@ -194,6 +178,8 @@ class Card:
     """Whose tokens these are."""
     promise: Promise | None = None
     read: ModelRead | None = None
+    recorded: Recorded | None = None
+    """What compactions in the conversations forgot."""
 
     @property
     def pays(self) -> bool:
@@ -204,15 +190,8 @@ class Card:
     @property
     def today(self) -> Way | None:
         """What people do, of the ways compared."""
-        ways = {unpinned_name(way.policy): way for way in reversed(self.ways)}
+        ways = {unpinned(way.policy): way for way in reversed(self.ways)}
         return next((ways[name] for name in TODAY if name in ways), None)
-
-
-def unpinned_name(name: str) -> str:
-    """Return the name of a policy without its pinned system prompt."""
-    policy = read_policy(name)
-    pinned = isinstance(policy, Whitelist) and policy.speaker == "prompt"
-    return policy.policy.name if isinstance(policy, Whitelist) and pinned else name
 
 
 def smallest_size(rows: pd.DataFrame, target: float) -> int | None:
@@ -234,6 +213,7 @@ def find_card(
     target: float,
     unit: str,
     read: ModelRead | None = None,
+    recorded: Recorded | None = None,
 ) -> Card:
     """Return the card of a replay, whose tables are those of `replay_arguments`.
 
@@ -288,6 +268,7 @@ def find_card(
         if best is None
         else promised([row for row in ways if not row.guessed], recalls, arguments, target),
         read,
+        recorded,
     )
 
 
@@ -462,6 +443,9 @@ def reading_words(reading: Reading) -> str:
     return f"{reading.right} of {count(reading.values, 'value')} stay right"
 
 
+RECORDED = "your compactions, recorded"
+
+
 def card_grid(card: Card, *, policies: bool = True) -> Grid:
     """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
     rows = []
@@ -481,6 +465,10 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
             read = f"{right}{decimal(reading.kl, 2)}"
         code = [way.policy] if policies else []
         rows.append([*row, *sizes, again, read, way.forgets, *code])
+    if (recorded := card.recorded) is not None:
+        times = count(recorded.compactions, "time")
+        gone = f"{recorded.lost:,} of {count(recorded.needed, 'value')} gone"
+        rows.append([RECORDED, times, "", "", "", "", gone, *[""][: int(policies)]])
     heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
     heads += ["policy"] if policies else []
     empty = {"", "–"}
@@ -489,26 +477,36 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
     return Grid([heads[place] for place in kept] if rows else heads, shown)
 
 
-SETTINGS = {
-    "shift": "llama-server --context-shift --ctx-size {}",
-    "reread(messages(fifo))": 'trim_messages(messages, strategy="last", max_tokens={})',
-    "reread(clear-results)": '{{"type": "clear_tool_uses_20250919", "trigger": {{"type": '
-    '"input_tokens", "value": {}}}}}',
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "shift": {"llama.cpp": "llama-server --context-shift --ctx-size {}"},
+    "reread(messages(fifo))": {
+        "Ollama": "OLLAMA_CONTEXT_LENGTH={} ollama serve",
+        "LangChain": "trim_messages(messages, max_tokens={}, token_counter=model, "
+        "include_system=True)",
+    },
+    "reread(clear-results)": {
+        "Anthropic": 'betas=["context-management-2025-06-27"], context_management={{"edits": '
+        '[{{"type": "clear_tool_uses_20250919", "trigger": {{"type": "input_tokens", "value": '
+        "{}}}}}]}}",
+        "LangChain": "ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger={})], "
+        'token_count_method="model")',
+    },
 }
-"""How engines and services set what they do by themselves: llama.cpp, LangChain, Anthropic."""
+"""How engines and services set what they do by themselves, as they document it."""
 
 
-def setting_line(way: Way) -> str:
-    """Return the line that sets a way and its size in an engine, or in this project's caches."""
-    ours = f'PolicyCache(read_policy("{way.policy}"), budget={{}})'
-    return SETTINGS.get(way.policy, ours).format(way.size)
+def settings_of(way: Way) -> dict[str, str]:
+    """Return the line that sets a way and its size, by engine or library."""
+    ours = f'PolicyCache(read_policy("{way.policy}"), {{}}, model, tokenizer=tokenizer)'
+    lines = SETTINGS.get(way.policy, {"transformers": ours})
+    return {engine: line.format(way.size) for engine, line in lines.items()}
 
 
 def card_record(card: Card) -> dict[str, Any]:
     """Return the card in values that JSON can hold: its fields, and what is said of them."""
     lead, basis = card_sentences(card)
-    setting = None if card.best is None else setting_line(card.best)
-    said = {"sentence": lead, "basis": basis, "pays": card.pays, "setting": setting}
+    settings = None if card.best is None else settings_of(card.best)
+    said = {"sentence": lead, "basis": basis, "pays": card.pays, "settings": settings}
     fields = asdict(replace(card, read=None))
     fields["read_by"] = None if card.read is None else card.read.model
     fields["ways"] = [_way_record(card, way) for way in card.ways]

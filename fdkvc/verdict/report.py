@@ -12,10 +12,11 @@ from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.player.moments import MOMENT_POLICY, failed_call
 from fdkvc.player.report import FILE, REPORT, failed_scene, provenance, ran_on, report_html
+from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.runs.options import options_of
 from fdkvc.verdict.model_shape import option_of
-from fdkvc.verdict.plan import Card, card_grid, card_sentences, setting_line, way_words
+from fdkvc.verdict.plan import Card, card_grid, card_sentences, settings_of
 from fdkvc.verdict.results import LOSS_COLUMNS, ReplayRun, replay_grid
 
 
@@ -32,7 +33,8 @@ def card_html(run: ReplayRun, card: Card) -> str:
     best = card.best
     if best is None or best.size is None:
         return html
-    html += f"<pre>{escape(setting_line(best))}</pre>"
+    for engine, line in settings_of(best).items():
+        html += f"<p>{escape(engine)}</p><pre>{escape(line)}</pre>"
     losses = worst_losses(run.lost(best.policy, best.size))
     if len(losses):
         rows = losses[[*LOSS_COLUMNS]].astype(str).to_numpy().tolist()

@@ -17,6 +17,7 @@ from fdkvc.conversations.arguments import (
     source_recall,
     worst_losses,
 )
+from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
@@ -44,7 +45,7 @@ from fdkvc.verdict.plan import (
     card_record,
     card_sentences,
     find_card,
-    setting_line,
+    settings_of,
 )
 from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes
 
@@ -125,6 +126,8 @@ class ReplayRun(Run):
     """Whether each policy ran at the sizes that tell its smallest one, and not at all budgets."""
     read: ModelRead | None = None
     """What a model read of it."""
+    recorded: Recorded | None = None
+    """What compactions in the dialogs forgot."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
@@ -170,6 +173,7 @@ class ReplayRun(Run):
         kept = ("name", "seed", "shape", "baseline", "searched")
         again = {key: about.get(key) for key in kept}
         again["target"] = about.get("target") or TARGETS[1]
+        again["recorded"] = sources.read_recorded() if again["shape"] else None
         return cls.measure(record.settings, recordings, again | {"digest": digest}, **how)
 
     @property
@@ -243,10 +247,16 @@ class ReplayRun(Run):
 
     def card_for(self, shape: ModelShape, target: float) -> Card:
         """Return which way to use in a model of this shape."""
-        tables = self.table, self.arguments
-        policies = self.settings.policies
         return find_card(
-            policies, tables, self.tokens, self.source, shape, target, self.unit, self.read
+            self.settings.policies,
+            (self.table, self.arguments),
+            self.tokens,
+            self.source,
+            shape,
+            target,
+            self.unit,
+            self.read,
+            self.recorded,
         )
 
     @property
@@ -414,7 +424,8 @@ def card_text(card: Card) -> str:
     if card.dialogs or card.read is not None:
         lines += ["", *fitted(card_grid(card, policies=False)).text().splitlines(), ""]
     if card.best is not None and card.pays:
-        lines.append(f"set: {setting_line(card.best)}"[:WIDTH])
+        for engine, line in settings_of(card.best).items():
+            lines += wrap(f"{engine}: {line}", WIDTH, break_on_hyphens=False)
     lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
     return "\n".join(lines)
 

@@ -10,15 +10,16 @@ import pytest
 from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
-from fdkvc.conversations.forgot import WAYS, Forgot, forgot
+from fdkvc.conversations.forgot import WAYS, Forgot, Recorded, forgot
 from fdkvc.conversations.forgot_report import losses_rows, ways_rows
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.mentions import MentionFinder
-from fdkvc.conversations.session_text import Text
+from fdkvc.conversations.session_text import ContextText
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.scripts import word_spans
 from fdkvc.engine.fit import fit
 from fdkvc.engine.simulate import simulate
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named, read_policy, synthetic_policies
 from tests.session_lines import ClaudeCode
 
@@ -99,7 +100,7 @@ def test_what_a_way_holds_is_what_can_be_read_in_what_it_keeps(name: str) -> Non
     (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
     for result in forgot(session, [read_policy(name)]):
         way = result.ways[1]
-        text = Text.of([session.messages[row] for row in result.compaction.context])
+        text = ContextText.of([session.messages[row] for row in result.compaction.context])
         keep = text.kept(read_policy(name), result.size)
 
         assert keep.sum() == way.tokens <= result.size == result.ways[0].tokens
@@ -165,9 +166,33 @@ def test_values_beyond_the_limits_are_said(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert [need.value for need in result.needs] == ["one", "two"]
     assert len(result.notes) == 2
-    monkeypatch.setattr(forgot_module, "MAX_SESSION_TOKENS", 5)
-    with pytest.raises(ValueError, match="tokens"):
-        next(forgot(session_of(log)))
+
+
+def test_a_session_is_counted_in_the_tokens_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding = Encoding()
+    words, session = session_of(worked()), session_of(worked()).in_tokens(encoding)
+    assert session.unit == "tokens of SmolLM2"
+    for message in session.messages:
+        assert message.tokens == len(encoding.tokens.encode(message.turn.text)[0])
+    (by_words,), (by_tokens,) = forgot(words), forgot(session)
+    assert by_tokens.before > by_words.before
+    assert [need.value for need in by_tokens.needs] == [need.value for need in by_words.needs]
+    assert by_tokens.ways[0].held == by_words.ways[0].held, "the file says it, in any tokens"
+    monkeypatch.setattr("fdkvc.conversations.sessions.MAX_SESSION_TOKENS", 20)
+    with pytest.raises(ValueError, match=r"up to line 2, it has .* tokens, but at most 20"):
+        session_of(worked()).in_tokens(encoding)
+
+
+def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "The port of the replica is 8315, in Veldmar – 東京. " * 20
+    whole = Encoding().spans(text)
+    assert whole.tolist() == [*map(list, Encoding().tokens.encode(text)[1])]
+    monkeypatch.setattr("fdkvc.models.numpy.encoding.PART", 90)
+    assert np.array_equal(Encoding().spans(text), whole)
+    assert Encoding().spans("x" * 500)[-1, 1] == 500
+    assert Encoding().spans("").shape == (0, 2)
 
 
 def test_without_a_summary_the_recorded_share_is_the_size_of_the_ways() -> None:
@@ -195,6 +220,18 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
     assert [way.policy for way in result.ways] == ["", "shift"]
     assert [" vectors" in note for note in result.notes] == [True, False]
     assert all("20" in note for note in result.notes)
+
+
+def test_compactions_of_a_file_are_summed() -> None:
+    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
+    both = [*forgot(session)]
+    recorded = Recorded(
+        2, sum(len(row.needs) for row in both), sum(len(row.lost()) for row in both)
+    )
+
+    assert Recorded.of([session]) == recorded
+    assert recorded.lost > 4
+    assert Recorded.of([]) is None
 
 
 # -------------------------------------------------------------------------------- one decision
@@ -230,14 +267,15 @@ def test_the_example_is_printed_in_100_columns(capsys: pytest.CaptureFixture[str
     shown = printed(capsys, str(EXAMPLE))
 
     assert max(map(len, shown.splitlines())) <= 100
-    assert shown.count("values held") == 2
+    assert shown.count("read again") == 2
+    assert "tokens of SmolLM2" in shown
     assert "tide-07.example.net" in shown
 
 
 def test_json_has_the_same_and_all_losses(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(printed(capsys, str(EXAMPLE), "--json"))
     (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
-    results = [*forgot(session)]
+    results = [*forgot(session.in_tokens(Encoding()))]
 
     assert [row["ways"] for row in told["compactions"]] == [*map(ways_rows, results)]
     assert [row["losses"] for row in told["compactions"]] == [*map(losses_rows, results)]
@@ -269,7 +307,7 @@ def test_a_session_without_compactions_offers_the_ways_at_a_size(
 
     assert "--at" in printed(capsys, str(path))
     shown = printed(capsys, str(path), "--at", "10")
-    assert "Sink+Window" in shown
+    assert "sinks and window" in shown
     assert "recorded" not in shown
     assert main(["forgot", str(path), "--at", "500"]) == 2
     assert "choose a smaller one" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording, word_vectors
 from fdkvc.conversations.replay import Replay, replay
 from fdkvc.core.recordings import Recording, Token, stack_recordings
-from fdkvc.core.token_traits import TABLE, word_surprisal
+from fdkvc.core.token_traits import TABLE, text_surprisal, word_surprisal
 from fdkvc.core.transcripts import Mention, Transcript, Turn
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
@@ -99,11 +99,11 @@ def test_each_different_word_is_drawn_and_looked_up_once(monkeypatch: pytest.Mon
 
     def noted(word: str) -> float:
         surprising.append(word)
-        return word_surprisal(word)
+        return text_surprisal(word)
 
     lexical_recording(said("any"))  # the projections, which are drawn once for all dialogs
     monkeypatch.setattr(lexical, "SFC64", counted)
-    monkeypatch.setattr(lexical, "word_surprisal", noted)
+    monkeypatch.setattr(lexical, "text_surprisal", noted)
     texts = [f"first{turn} second{turn} FIRST{turn} third first{turn}" for turn in range(50)]
     lexical_recording(said(*texts))
     assert len(drawn) == 101

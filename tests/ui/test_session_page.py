@@ -11,13 +11,14 @@ from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
 from fdkvc.conversations.page.session import bar_html, messages_html
 from fdkvc.conversations.sessions import Session
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.ui.markdown import plain
 from tests.app_pages import html, open_page, press, run_until, settled
 from tests.session_lines import ClaudeCode
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
-(SESSION,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
-SHOWN = "Tokens are words"
+SESSION = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)[0].in_tokens(Encoding())
+SHOWN = "Sizes are tokens of SmolLM2"
 """What stands below a card."""
 
 
@@ -117,7 +118,7 @@ def test_a_session_that_was_never_compacted_is_compared_at_a_size() -> None:
 
     assert "never compacted" in words_of(app)
     assert size.value == 12
-    assert "Sink+Window" in html(app)
+    assert "sinks and window" in html(app)
 
 
 def test_another_file_shows_no_session() -> None:

@@ -1,5 +1,7 @@
 """The card read by a model: which ways, which dialogs, and at which sizes."""
 
+from dataclasses import replace
+
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
@@ -82,5 +84,9 @@ def test_a_model_reads_each_way_at_its_share_of_the_text() -> None:
         alone = readings_of(run_answers(settings, MODEL, DIALOGS, workers=1))
         assert alone == {name: read.scores[name]}
     assert read.scores["fifo"].values > 0
+    first = replace(read, names=read.names[:1], tokens=TOKENS[0])
+    joined = read_card(card, MODEL, DIALOGS, seen.append, first, workers=1)
+    assert joined.names == (DIALOGS[0].name, DIALOGS[1].name), "only what it has not read"
+    assert (seen[-1], joined.tokens) == (first, sum(TOKENS)), "until all is read, what it was"
     with pytest.raises(ValueError, match="there is nothing to check"):
         read_card(card_of(("fifo", None)), MODEL, DIALOGS)

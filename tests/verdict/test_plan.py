@@ -1,5 +1,6 @@
 """The card: which way and how many tokens, from tables made by hand."""
 
+import ast
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,22 +10,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.policies import CANDIDATES, read_policy
+from fdkvc.policies.ways import unpinned, way_words
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.plan import (
     Card,
     ModelRead,
     Reading,
+    Way,
     card_grid,
     card_record,
     card_sentences,
     find_card,
-    setting_line,
-    unpinned_name,
-    way_words,
+    settings_of,
     ways_for,
 )
 
@@ -149,7 +151,7 @@ def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: 
     scores = {
         name: Reading(kept, 20, lost) for name, kept, lost in zip(names, right, kl, strict=True)
     }
-    read = ModelRead("SmolLM2", 4, 2900, scores)
+    read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores)
     card = card_of(read=read)
     assert card.best is not None
     assert card.best.policy == best
@@ -189,7 +191,7 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert (card.best, card.promise) == (None, None)
     assert [(way.policy, way.size) for way in card.ways] == [("sinks(fifo)", 250), ("sink", 250)]
     scores = {"sinks(fifo)": Reading(0, 0, 0.4), "sink": Reading(0, 0, kl)}
-    read = find_card(*given, ModelRead("SmolLM2", 2, 900, scores))
+    read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores))
     assert (card_record(read)["best"] or {"policy": None})["policy"] == best
     lead, basis = card_sentences(read)
     assert ("does not pay" in lead) == (best is None)
@@ -206,10 +208,47 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     assert record["best"]["size"] == 100
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert card.best is not None
-    assert "budget=100" in setting_line(card.best) == record["setting"]
-    shift = replace(card.best, policy="shift")
-    assert "--ctx-size 100" in setting_line(shift)
+    assert settings_of(card.best) == record["settings"]
     assert len({*map(way_words, CANDIDATES)}) == len(CANDIDATES)
+
+
+@pytest.mark.parametrize(
+    ("policy", "engines"),
+    [
+        ("sinks(weighted-recency)", ["transformers"]),
+        ("shift", ["llama.cpp"]),
+        ("reread(messages(fifo))", ["Ollama", "LangChain"]),
+        ("reread(clear-results)", ["Anthropic", "LangChain"]),
+    ],
+)
+def test_a_way_is_set_by_a_line_of_each_engine_that_has_it(policy: str, engines: list[str]) -> None:
+    lines = settings_of(Way(policy, 1150, 0.96, 1150, ""))
+    assert [*lines] == engines
+    for engine, line in lines.items():
+        assert line.count("1150") == 1
+        if engine in ("transformers", "LangChain"):
+            ast.parse(line)
+    if engine := lines.get("Anthropic"):
+        given = ast.literal_eval(engine.partition("context_management=")[2])
+        assert given["edits"][0]["trigger"] == {"type": "input_tokens", "value": 1150}
+
+
+def test_recorded_compactions_are_the_last_row() -> None:
+    card = replace(card_of(), recorded=Recorded(3, 63, 41))
+    for policies in (True, False):
+        grid = card_grid(card, policies=policies)
+        row = dict(zip(grid.heads, grid.rows[-1], strict=True))
+        assert (row["tokens"], row["forgets most"]) == ("3 times", "41 of 63 values gone")
+    assert card_record(card)["recorded"] == {"compactions": 3, "needed": 63, "lost": 41}
+    assert len(grid.rows) == 1 + len(card.ways)
+
+
+def test_what_a_model_reads_of_more_dialogs_counts_with_what_it_has_read() -> None:
+    one = ModelRead("SmolLM2", ("a", "b", "c"), 900, {"sink": Reading(4, 5, 0.1)})
+    two = ModelRead("SmolLM2", ("d",), 300, {"sink": Reading(1, 3, 0.5), "fifo": Reading(0, 3, 1)})
+    both = one.joined(two)
+    assert (both.names, both.tokens) == (("a", "b", "c", "d"), 1200)
+    assert both.scores == {"sink": Reading(5, 8, pytest.approx(0.2))}
 
 
 def test_what_is_compared_fits_the_dialogs() -> None:
@@ -217,7 +256,7 @@ def test_what_is_compared_fits_the_dialogs() -> None:
     talk = (prompt, *(Turn("user", "a table for two please " * 40) for _ in range(4)))
     names = [row.name for row in ways_for(LexicalRecordings([Transcript("one", talk)])).policies]
     assert names[:-1] == [*CANDIDATES]
-    assert unpinned_name(names[-1]) == "sinks(weighted-recency)" != names[-1]
+    assert unpinned(names[-1]) == "sinks(weighted-recency)" != names[-1]
     spoken = LexicalRecordings([Transcript("one", talk[1:])])
     assert [row.name for row in ways_for(spoken).policies] == [*CANDIDATES]
     assert ways_for(spoken, added=["tova"]).policies[-1].name == "tova"

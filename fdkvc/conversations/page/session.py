@@ -15,17 +15,18 @@ from time import perf_counter
 
 import streamlit as st
 
-from fdkvc.conversations.forgot import Forgot, Need, forgot
+from fdkvc.conversations.forgot import Forgot, Need, Recorded, forgot
 from fdkvc.conversations.forgot_report import (
-    TOKENS_NOTE,
     WORST,
     given_by,
     heading,
     notes_of,
     sentence,
+    tokens_note,
     ways_grid,
 )
 from fdkvc.conversations.formats import read_sessions
+from fdkvc.conversations.lexical import Encoding
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
@@ -58,8 +59,12 @@ class Card:
     ways: Grid
     losses: tuple[tuple[Need, str], ...]
     """The worst, each in words."""
+    needed: int
+    """How many values later calls needed."""
     lost: int
-    """How many values were lost in all."""
+    """How many of them were lost."""
+    note: str
+    """What its numbers count."""
 
     @classmethod
     def of(cls, result: Forgot) -> "Card":
@@ -67,7 +72,8 @@ class Card:
         lost = result.lost()
         caption = " ".join([f"{heading(result)}.", *notes_of(result)])
         losses = tuple((need, _in_words(need, result)) for need in lost[:WORST])
-        return cls(sentence(result), caption, ways_grid(result), losses, len(lost))
+        needed, note = len(result.needs), tokens_note(result.session)
+        return cls(sentence(result), caption, ways_grid(result), losses, needed, len(lost), note)
 
 
 def _in_words(need: Need, result: Forgot) -> str:
@@ -89,18 +95,25 @@ class SessionRun:
     """Its place in the file."""
     size: int
     """At which a session without compactions is compared."""
+    encoding: Encoding
+    """What counts tokens."""
     file: DialogFile = field(compare=False, repr=False)
 
 
 @cached
-def sessions_of(file: DialogFile) -> tuple[Session, ...]:
-    """Return the sessions of a file; none if it is no log of a coding agent."""
-    return read_sessions(zlib.decompress(file.packed), file.name) if file.is_log else ()
+def sessions_of(file: DialogFile, encoding: Encoding) -> tuple[Session, ...]:
+    """Return the sessions of a file in tokens; none if it is no log of a coding agent."""
+    sessions = read_sessions(zlib.decompress(file.packed), file.name) if file.is_log else ()
+    return tuple(session.in_tokens(encoding) for session in sessions)
 
 
 def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Card]:
     """Return the cards of a session."""
-    session, began, cards = sessions_of(run.file)[run.session], perf_counter(), list[Card]()
+    session, began, cards = (
+        sessions_of(run.file, run.encoding)[run.session],
+        perf_counter(),
+        list[Card](),
+    )
     if run.size:
         session = session.imagined(run.size)
 
@@ -115,18 +128,21 @@ def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Card
     return cards
 
 
-def show_session(page: str, file: DialogFile) -> None:
-    """Show a coding agent's session, if the file is one: its cards, its bar and its transcript."""
-    sessions = sessions_of(file)
+def show_session(page: str, file: DialogFile, encoding: Encoding) -> Recorded | None:
+    """Show a coding agent's session, if the file is one: its cards, its bar and its transcript.
+
+    Return what its compactions forgot, once that is known.
+    """
+    sessions = sessions_of(file, encoding)
     if not sessions:
-        return
+        return None
     with st.container(border=True, key="session"):
         labels = {str(place): session.name for place, session in enumerate(sessions)}
         chosen = fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"
         session, size = sessions[int(chosen)], 0
         if not session.compactions:
             session, size = _imagined(page, session)
-        run = SessionRun(file.digest, int(chosen), size, file)
+        run = SessionRun(file.digest, int(chosen), size, encoding, file)
         job = session_job(f"{page}/session-job", shared_jobs(), partial(compare, run), run)
         scope = f"{page}/session/{file.digest}/{chosen}/{size}"
         under_way = not job.finished
@@ -141,6 +157,11 @@ def show_session(page: str, file: DialogFile) -> None:
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
+    cards: Sequence[Card] = job.result or ()
+    if not cards or size:
+        return None
+    needed, lost = sum(card.needed for card in cards), sum(card.lost for card in cards)
+    return Recorded(len(cards), needed, lost)
 
 
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
@@ -207,7 +228,7 @@ def _draw_card(scope: str, card: Card) -> None:
             key, moment = f"{scope}/loss/{place}", (scope, need)
             st.button(plain(clipped(need.value, 48)), key=key, on_click=_go_to, args=moment)
             st.markdown(plain(words))
-    st.caption(plain(TOKENS_NOTE))
+    st.caption(plain(card.note))
 
 
 # ------------------------------------------------------------------------------- the transcript

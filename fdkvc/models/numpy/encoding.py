@@ -8,6 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fdkvc.core.limits import MAX_TURN_TOKENS
 from fdkvc.core.recordings import Token
 from fdkvc.core.transcripts import Transcript, check_size
@@ -26,6 +29,8 @@ from fdkvc.models.numpy.tokens import (
 SHIPPED = Path(__file__).parent / "recorded" / "smollm2_tokenizer.json.gz"
 """The tokenizer and the chat template of SmolLM2, as `as_tokenizer` takes them."""
 
+PART = 100_000
+"""Characters of a text that are encoded at once."""
 
 SURELY_SHORT = MAX_TURN_TOKENS // 2
 """Bytes of a dialog that never are too many tokens, of which each is a byte or a mark."""
@@ -71,6 +76,21 @@ class Encoding:
         """Return the tokens of each turn, with the marks of the chat template."""
         tokens = self.tokens
         return tokens_by_turn(transcript, tokens.encode_dialog(transcript), len(tokens.first))
+
+    def spans(self, text: str) -> NDArray[np.int32]:
+        """Return where the tokens of a text begin and end (n, 2), without marks of a template.
+
+        A long text is read in parts, which begin where a word does: each takes 300 bytes a token.
+        """
+        parts, start = [np.empty((0, 2), np.int32)], 0
+        while start < len(text):
+            end = start + PART
+            if end < len(text) and (space := text.rfind(" ", start + 1, end)) > 0:
+                end = space
+            offsets = self.tokens.encode(text[start:end])[1]
+            parts.append(np.array(offsets, np.int32).reshape(-1, 2) + np.int32(start))
+            start = end
+        return np.concatenate(parts)
 
 
 @lru_cache(maxsize=2)

@@ -18,8 +18,7 @@ from fdkvc.core.attention import KINDS, SPEAKERS, word_id
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_MODEL_JSON_BYTES
 from fdkvc.core.recordings import Token
-from fdkvc.core.scripts import word_spans
-from fdkvc.core.token_traits import token_traits, word_surprisal
+from fdkvc.core.token_traits import text_surprisal, token_traits
 from fdkvc.core.transcripts import SpanKind, Transcript, word_ids
 from fdkvc.core.words import as_value_error
 from fdkvc.models.numpy.chat_template import (
@@ -349,9 +348,7 @@ class Tokens:
         It is that of the first word of a token's text, or else 0; see `fdkvc.core.token_traits`.
         """
         for token in {*ids} - self._surprisal.keys():
-            text = self.text([token])
-            words = word_spans(text)
-            self._surprisal[token] = word_surprisal(text[slice(*words[0])]) if words else 0.0
+            self._surprisal[token] = text_surprisal(self.text([token]))
         return [self._surprisal[token] for token in ids]
 
 

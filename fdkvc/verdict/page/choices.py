@@ -7,6 +7,7 @@ from typing import NamedTuple, NoReturn
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.page import files
 from fdkvc.conversations.page.file_choice import (
     DIALOG,
@@ -53,6 +54,8 @@ class Chosen(NamedTuple):
     head: files.HeadChoice
     """A head of the chosen dialog."""
     budget: int
+    recorded: Recorded | None
+    """What the compactions of a coding agent's session forgot."""
 
 
 # ------------------------------------------------------------------------------- fields
@@ -129,7 +132,8 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
     if file is None:
         _stop(page, below_title)
     with below_title:  # whatever can be replayed of it
-        show_session(page, file)
+        encoding = chosen_encoding(page)
+        recorded = show_session(page, file, encoding)
         if not file.transcripts:  # all contexts of a session are too long
             warn_skipped(file)
             fields.write_link(page, FIELDS)
@@ -148,7 +152,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
                 fields.write_link(page, FIELDS)
                 st.stop()
             if read is None and not file.traced:
-                read = in_tokens_of(file, dialog, chosen_encoding(page))
+                read = in_tokens_of(file, dialog, encoding)
             recording, names = files.shown_recording(file, dialog, way, schedule, read)
     except ValueError as error:
         with below_title:
@@ -156,7 +160,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         _stop(page, below_title)
     head, mode = _choose_head(page, recording)
     chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
-    return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
+    return Chosen(file, vectors, chosen, fields.number(page, BUDGET), recorded)
 
 
 def _follow_card(page: str, file: files.DialogFile) -> None:

@@ -129,8 +129,13 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
     return means[[*table]].astype({"lost": np.int32} if "lost" in table else {})
 
 
-def check_file(card: Card, file: DialogFile, **how: Unpack[Execution]) -> ModelRead:
-    """Let a model read dialogs of a file under the ways of a card; progress has what it read."""
+def check_file(
+    card: Card, file: DialogFile, before: ModelRead | None, **how: Unpack[Execution]
+) -> ModelRead:
+    """Let a model read dialogs of a file under the ways of a card; progress has what it read.
+
+    Those that it has read `before` count, too.
+    """
     model = shared_language_model(CHECKED_WITH)
     report, latest = how.pop("on_progress", None), None
 
@@ -143,7 +148,7 @@ def check_file(card: Card, file: DialogFile, **how: Unpack[Execution]) -> ModelR
             report(replace(step, partial=latest))
 
     how = how | {"on_progress": progress}
-    return read_card(card, model, file.transcripts, on_read, **how)
+    return read_card(card, model, file.transcripts, on_read, before, **how)
 
 
 def report_of(done: Replayed) -> str:

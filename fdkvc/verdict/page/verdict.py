@@ -1,6 +1,6 @@
 """The card of a file: which way, how much cache and what is forgotten, measured unasked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +13,7 @@ import streamlit as st
 from fdkvc.charts.results import budgets_chart
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.conversations.arguments import worst_losses
+from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.page.file_choice import DIALOG
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.replay import default_heads
@@ -26,6 +27,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import NO_MODEL, find_model
 from fdkvc.models.numpy.model_folder import parse_config
 from fdkvc.policies import CANDIDATES, Policy
+from fdkvc.policies.ways import way_words
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, report_button, show_chart
 from fdkvc.ui.fields import held, problems
@@ -57,8 +59,7 @@ from fdkvc.verdict.plan import (
     Way,
     card_grid,
     card_sentences,
-    setting_line,
-    way_words,
+    settings_of,
     ways_for,
 )
 
@@ -72,27 +73,36 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             with st.popover("Model and target", icon=":material/tune:"):
                 model, shape = _choose_shape(page)
                 target = int(fields.choice(page, TARGET)) / 100
+
+            def card_of(done: Replayed, read: ModelRead | None) -> Card:
+                return _card(done, read, shape, target, chosen.recorded)
+
             added = tuple(row.name for row in policies if row.name not in CANDIDATES)
             run = _run(chosen.file, added, target, chosen.vectors, heads, chosen_encoding(page))
             run = replace(run, first=dialog)
             job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
-            check = None
+            check = before = None
             if job.result is None:  # a model that reads another file would slow this one down
                 cancel_other(f"{page}/check", _checks())
             else:
-                check = _check(page, job.result, _card(job.result, None, shape, target))
-                read = None if check is None else check.result
-                planned = replace(job.result, shape=shape, target=target, read=read)
-                card = _card(job.result, read, shape, target)
+                by_words = _card(job.result, None, shape, target, None)
+                check, before = _check(page, job.result, by_words)
+                read = before if check is None else check.result or before
+                card = card_of(job.result, read)
+                about = {"shape": shape, "target": target, "recorded": chosen.recorded}
+                planned = replace(job.result, read=read, **about)
+                if check is not None and check.finished:
+                    _offer_more(page, job.result, by_words, read)
                 _offer(page, planned, card, _command(run, added, model, check is not None))
                 if check is None or check.finished:
                     _follow(page, chosen.file, card)
+
     under_way = [row for row in (job, check) if row is not None and not row.finished]
 
     def draw() -> None:
         if any(row.finished for row in under_way):
             st.rerun()
-        _draw(page, job, check, shape, target)
+        _draw(page, job, check, before, card_of)
 
     with shown:
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
@@ -104,21 +114,51 @@ def _checks() -> Jobs:
     return Jobs(running=1)
 
 
-def _check(page: str, done: Replayed, card: Card) -> Job | None:
-    """Return the job in which a model reads; None where it is missing, or nothing is to read."""
+def _check(page: str, done: Replayed, card: Card) -> tuple[Job | None, ModelRead | None]:
+    """Return the job in which a model reads, and what it has read before that counts, too.
+
+    No job where the model is missing, or nothing is to read.
+    """
     try:
         find_model(CHECKED_WITH)
     except ValueError:
-        return None
+        return None, None
     if not card.ways:
-        return None
-    content = done.file.key, tuple((way.policy, way.size) for way in card.ways)
-    return session_job(f"{page}/check", _checks(), partial(check_file, card, done.file), content)
+        return None, None
+    content = _ways_of(done, card)
+    asked, before = st.session_state.get(f"{page}/read-before", (None, None))
+    before = before if asked == content else None
+    work = partial(check_file, card, done.file, before)
+    read = () if before is None else before.names
+    return session_job(f"{page}/check", _checks(), work, (*content, read)), before
+
+
+def _ways_of(done: Replayed, card: Card) -> tuple[str, tuple[tuple[str, int | None], ...]]:
+    """Return the file, and the ways with their sizes."""
+    return done.file.key, tuple((way.policy, way.size) for way in card.ways)
+
+
+def _offer_more(page: str, done: Replayed, card: Card, read: ModelRead | None) -> None:
+    """Offer to let the model read conversations that it has not read yet."""
+    rest = len(done.file.transcripts) - (0 if read is None else read.dialogs)
+    words = f"{count(rest, 'conversation')} not read yet: it reads some more, in about a minute."
+    more = read is not None and rest > 0
+    if more and st.button(
+        "Read more", key=f"{page}/verdict/more", icon=":material/playlist_add:", help=plain(words)
+    ):
+        st.session_state[f"{page}/read-before"] = _ways_of(done, card), read
+        st.rerun()
 
 
 @cached
-def _card(done: Replayed, read: ModelRead | None, shape: ModelShape, target: float) -> Card:
-    return replace(done, read=read).card_for(shape, target)
+def _card(
+    done: Replayed,
+    read: ModelRead | None,
+    shape: ModelShape,
+    target: float,
+    recorded: Recorded | None,
+) -> Card:
+    return replace(done, read=read, recorded=recorded).card_for(shape, target)
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
@@ -180,7 +220,13 @@ def _shown_values(card: Card) -> list[tuple[Field, Any]]:
 # ------------------------------------------------------------------------------- the card
 
 
-def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: float) -> None:
+def _draw(
+    page: str,
+    job: Job,
+    check: Job | None,
+    before: ModelRead | None,
+    card_of: Callable[[Replayed, ModelRead | None], Card],
+) -> None:
     """Draw the sentence, the table and the curve, so far."""
     if not job.finished:
         share, words = standing(job)
@@ -189,8 +235,8 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
     done: Replayed | None = job.latest
     if done is None:
         return
-    read = None if check is None else check.latest
-    card = _card(done, read, shape, target)
+    read = before if check is None else check.latest or before
+    card = card_of(done, read)
     with panel("verdict-words"):
         begun = "" if job.finished else f"So far, from {count(len(done.recordings), 'dialog')}: "
         lead, basis = card_sentences(card)
@@ -204,7 +250,9 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
         elif check is not None and check.result is None:
             st.caption(plain(check.problem))
         if card.best is not None and card.best.size is not None:
-            st.code(setting_line(card.best), language=None, wrap_lines=True)
+            for engine, line in settings_of(card.best).items():
+                st.caption(plain(f"To set it in {engine}:"))
+                st.code(line, language=None, wrap_lines=True)
     if not card.dialogs and card.read is None:
         return
     grid = card_grid(card)

@@ -1,0 +1,132 @@
+"""The text of a dialog as tokens: where each token stands, and what follows from the text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.core.attention import KINDS, SPEAKERS, Floats, Ints, word_id
+from fdkvc.core.token_traits import text_surprisal, token_traits
+from fdkvc.core.transcripts import Mention, SpanKind, word_ids
+
+
+class TurnTokens(NamedTuple):
+    """A turn as tokens."""
+
+    text: str
+    spans: NDArray[Any]
+    """The first character of each token, and the one after its last (n, 2)."""
+    kind: SpanKind
+    """Of what follows the calls."""
+    is_user: bool
+    """Whether a user speaks."""
+    called: int = 0
+    """Number of characters at the start of the text that are calls, each a line."""
+    tools: tuple[str, ...] = ()
+    """The tools of the calls, or the one whose result it is; "" where unknown."""
+
+    @property
+    def is_call(self) -> NDArray[np.bool_]:
+        """Whether each token is of a call (n,)."""
+        return np.asarray(self.spans[:, 0] < self.called)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenText:
+    """N tokens of some turns, with what a policy may look at of their text."""
+
+    turns: tuple[TurnTokens, ...]
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The index of each turn's first token, and of the token after the last."""
+        return tuple(accumulate((len(turn.spans) for turn in self.turns), initial=0))
+
+    @cached_property
+    def born(self) -> Ints:
+        """The turn of each token (N,)."""
+        return np.repeat(np.arange(len(self.turns)), np.diff(self.starts))
+
+    @property
+    def speakers(self) -> Ints:
+        """Speaker of each turn (T,), as an index into `SPEAKERS`."""
+        names = (
+            "prompt" if turn.kind == "system" else "user" if turn.is_user else "system"
+            for turn in self.turns
+        )
+        return np.array([*map(SPEAKERS.index, names)], np.intp)
+
+    @cached_property
+    def kinds(self) -> Ints:
+        """Kind of each token (N,), as an index into `KINDS`."""
+        call = KINDS.index("call")
+        kinds = (np.where(turn.is_call, call, KINDS.index(turn.kind)) for turn in self.turns)
+        return np.concatenate([np.zeros(0, np.intp), *kinds])
+
+    @cached_property
+    def tools(self) -> Ints:
+        """`word_id` of the tool of each call and result (N,), 0 for none."""
+        tools = np.zeros(len(self), np.intp)
+        for turn, first, end in self._turns():
+            if turn.tools and (turn.called or turn.kind == "result"):
+                ids = np.array([*(word_id(name) if name else 0 for name in turn.tools), 0])
+                character = np.minimum(turn.spans[:, 0], turn.called)
+                breaks = [end for end, mark in enumerate(turn.text[: turn.called]) if mark == "\n"]
+                line = np.minimum(np.searchsorted(breaks, character), len(turn.tools))
+                of_tool = turn.is_call | (turn.kind == "result")
+                tools[first:end] = np.where(of_tool, ids[line], 0)
+        return tools
+
+    @cached_property
+    def words(self) -> Ints:
+        """`word_id` of each token's word (N,), 0 for none."""
+        words = np.zeros(len(self), np.intp)
+        for turn, first, end in self._turns():
+            words[first:end] = word_ids(turn.text, turn.spans)
+        return words
+
+    @property
+    def surprisal(self) -> Floats:
+        """Surprisal of each token (N,), of a word's frequency: see `text_surprisal`."""
+        texts = (turn.text[start:end] for turn in self.turns for start, end in turn.spans.tolist())
+        return np.fromiter(map(text_surprisal, texts), np.float32, len(self))
+
+    @cached_property
+    def traits(self) -> Floats:
+        """Traits of each token (N, F); see `token_traits`."""
+        traits = (token_traits(turn.text, turn.spans, turn.is_user) for turn in self.turns)
+        return np.concatenate([*traits])
+
+    def tokens_of(self, mention: Mention) -> Ints:
+        """Return the indices of the tokens that cover any of a mention's characters."""
+        starts, ends, last_end, next_start = self._edges_of(mention.turn)
+        # Tokens may overlap, so the range is found by bounds that only grow.
+        low = int(np.searchsorted(last_end, mention.start, "right"))
+        high = int(np.searchsorted(next_start, mention.end))
+        start = np.maximum(starts[low:high], mention.start)
+        end = np.minimum(ends[low:high], mention.end)
+        return self.starts[mention.turn] + low + np.flatnonzero(start < end)
+
+    @cached_property
+    def _edges(self) -> dict[int, NDArray[Any]]:
+        return {}
+
+    def _edges_of(self, turn: int) -> NDArray[Any]:
+        """Return the start, end, largest end so far and least start from here of each token."""
+        if turn not in self._edges:
+            starts, ends = self.turns[turn].spans.T
+            least = np.minimum.accumulate(starts[::-1])[::-1]
+            self._edges[turn] = np.stack([starts, ends, np.maximum.accumulate(ends), least])
+        return self._edges[turn]
+
+    def _turns(self) -> Iterator[tuple[TurnTokens, int, int]]:
+        return zip(self.turns, self.starts, self.starts[1:], strict=False)

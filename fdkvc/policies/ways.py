@@ -1,0 +1,54 @@
+"""Ways to fit a conversation: what people call each policy, on every page and in every file."""
+
+from fdkvc.core.parameters import changed
+from fdkvc.policies import read_policy
+from fdkvc.policies.reread import Reread
+from fdkvc.policies.sinks import Sinks
+from fdkvc.policies.whitelist import Whitelist
+
+EVICT = "evict: "
+
+WORDS = {
+    "fifo": f"{EVICT}age (FIFO)",
+    "h2o": f"{EVICT}attention (H2O)",
+    "regions": f"{EVICT}region (MemDecay)",
+    "sink": "sinks and window (StreamingLLM)",
+    "shift": "context shift (llama.cpp)",
+}
+"""What people call a way, where the title of its policy does not say it."""
+
+WHOLE_MESSAGES = ("messages", "clear-results")
+"""Keys of policies after which what stays is usually read again."""
+
+
+def way_words(name: str) -> str:
+    """Return what people call a way.
+
+    Examples
+    --------
+    >>> way_words("reread(messages(fifo))"), way_words("sinks(weighted-recency)")
+    ('drop oldest messages', 'evict: weighted recency + sinks')
+    >>> way_words("reread(sink)"), way_words("whitelist(fifo, first=0, speaker=prompt)")
+    ('sinks and window (StreamingLLM), read again', 'evict: age (FIFO) + prompt')
+    """
+    if (inner := unpinned(name)) != name:
+        return f"{way_words(inner)} + prompt"
+    if name in WORDS:
+        return WORDS[name]
+    policy = read_policy(name)
+    if isinstance(policy, Sinks) and not changed(policy):
+        return f"{way_words(policy.policy.name)} + sinks"
+    if isinstance(policy, Reread) and not changed(policy):
+        again = "" if policy.policy.key in WHOLE_MESSAGES else ", read again"
+        return f"{way_words(policy.policy.name)}{again}"
+    title = policy.title
+    if title[1:2].islower():
+        title = f"{title[0].lower()}{title[1:]}"
+    return title if policy.key in (*WHOLE_MESSAGES, "reread", "shift") else f"{EVICT}{title}"
+
+
+def unpinned(name: str) -> str:
+    """Return the name of a policy without its pinned system prompt."""
+    policy = read_policy(name)
+    pinned = isinstance(policy, Whitelist) and policy.speaker == "prompt"
+    return policy.policy.name if isinstance(policy, Whitelist) and pinned else name
