@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.engine.metrics import METRICS
+from fdkvc.models.planned import planned_comparisons, planned_ways
 from fdkvc.policies import read_policy
 
 SHIPPED = Path(__file__).parent / "shipped" / "judged.csv"
@@ -60,42 +61,35 @@ def judged_table() -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def first_rows() -> pd.DataFrame:
-    """Return the KL of each policy on the first data."""
-    return judged_table().query("data == @FIRST and budget == @ENTRIES and metric == 'kl'")
+@cache
+def first_rows(decides: str = "head") -> pd.DataFrame:
+    """Return the KL of each way of the plan on its first sample, the least first."""
+    ways = planned_ways().query("sample == @FIRST and decides == @decides and metric == 'kl'")
+    return ways.sort_values("mean", kind="stable", ignore_index=True)
 
 
 def judged_sentence() -> str:
     """Say which policy without attention is best, how it compares, and how sure that is."""
-    rows = first_rows()
-    attends = np.array(["attention" in read_policy(name).looks_at for name in rows.policy])
-    best, other = rows[~attends].iloc[0], rows[rows.policy == COMPARED].iloc[0]
-    nearest = rows[attends].iloc[0]
-    once = judged_table().query("data == @LAST and metric == 'kl' and policy == @best.policy")
+    rows, whole = (first_rows(who).set_index("policy") for who in ("head", "model"))
+    attends = np.array(["attention" in read_policy(name).looks_at for name in rows.index])
+    best = rows[~attends].index[0]
     kl = METRICS["kl"]
-    titles = (read_policy(row.policy).title for row in (best, other, nearest))
-    title, with_attention, nearest_title = titles
-    return (
-        f"Of attention-free policies, {title} changes SmolLM2's predictions least: "
-        f"{kl.figure(best['mean'])} nats per token, where {with_attention} changes them by "
-        f"{kl.figure(other['mean'])} ({FIRST}, {best.budget} entries per head). The paired "
-        f"difference is {_difference(best)}, and {_difference(once.iloc[0])} on "
-        f"{once.n.iloc[0]} dialogs not used for tuning. Of policies with attention, "
-        f"{nearest_title} changes them least, by {kl.figure(nearest['mean'])}. {_of_fd_kvc()}"
+    title, with_attention = (read_policy(name).title for name in (best, COMPARED))
+    by_head, by_model = (
+        [kl.figure(table["mean"][name]) for name in (best, COMPARED)] for table in (rows, whole)
     )
-
-
-def _difference(row: pd.Series) -> str:
-    """Return a row's difference from `COMPARED`, and whether it is one."""
-    change = METRICS["kl"].figure(row.difference, row.diff_low, row.diff_high, signs=True)
-    sure = row.diff_high < 0 or row.diff_low > 0
-    return change if sure else f"{change}, which is not distinguishable from 0"
-
-
-def _of_fd_kvc() -> str:
-    rows = judged_table().query("data == @OTHERS and metric == 'kl'").set_index("policy")["mean"]
-    published, without = (METRICS["kl"].figure(rows[name]) for name in ("fd-kvc", UNREINFORCED))
+    table = planned_comparisons()
+    asked = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
+    differences = table[asked & (table.metric == "kl")][["mean_diff", "ci_low", "ci_high"]]
+    change = "".join(
+        f"; the paired difference is {kl.figure(*ends, signs=True)}"
+        for ends in differences.to_numpy(float).tolist()
+    )
+    published, without = (kl.figure(rows["mean"][name]) for name in ("fd-kvc", UNREINFORCED))
     return (
-        "FD-KVC loses most through its relevance reinforcement: on other SGD dialogs its KL is "
-        f"{published} nats per token, and {without} with α₀ = 0."
+        f"Of attention-free policies, {title} changes SmolLM2's predictions least: {by_head[0]} "
+        f"nats per token, where {with_attention} changes them by {by_head[1]} ({rows.n.iloc[0]} "
+        f"dialogs of {FIRST}, {ENTRIES} entries, each head decides). Where the whole model "
+        f"decides, as in inference engines, it is {by_model[0]} and {by_model[1]}{change}. FD-KVC "
+        f"loses most through its relevance reinforcement: {published}, and {without} with α₀ = 0."
     )

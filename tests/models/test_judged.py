@@ -9,6 +9,7 @@ import pandas as pd
 from benchmarks.research import judged as script
 from fdkvc.models import judged
 from fdkvc.models.judged import COMPARED, SHIPPED, first_rows, judged_sentence, judged_table
+from fdkvc.models.planned import planned_comparisons, planned_grid
 from fdkvc.models.report.judged import TITLE, judged_report
 from fdkvc.policies import read_policy
 from tests.app_pages import html, open_page
@@ -33,29 +34,24 @@ def test_the_table_has_what_the_script_measures() -> None:
 
 
 def test_the_sentence_names_the_best_policy_without_attention_and_how_sure_it_is() -> None:
-    rows = first_rows().set_index("policy")
-    text = [name for name in map(str, rows.index) if "attention" not in read_policy(name).looks_at]
-    best = str(rows.loc[text]["mean"].idxmin())
-    row = rows[rows.index == best].iloc[0]
+    head, model = (first_rows(who).set_index("policy") for who in ("head", "model"))
+    text = [name for name in map(str, head.index) if "attention" not in read_policy(name).looks_at]
+    best = str(head.loc[text]["mean"].idxmin())
 
     sentence = judged_sentence()
     assert f"{read_policy(best).title} changes SmolLM2's predictions least" in sentence
-    assert f"{row['mean']:.3f} nats per token" in sentence
-    assert f"{rows.loc[COMPARED]['mean']:.3f} (SGD, 128 entries per head). The paired" in sentence
-    attending = [name for name in map(str, rows.index) if name not in text]
-    assert f"least, by {rows.loc[attending]['mean'].min():.3f}. FD-KVC loses" in sentence
-    once = judged_table().query("data == @judged.LAST and metric == 'kl' and policy == @best")
-    assert f"{once.n.item()} dialogs not used for tuning" in sentence
-    assert f"({once.diff_low.item():.3f} to ".replace("-", "−") in sentence
-    others = (
-        judged_table()
-        .query("data == @script.OTHERS and metric == 'kl'")
-        .set_index("policy")["mean"]
-    )
+    for rows in (head, model):
+        for name in (best, COMPARED):
+            assert f"{rows['mean'][name]:.3f}" in sentence
     for name in ("fd-kvc", "fd-kvc alpha_0=0.0"):
-        assert f"{others[name]:.3f}" in sentence
-    tied = row.diff_low <= 0 <= row.diff_high
-    assert ("not distinguishable from 0" in sentence) == tied
+        assert f"{head['mean'][name]:.3f}" in sentence
+    table = planned_comparisons()
+    (row,) = table[
+        (table.more == f"model: {best}")
+        & (table.less == f"model: {COMPARED}")
+        & (table.metric == "kl")
+    ].itertuples()
+    assert f"({row.ci_low:.3f} to ".replace("-", "−") in sentence
 
 
 def test_page_and_report_show_the_table() -> None:
@@ -70,6 +66,10 @@ def test_page_and_report_show_the_table() -> None:
         figure = mean if low == "nan" else f"{mean} ({low} to {high})"
         for words in (shown, report):
             assert f"<td>{figure}</td>" in words
+    for cells in planned_grid().rows:
+        for cell in cells[3:]:
+            assert cell in shown
+            assert cell in report
     assert TITLE in report
     assert "<svg" in report
     assert judged.judged_sentence() in report

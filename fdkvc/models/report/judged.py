@@ -7,12 +7,14 @@ import pandas as pd
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.models.judged import FIRST, first_rows, judged_sentence, judged_table, part_title
+from fdkvc.models.planned import planned_grid
 from fdkvc.player.report import drawing, report_html
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "26 November 2026"
+PLANNED = "What a plan older than its run asked, and what came out"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
     "values_right_of_full": "Values still right, of those right with the full cache, %",
@@ -38,8 +40,8 @@ def judged_chart(theme: Theme) -> Spec:
 
 
 def judged_grids() -> dict[str, Grid]:
-    """Return both metrics by policy, data and budget, by title."""
-    return {
+    """Return the comparisons of the plan, then both metrics by policy, data and budget."""
+    return {PLANNED: planned_grid()} | {
         title: _grid(judged_table().query("metric == @metric")) for metric, title in TITLES.items()
     }
 
