@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import dataclasses
+import io
 import json
 import math
 import os
