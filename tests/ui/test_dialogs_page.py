@@ -38,7 +38,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.player.entry_files import trace_files
 from fdkvc.player.moments import Spoken, value_sentences, why_sentences
 from fdkvc.player.run import build_run, continue_run
-from fdkvc.policies import CANDIDATES, policy_named, with_pinned_prompts
+from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.runs.export import csv_text
 from fdkvc.runs.record import digest
@@ -611,9 +611,8 @@ def has_card(app: AppTest) -> bool:
 
 
 def test_a_file_is_replayed_by_itself_as_the_command_does(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(plan, "CANDIDATES", CANDIDATES)
     app = card(open_page("dialogs", file="rental", target=90))
 
     shown = card_shown(app)
@@ -622,7 +621,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     cells = [cell for row in card_grid(shown).rows for cell in row if cell]
     assert all(f"<td>{escape(cell)}</td>" in html(app) for cell in cells)
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    assert {row.name for row in done.content.replay.policies} > {*CANDIDATES}
+    assert {row.name for row in done.content.replay.policies} > {*plan.CANDIDATES}
     buttons = [
         button.label for button in app.button if (button.key or "").startswith("dialogs/loss/")
     ]
