@@ -1,6 +1,5 @@
 """Measured results: over budgets, turns or a swept hyperparameter, and by policy."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,8 +27,8 @@ from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 MANY_BUDGETS = 9
 """From which on not each has a tick."""
 
-BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.5
-"""Pixels of a chart and of a name, and the width of names as a share of the axis."""
+BUDGETS_HEIGHT = 280
+"""Pixels of a chart over budgets."""
 
 DOT_HEIGHT = 27
 
@@ -40,83 +39,47 @@ def budgets_chart(
     title: str,
     theme: Theme,
     *,
-    policies: Sequence[str] = (),
-    percent: bool = True,
-    top: float = 0,
-    chosen: tuple[str, int] | None = None,
-    unit: str = "budget",
+    policies: Sequence[str],
+    chosen: tuple[str, int],
+    unit: str,
 ) -> Spec:
-    """Return one metric over rising budgets with its data, from 0 to `top`.
+    """Return a share over rising budgets with its data.
 
     `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
-    their colours, by default that of the table. Of a `chosen` policy and budget the point is ringed
-    and only its policy has a band.
+    the legend. Of the `chosen` policy and budget the point is ringed, and only its policy has a
+    band.
     """
     table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
-    top = top or max(1.0, 1.05 * float(table["mean"].max()))
     budgets = sorted(table.budget.unique().tolist())
-    policies = policies or table.policy.unique().tolist()
     intervals = bool(table.ci_high.notna().any())
-    # On the log axis: a margin at both ends, and at the right as much again as NAMES_SHARE says.
-    room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
-    last = budgets[-1] * room * (budgets[-1] / budgets[0] * room) ** NAMES_SHARE
+    room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2  # at both ends
     ticks: dict[str, Any] = {"values": budgets} if len(budgets) < MANY_BUDGETS else {"tickCount": 6}
     base = alt.Chart(alt.NamedData("budgets")).encode(
         x=alt.X(
             "budget:Q",
             # Budgets grow by factors, which this axis spaces evenly.
-            scale=alt.Scale(type="log", domain=[budgets[0] / room, last], nice=False),
+            scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
             axis=alt.Axis(title=unit, **ticks, grid=False, format=",d"),
         )
     )
-    ends, form = (0, top), ".0%" if percent else "~f"
-    y = axis_between(alt.Y, "mean", ends, tickCount=5, format=form)
-    tints = policy_scale(policies, theme)
-    means = mean_tips(".1%" if percent else ".2f", intervals)
-    tooltip = ["policy:N", "budget:Q", *means, alt.Tooltip("n:Q", title="dialogs")]
-    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, None)
-    names = alt.Chart(alt.NamedData("names")).encode(
-        x="budget:Q", y=axis_between(alt.Y, "at", ends)
-    )
-    color = alt.Color("policy:N", scale=tints, legend=None)
-    size = alt.expr("width < 320 ? 9.5 : 11")  # on a phone, so that the longest fits
-    names = names.mark_text(align="left", dx=9, fontSize=size, limit=170, aria=False)
-    layers.append(names.encode(text="policy:N", color=color))
-    banded = base
-    if chosen is not None:
-        policy, budget = chosen
-        banded = base.transform_filter(alt.datum.policy == policy)
-        ring = banded.transform_filter(alt.datum.budget == budget)
-        ring = ring.mark_point(size=260, strokeWidth=3, color=theme.ink)
-        layers.append(ring.encode(y=y))
+    ends = (0, 1)
+    y = axis_between(alt.Y, "mean", ends, tickCount=5, format=".0%")
+    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    tooltip = ["policy:N", "budget:Q", *mean_tips(".1%", intervals)]
+    tooltip.append(alt.Tooltip("n:Q", title="dialogs"))
+    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
+    policy, budget = chosen
+    banded = base.transform_filter(alt.datum.policy == policy)
+    ring = banded.transform_filter(alt.datum.budget == budget)
+    ring = ring.mark_point(size=260, strokeWidth=3, color=theme.ink)
+    layers.append(ring.encode(y=y))
     subtitle = "mean over the dialogs"
     if intervals:
         subtitle += ", with its 95 % interval over clusters"
+        color = alt.Color("policy:N", scale=tints, legend=legend)
         layers.insert(0, mean_band(banded.encode(color=color), ends, opacity=0.2, clip=True))
-    data = {"budgets": table, "names": named_ends(table, top)}
     heading = panel_title(title, subtitle)
-    return single(theme, data, *layers, height=BUDGETS_HEIGHT, title=heading)
-
-
-def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
-    """Return where the name of each line stands: right of all lines, level with the end of its own.
-
-    It stands below the name above it.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"policy": ["FIFO", "H2O"], "budget": [48, 64], "mean": [0.5, 0.5]})
-    >>> named_ends(rows, 1.0)[["budget", "at"]].round(2).to_numpy().tolist()
-    [[64.0, 0.5], [64.0, 0.45]]
-    """
-    measured = table.dropna(subset="mean").sort_values("budget")
-    ends = measured.groupby("policy", sort=False).tail(1).sort_values("mean", ascending=False)
-    height, below = top * NAME_HEIGHT / BUDGETS_HEIGHT, math.inf
-    places = []
-    for mean in ends["mean"]:  # from the highest down
-        places.append(min(mean, below))
-        below = places[-1] - height
-    return ends.assign(at=places, budget=table.budget.max())
+    return single(theme, {"budgets": table}, *layers, height=BUDGETS_HEIGHT, title=heading)
 
 
 @unchecked

@@ -58,7 +58,12 @@ CURVE = pd.DataFrame(
 )
 CHARTS: dict[str, Callable[[Theme], Spec]] = {
     "budgets": lambda theme: budgets_chart(
-        SERIES.assign(budget=SERIES.turn + 1, n=9), "Retention", theme
+        SERIES.assign(budget=SERIES.turn + 1, n=9),
+        "Recall",
+        theme,
+        policies=POLICIES,
+        chosen=(POLICIES[0], 2),
+        unit="tokens",
     ),
     "series": lambda theme: series_chart(
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme
