@@ -34,12 +34,11 @@ with page(
         choices.offer_own_file(PAGE)
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
-        transcript.show_downloads(PAGE, view, lanes, lane)
     recording, which = chosen.head.recording, choices.which_dialog(PAGE)
     open_on(shown, recording.dialogs, lambda: transcript.first_failure(recording, lane), which)
 
     with st.container(key="headline"):
         show_headline(PAGE, recording, lane)
-    transcript.show_view(PAGE, view, recording, lanes, lane)
+    transcript.show_view(PAGE, view, recording, lanes, lane, shown.beside_title)
     transcript.show_source(recording)
     show_evidence(PAGE, recording, lanes)

@@ -27,7 +27,7 @@ with page(
     run = lane.run
     open_on(shown, run.dialogs, lambda: nearly_kept(run))
 
-    ghost = choose_ghost(PAGE, run)
+    ghost = choose_ghost(PAGE, run, sidebar.view_fields)
     with shown.beside_title:
         st.page_link("pages/story.py", label="New here? Story", icon=":material/auto_stories:")
         scene.show_downloads(PAGE, run, ghost)

@@ -36,9 +36,10 @@ def test_pages_leave_the_session_state_to_the_controls(path: Path) -> None:
         ("fdkvc.commands.main", ("pandas", "scipy", "altair", "streamlit", "numpy")),
         ("fdkvc.commands.kinds", ("altair", "streamlit")),
         # The settings, of which a help takes the options.
-        ("fdkvc.paper.sweep", ("pandas", "scipy")),
-        ("fdkvc.conversations.replay", ("pandas", "scipy")),
-        ("fdkvc.models.answers", ("pandas", "scipy")),
+        (
+            "fdkvc.paper.sweep, fdkvc.conversations.replay, fdkvc.models.answers",
+            ("pandas", "scipy"),
+        ),
     ],
 )
 def test_nothing_is_loaded_before_it_is_needed(module: str, heavy: tuple[str, ...]) -> None:

@@ -99,13 +99,15 @@ def budgets_chart(
 
 
 def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
-    """Return where the name of each line stands: at its end, below the name above it.
+    """Return where the name of each line stands: right of all lines, level with the end of its own.
+
+    It stands below the name above it.
 
     Examples
     --------
-    >>> rows = pd.DataFrame({"policy": ["FIFO", "H2O"], "budget": 48, "mean": [0.5, 0.5]})
-    >>> named_ends(rows, 1.0)["at"].round(2).tolist()
-    [0.5, 0.45]
+    >>> rows = pd.DataFrame({"policy": ["FIFO", "H2O"], "budget": [48, 64], "mean": [0.5, 0.5]})
+    >>> named_ends(rows, 1.0)[["budget", "at"]].round(2).to_numpy().tolist()
+    [[64.0, 0.5], [64.0, 0.45]]
     """
     measured = table.dropna(subset="mean").sort_values("budget")
     ends = measured.groupby("policy", sort=False).tail(1).sort_values("mean", ascending=False)
@@ -114,7 +116,7 @@ def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
     for mean in ends["mean"]:  # from the highest down
         places.append(min(mean, below))
         below = places[-1] - height
-    return ends.assign(at=places)
+    return ends.assign(at=places, budget=table.budget.max())
 
 
 @unchecked

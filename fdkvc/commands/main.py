@@ -13,7 +13,7 @@ from fdkvc.runs.endings import ENDINGS
 
 ERROR = 2
 
-FILES = {"capture": ".safetensors", "report": ".html"}
+FILES = {"capture": ".safetensors", "claim": ".csv", "report": ".html"}
 """How the name of what ``--out`` names ends where it is a file, by command."""
 
 MAX_MESSAGE_LENGTH = 1000
@@ -86,6 +86,8 @@ def _run(options: Namespace) -> None:
             from fdkvc.models.command import answers as run
         case "live":
             from fdkvc.models.command import live as run
+        case "claim":
+            from fdkvc.models.claim import claim as run
         case "trace":
             from fdkvc.paper.commands import trace as run
         case "report":

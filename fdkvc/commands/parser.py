@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -72,7 +73,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _add_settings(command: str, parser: _Parser) -> None:
     """Add the options that only NumPy's import can tell: formats of dialogs, and settings."""
-    if command in ("dialogs", "capture", "answers", "live"):
+    if command in ("dialogs", "capture", "answers", "live", "claim"):
         from fdkvc.conversations.formats import FORMATS
 
         names = ", ".join(dict.fromkeys(format.label for format in FORMATS.values()))
@@ -181,6 +182,19 @@ def build_parser() -> _Parser:
         baseline = "policy to compare with; default: full, without eviction"
         measured.option("--baseline", "KEY", baseline)
         measured.option("--out", "DIR", TABLES, required=True)
+
+    claim = command(
+        "claim", "compare a policy in a file of yours with the leading ways, in a model"
+    )
+    claim.add_argument("file", metavar="FILE", help="Python file with one class, your policy")
+    claim.option("--model", "FOLDER", SMALL_MODEL, default="smollm2")
+    claim.number(replace(BUDGET, default=128), "entries that a KV head may hold after a turn")
+    who = "who evicts: head, each KV head on its own; layer or model, all its heads together"
+    claim.option("--decides", "WHO", who, default="model")
+    drawn = "dialogs to draw from the file"
+    claim.option("--count", "N", drawn, type=read_value, default=30)
+    claim.tools()
+    claim.option("--out", "FILE", "write the table to this file, such as claim.csv")
 
     trace = command("trace", "run one policy on one synthetic dialog and write every step")
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")

@@ -76,17 +76,6 @@ class Paired(Summary):
             return "same"
         return "significant" if self.p < 1 - CONFIDENCE else "not significant"
 
-    @property
-    def effect_size(self) -> float:
-        """Cohen's d_z: the mean over the standard deviation; NaN where that is 0 or undefined.
-
-        References
-        ----------
-        J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 2nd ed., 1988, section
-        2.3.5.
-        """
-        return self.mean / self.sd if self.sd > 0 else math.nan
-
     def words(self, p: float | None = None) -> str:
         """Return the result as text, with its own p-value or an adjusted one.
 
@@ -116,12 +105,12 @@ class Paired(Summary):
             case "same":
                 return f"the same in every dialog ({self.mean:+.{_decimals(self.mean)}f})"
             case "not significant":
-                return f"not significant ({_p_words(self.p)})"
+                return f"not significant ({p_words(self.p)})"
             case "significant":
                 digits = _decimals(self.high - self.mean)
                 return (
                     f"{self.mean:+.{digits}f} ({100 * CONFIDENCE:g} % interval "
-                    f"{self.low:.{digits}f} to {self.high:.{digits}f}), {_p_words(self.p)}"
+                    f"{self.low:.{digits}f} to {self.high:.{digits}f}), {p_words(self.p)}"
                 )
 
 
@@ -492,7 +481,14 @@ def _decimals(size: float) -> int:
     return max(3, -math.floor(math.log10(abs(size)))) if size else 3
 
 
-def _p_words(p: float) -> str:
+def p_words(p: float) -> str:
+    """Return a p-value in words.
+
+    Examples
+    --------
+    >>> p_words(0.0004), p_words(0.0312), p_words(0.25)
+    ('p < 0.001', 'p = 0.031', 'p = 0.25')
+    """
     if p < 0.001:
         return "p < 0.001"
     return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"

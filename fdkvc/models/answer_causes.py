@@ -224,38 +224,21 @@ EVICTION = ("heads", "evicted", "first_evicted_in", "last_evicted_in", "rule")
 """Columns of `why_table`: where a word stands, its attention, and its eviction."""
 
 
-@dataclass(frozen=True)
-class HeadSelection:
-    """The layer and query head whose attention is shown; None averages over all."""
-
-    layer: int | None = None
-    head: int | None = None
-
-    def slices(self, group: int = 1) -> tuple[slice, slice]:
-        """Return the selected layers, and KV heads that `group` query heads share."""
-        head = None if self.head is None else self.head // group
-        return _one_or_all(self.layer), _one_or_all(head)
-
-
-def _one_or_all(index: int | None) -> slice:
-    return slice(None) if index is None else slice(index, index + 1)
-
-
-def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd.DataFrame:
+def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
     """Return the attention behind a word that a cache's model wrote, a row for each earlier word.
 
-    Attention is the mean over the word's tokens. `attended` is the earlier word's share of it;
-    `all_there` is its share if nothing had been evicted. Of `heads` KV heads, `evicted` had lost
-    part of the earlier word before the passage began, in the turns that `first_evicted_in` and
-    `last_evicted_in` name.
+    Attention is the mean over the word's tokens, layers and heads. `attended` is the earlier
+    word's share of it; `all_there` is its share if nothing had been evicted. Of `heads` KV heads,
+    `evicted` had lost part of the earlier word before the passage began, in the turns that
+    `first_evicted_in` and `last_evicted_in` name.
     """
     import pandas as pd
 
     cache, passages = chat.caches[name], chat.passages[name]
-    attended = _mean_attention(cache, word, selection, whole_text=False)
-    all_there = _mean_attention(cache, word, selection, whole_text=True)
-    heads, turns = selection.slices(cache.decoder.shape.group), turns_of(passages)
-    evicted_in, rules = cache.evicted_in[heads], cache.evicted_by[heads]  # both (L, K, N)
+    attended = _mean_attention(cache, word, whole_text=False)
+    all_there = _mean_attention(cache, word, whole_text=True)
+    turns = turns_of(passages)
+    evicted_in, rules = cache.evicted_in, cache.evicted_by  # both (L, K, N)
     rows = []
     for earlier in words_of(chat.model.tokens, cache.ids, passages):
         if earlier.first >= word.first:
@@ -273,15 +256,12 @@ def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
 
-def _mean_attention(
-    cache: TextCache, word: Word, selection: HeadSelection, *, whole_text: bool
-) -> Floats:
-    """Return the attention to each token (N,), averaged over a word's tokens and some heads."""
+def _mean_attention(cache: TextCache, word: Word, *, whole_text: bool) -> Floats:
+    """Return the attention to each token (N,), averaged over a word's tokens, layers and heads."""
     # A token is predicted at the one before it.
     positions = range(word.first - 1, word.end - 1)
     attention = [cache.attention(position, whole_text=whole_text) for position in positions]
-    heads = selection.slices()
-    return np.asarray(np.mean([row[heads].mean(axis=(0, 1)) for row in attention], axis=0))
+    return np.asarray(np.mean([row.mean(axis=(0, 1)) for row in attention], axis=0))
 
 
 # ------------------------------------------------------------------------------- restore

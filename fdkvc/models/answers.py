@@ -156,7 +156,7 @@ def run_answers(
     workers, jobs = worker_count(how), jobs_of(model, transcripts)
     sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
     run = partial(run_job, settings, model)
-    if how.get("executor") is None and (workers == 1 or _large(model)):
+    if how.get("executor") is None and (workers == 1 or is_large(model)):
         # Threads share a large model, and each passage is reported.
         threads: Any = None if workers == 1 else DaemonThreads(workers)
         how["executor"], report = threads, how.pop("on_progress", None)
@@ -170,11 +170,12 @@ def run_answers(
 
 def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence[Transcript]]:
     """Return the dialogs of each job, one for a large model that reads each dialog alone."""
-    size = 1 if _large(model) and not reads_each(model.decoder) else CHUNK
+    size = 1 if is_large(model) and not reads_each(model.decoder) else CHUNK
     return [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
 
 
-def _large(model: AnyModel) -> bool:
+def is_large(model: AnyModel) -> bool:
+    """Whether threads share a model, since one for each process would take too much memory."""
     return getattr(model.decoder, "large", True)
 
 

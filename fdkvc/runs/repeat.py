@@ -12,7 +12,7 @@ from fdkvc.core.words import count, listed
 from fdkvc.runs.record import Record, digest, versions
 from fdkvc.runs.workers import processor
 
-QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3, "effect_size": 1e-3}
+QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3}
 """Tolerances of columns that divide by a spread, which may be as small as rounding errors."""
 
 WORDS = ("words",)

@@ -14,7 +14,7 @@ from fdkvc.policies.base import Step
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.frame import open_tab, page_theme, show_grid
-from fdkvc.ui.glossary import WORDS
+from fdkvc.ui.glossary import WORDS, help_on
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
@@ -24,13 +24,13 @@ from fdkvc.verdict.results import ReplayRun
 
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
-    words = " ".join(f"{name}: {WORDS[name]}" for name in ("Nats", "KL"))
-    st.container(key="page-answer").markdown(plain(judged_sentence()), help=plain(words))
+    words = judged_sentence()
+    st.container(key="page-answer").markdown(plain(words), help=help_on(words))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
         with st.expander(plain(title)):
             show_grid(grid, title)
-    st.caption(plain(judged.ABOUT))
+    st.caption(plain(judged.ABOUT), help=help_on(judged.ABOUT))
 
 
 def show_general_card(page: str) -> None:
@@ -72,6 +72,8 @@ def open_section(page: str) -> None:
     """Show the policies or the wrappers."""
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Policies one by one")
     with tab:
+        if SECTIONS[name] is WRAPPED:
+            st.caption(plain(WORDS["Wrapper"]))
         show_each(page, SECTIONS[name])
 
 

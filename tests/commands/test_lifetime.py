@@ -63,15 +63,16 @@ PATIENCE = 20.0
 @pytest.mark.parametrize(
     ("ending", "moment"),
     [
-        (signal.SIGINT, BEGUN),
+        (signal.SIGINT, AT_WORK),
+        (signal.SIGKILL, AT_WORK),
+        (signal.SIGTERM, BEGUN),
+        (signal.SIGHUP, BEGUN),
         pytest.param(signal.SIGINT, FIRST_STARTED, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, BOTH_STARTED, marks=pytest.mark.long),
-        (signal.SIGINT, AT_WORK),
-        (signal.SIGTERM, AT_WORK),
-        (signal.SIGHUP, AT_WORK),
+        pytest.param(signal.SIGTERM, AT_WORK, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, AT_WORK, marks=pytest.mark.long),
         pytest.param(signal.SIGKILL, FIRST_STARTED, marks=pytest.mark.long),
-        (signal.SIGKILL, BOTH_STARTED),
-        (signal.SIGKILL, AT_WORK),
+        pytest.param(signal.SIGKILL, BOTH_STARTED, marks=pytest.mark.long),
     ],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else f"after {len(value)}",
 )

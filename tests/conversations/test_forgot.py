@@ -113,7 +113,7 @@ def test_what_a_way_holds_is_what_can_be_read_in_what_it_keeps(name: str) -> Non
         )
 
 
-def test_10_000_calls_alike_are_one_value_that_is_looked_for_once(
+def test_2_000_calls_alike_are_one_value_that_is_looked_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = ClaudeCode()
@@ -121,7 +121,7 @@ def test_10_000_calls_alike_are_one_value_that_is_looked_for_once(
     log.call("check", "c0", code="QX-771")
     log.boundary()
     log.summary("Go on.")
-    for number in range(10_000):
+    for number in range(2_000):
         log.call("check", f"d{number}", code="QX-771")
     searched = []
     find = MentionFinder.mentions
@@ -133,8 +133,8 @@ def test_10_000_calls_alike_are_one_value_that_is_looked_for_once(
     monkeypatch.setattr(MentionFinder, "mentions", counted)
     (result,) = forgot(session_of(log))
 
-    assert [(need.value, need.calls) for need in result.needs] == [("QX-771", 10_000)]
-    assert len(result.repeats) == 10_000
+    assert [(need.value, need.calls) for need in result.needs] == [("QX-771", 2_000)]
+    assert len(result.repeats) == 2_000
     assert len(searched) < 10
 
 

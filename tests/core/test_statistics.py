@@ -201,17 +201,6 @@ class TestPaired:
             assert paired(noise + t / math.sqrt(600), np.zeros(600)).verdict == verdict
 
 
-class TestEffectSize:
-    def test_is_t_over_root_n(self) -> None:
-        policy, baseline = normal(40, mean=0.5), normal(40, seed=1)
-        t = stats.ttest_rel(policy, baseline).statistic
-        assert paired(policy, baseline).effect_size == pytest.approx(t / math.sqrt(40))
-
-    @pytest.mark.parametrize("values", [[0.3], [0.3, 0.3, 0.3], [0.0, 0.0]])
-    def test_is_undefined_without_scatter(self, values: list[float]) -> None:
-        assert math.isnan(paired(values, np.zeros(len(values))).effect_size)
-
-
 def drawn_clusters(seed: int, clusters: int) -> tuple[Any, Any, Any]:
     """Draw dialogs around the level of their cluster: values, cluster numbers and weights.
 

@@ -364,9 +364,8 @@ def test_columns_of_a_trace(run: tuple[Trace, DialogBatch]) -> None:
     assert list(turns_table(trace, dialogs)) == [*TURN_COLUMNS[:6], *states, *TURN_COLUMNS[6:]]
 
 
-@pytest.mark.parametrize("row", [0, 1])
-def test_who_took_part_in_each_turn(run: tuple[Trace, DialogBatch], row: int) -> None:
-    trace, dialogs = run
+def test_who_took_part_in_each_turn(run: tuple[Trace, DialogBatch]) -> None:
+    (trace, dialogs), row = run, 1
     table = entries_table(trace, dialogs, row)
     before: list[int] = []
     for turn, part in table.groupby("turn"):

@@ -9,7 +9,6 @@ import pytest
 
 from fdkvc.core.attention import Bools
 from fdkvc.models.answer_causes import (
-    HeadSelection,
     changed_words,
     grade_call,
     is_readable,
@@ -82,7 +81,7 @@ def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> 
     cache, passages = answered.caches["fifo"], answered.passages["fifo"]
     words = words_of(answered.model.tokens, cache.ids, passages)
     word = next(candidate for candidate in words if candidate.passage >= len(SAID))
-    table = why_table(answered, "fifo", word, HeadSelection())
+    table = why_table(answered, "fifo", word)
 
     assert table.word.tolist() == [earlier.text for earlier in words if earlier.first < word.first]
     first = words[0]
@@ -101,25 +100,6 @@ def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> 
     assert (whole.all_there > 0).all()
     assert (gone.first_evicted_in >= gone.turn).all()
     assert gone.last_evicted_in.max() < turns_of(passages)[word.passage] + 1
-
-
-def test_one_layer_and_head_is_asked_by_itself(answered: Chat, model: LanguageModel) -> None:
-    words = words_of(model.tokens, answered.caches["full"].ids, answered.passages["full"])
-    word = next(candidate for candidate in words if candidate.passage >= len(SAID))
-    tables = [
-        why_table(answered, "full", word, HeadSelection(layer, head)).attended
-        for layer in range(model.decoder.shape.layers)
-        for head in range(model.decoder.shape.heads)
-    ]
-    table = why_table(answered, "full", word, HeadSelection(1, 3))
-
-    np.testing.assert_allclose(
-        np.mean(tables, axis=0),
-        why_table(answered, "full", word, HeadSelection()).attended,
-        atol=1e-6,
-    )
-    assert set(table.heads) == {1}
-    assert set(table.evicted) == {0}
 
 
 def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(

@@ -172,11 +172,24 @@ test('a line goes from its lowest to its highest level, a dot above and below', 
   assert.equal(every, 2);
 });
 
-test('a line without room numbers its first turn alone', () => {
-  for (const width of [0, 20, 44, 45]) {
-    const { every, x } = lineScale({ low: 0, high: 1, turns: 12, width, height: 0 });
-    assert.ok(every >= 12 && x(1) > x(0));
-  }
+test('a canvas without room has positive steps and sizes, and whoever walks over it arrives', () => {
+  const positive = (...all) => all.forEach((x) => assert.ok(x > 0 && x < Infinity, `${x}`));
+  cases(200, () => {
+    const [width, height, turns, many] = [integer(0, 50), integer(0, 50), integer(1, 40), integer(1, 60)];
+    const [river, line] = [riverScale(turns, many, width, height), lineScale({ low: 1, high: 1, turns, width, height })];
+    positive(river.step, river.every, line.every, line.x(1) - line.x(0), riverBox(river, { turn: turns - 1, low: 0, high: 1, hue: 0 })[2]);
+    assert.ok(riverAt(river, 0, 0).turn === 0 && Number.isFinite(line.y(1)));
+    const page = [1, 4, 16][integer(0, 2)];
+    const grid = gridOf({ width, height, kept: many, gone: integer(0, 9), page, paged: page > 1 });
+    positive(grid.side, grid.columns, grid.group, sizeOf(grid), grid.below);
+    for (const [, , wide, high] of flowOf([['word'], []], { width, height })?.boxes.flat() ?? []) positive(wide, high);
+    const { bars, side } = barsOf(range(many, (turn) => ({ turn, term: 0, name: '', value: 1, gained: true })), null, width, height);
+    positive(side, ...bars.flatMap((bar) => [bar.width, bar.height]));
+    const { columns } = columnsOf(bandOf(width, height, 2), { shielded: [], stayed: range(many), missed: range(many), stale: [] });
+    positive(...columns.map((column) => column.width));
+  });
+  const { every } = lineScale({ low: 0, high: 1, turns: 12, width: 20, height: 0 });
+  assert.ok(every >= 12); // the first turn alone has a number
 });
 
 test('marks start where they stand and end where they go', () => {

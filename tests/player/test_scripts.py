@@ -29,7 +29,7 @@ from fdkvc.player.drawn import script
 from fdkvc.player.moments import Spoken
 from fdkvc.player.payload import LaneHead, pack, pack_lanes
 from fdkvc.player.run import DialogChoice, StageRun, build_run, continue_run
-from fdkvc.policies import POLICIES, read_policy
+from fdkvc.policies import PAPER_POLICIES, POLICIES, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.policies.test_contract import BUDGET, OPTIONS, SMALL
 
@@ -66,10 +66,23 @@ def run_of(name: str, budget: int = BUDGET) -> StageRun:
     return build_run(dialog, read_policy(name), budget)
 
 
+FEW = (*PAPER_POLICIES, "full", "surprisal", "fastgen", *OPTIONS[:3], "blocks(fd-kvc, size=4)")
+"""Policies of every kind of column and rule; the others are among the long tests."""
+
+every_run = pytest.mark.parametrize(
+    "name",
+    [
+        name if name in FEW else pytest.param(name, marks=pytest.mark.long)
+        for name in (*POLICIES, *OPTIONS)
+    ],
+)
+
+
 @pytest.fixture(scope="module")
-def runs() -> Mapping[str, StageRun]:
+def runs(request: pytest.FixtureRequest) -> Mapping[str, StageRun]:
     """Return a run of every policy, and of those whose turn takes other steps."""
-    return {name: run_of(name) for name in (*POLICIES, *OPTIONS)}
+    names = (*POLICIES, *OPTIONS) if request.config.getoption("--long") else FEW
+    return {name: run_of(name) for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +183,7 @@ def test_the_panel_has_of_every_entry_the_numbers_of_explain(
         check_entry(run, int(turn), int(token), lane["turns"][turn][token])
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
+@every_run
 def test_the_parts_of_a_score_add_up_to_its_terms(
     name: str, runs: Mapping[str, StageRun], seen: Any
 ) -> None:
@@ -188,7 +201,7 @@ def test_the_parts_of_a_score_add_up_to_its_terms(
 # ------------------------------------------------------------------------------- the other views
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
+@every_run
 def test_river_and_path_follow_what_is_kept(
     name: str, runs: Mapping[str, StageRun], seen: Any
 ) -> None:

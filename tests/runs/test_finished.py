@@ -78,7 +78,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_a_killed_run_goes_on_bit_for_bit(
     case: list[str], workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,12 +108,11 @@ def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.Monk
     assert len(lanes(choose(app, "bundled"))) == 5
 
 
-@pytest.mark.parametrize("megabytes", [300, 0])
 def test_two_people_chat_in_turn_and_no_answer_is_written_twice(
-    monkeypatch: pytest.MonkeyPatch, megabytes: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where the caches of each chat have to make room for those of the other."""
-    kept: ByteLRU[Answered] = ByteLRU(megabytes * 1_000_000)
+    """Where the caches of each chat have to make room for those of the other."""
+    kept: ByteLRU[Answered] = ByteLRU(0)
     monkeypatch.setattr(conversation, "ANSWERS", kept)
     monkeypatch.setattr(scene, "ANSWERS", kept)
     monkeypatch.setattr(conversation, "TEXTS", ByteLRU(1_000_000))
@@ -126,7 +125,7 @@ def test_two_people_chat_in_turn_and_no_answer_is_written_twice(
         yield from answer(chat, most)
 
     monkeypatch.setattr(Chat, "answer", counting)
-    people, shown = [choose(open_page("answers"), "mine") for _ in range(2)], []
+    people, shown = [open_page("answers", model="mine") for _ in range(2)], []
     begun.clear()
     for said in ("hello there", "and then?"):
         for app in people:

@@ -6,8 +6,10 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +18,12 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.core.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
 from fdkvc.models.answer_causes import grade_call
-from fdkvc.models.cache_answers import CacheAnswer
+from fdkvc.models.cache_answers import CacheAnswer, shipped_answer
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.model_text import WRITERS
 from fdkvc.models.page import choices, conversation, scene
 from fdkvc.models.page.conversation import FULL, Answered, answer_of
+from fdkvc.models.page.why import _first_wrong
 from fdkvc.models.report.answer import answers_html, call_html
 from fdkvc.ui.fields import hold
 from fdkvc.ui.markdown import plain
@@ -92,9 +95,7 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
     assert '<th scope="col">rule</th>' in shown
     app.selectbox(key="answers/look").set_value(FULL).run()
     assert "Nothing was evicted before Full cache wrote" in words_of(settled(app))
-
-    app.selectbox(key="answers/layer").set_value(3).run()
-    assert link_of(settled(app)).items() >= {"look": FULL, "layer": "3", "head": "-1"}.items()
+    assert link_of(app)["look"] == FULL
 
 
 def test_why_names_who_wrote_each_passage() -> None:
@@ -110,6 +111,22 @@ def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
     assert any("*San Jose* was evicted in turn 14: with" in text.value for text in app.markdown)
     table = next(line for line in html(app).split("\n") if "scrolls back" in line)
     assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
+
+
+def test_without_calls_the_cache_that_lost_a_word_is_shown() -> None:
+    """A recording stands for an answer whose calls are all right, as it has none."""
+    recorded = shipped_answer().answers
+    for names in (["keydiff", "fifo"], ["keydiff", "h2o", "fifo"], ["fifo", "keydiff"]):
+        titles = {name: recorded[name].title for name in (FULL, *names)}
+        answers = [recorded[name] for name in titles]
+        answered: Any = SimpleNamespace(
+            conversation=SimpleNamespace(titles=titles),
+            answers=partial(list, answers),
+            right=recorded.__contains__,
+        )
+        shown = recorded[_first_wrong(answered, titles)]
+        assert shown.title == next(name for name in names if name != "keydiff").upper()
+        assert any("Rosalind" in word.text and not word.right for word in shown.predicted)
 
 
 def test_damage_begins_with_the_most_damaged_words_and_is_shown_over_turns() -> None:
@@ -237,7 +254,7 @@ def test_words_that_differ_are_marked_while_the_model_writes(
 
 
 def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
-    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4)
+    app = open_page("answers", turn=2, look="snapkv", word=5000)
 
     wrong = "This link has an error: "
     assert [error.value for error in app.error] == [
@@ -245,12 +262,10 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
         "Using fifo instead.",
         wrong + "Word is 5000, but must be a whole number from 0 to 23 in this answer. "
         "Using 4 instead.",
-        wrong + "Layer is 77, but must be a whole number from -1 to 3. Using -1 instead.",
-        wrong + "Head is 4, but must be a whole number from -1 to 3. Using -1 instead.",
         wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
     ]
     assert link_of(app)["look"] == "fifo"
-    assert not open_page("answers", turn=5).error
+    assert not open_page("answers", turn=5, layer=3, head=1).error  # of an earlier version
 
 
 def test_what_is_too_long_or_sees_the_future_is_said() -> None:

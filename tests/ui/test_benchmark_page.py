@@ -454,8 +454,8 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
 # ------------------------------------------------------------------------------- about
 
 
-@pytest.mark.parametrize("key", POLICIES)
-def test_every_policy_shows_its_steps_and_its_code(key: str) -> None:
+@pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
+def test_a_policy_shows_its_steps_and_its_code(key: str) -> None:
     app = open_page("about")
     app.selectbox(key="about/policy").set_value(key).run()
     assert not app.exception

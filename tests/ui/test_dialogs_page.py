@@ -306,6 +306,28 @@ def test_every_view_stands_where_the_stage_has_come_to(view: str) -> None:
     assert ("text" in stage_of(app)) == (view == "words")
 
 
+def test_one_cache_is_seen_beside_the_run_before_until_another_dialog_is_chosen() -> None:
+    app = open_dialogs(policies="h2o,fd-kvc", view="cache", budget=48, turn=4)
+    app.number_input(key="dialogs/budget").set_value(30)
+    settled(app.run())
+    assert (stage_of(app)["before"], len(stage_of(app)["lanes"])) == ("run before", 2)
+    assert any(plain("Now budget 30 instead of 48.") in said.value for said in app.caption)
+
+    app.selectbox(key="dialogs/look").set_value("h2o")
+    settled(app.run())
+    assert [lane["label"] for lane in stage_of(app)["lanes"]] == ["H2O", "FD-KVC"]
+    press(press(app, "Undo"), "Undo")
+    assert link_of(app).items() >= {"budget": "48", "look": "fd-kvc", "turn": "4"}.items()
+    assert [lane["label"] for lane in stage_of(app)["lanes"]] == ["FD-KVC"]
+
+    app.number_input(key="dialogs/budget").set_value(30)
+    settled(app.run())
+    app.selectbox(key="dialogs/dialog").set_value(1)
+    settled(app.run())
+    assert len(stage_of(app)["lanes"]) == 1
+    assert "Undo" not in [button.label for button in app.button]
+
+
 # ------------------------------------------------------------------------------- what is chosen
 
 
@@ -379,12 +401,11 @@ def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
     assert table.word.tolist() == [said[token] for token in table.token]
 
 
-@pytest.mark.parametrize("view", ["words", "lanes"])
-def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> None:
+def test_a_long_dialog_is_shown_without_a_table_of_its_entries() -> None:
     words = " ".join(f"word{number}" for number in range(50))
     lines = "\n".join(f"User: {words}" for _ in range(150))
     file = read_dialog_file(lines.encode(), "long.txt")
-    app = open_dialogs(file, view=view, budget=4000, turn=120, policies="fifo,fd-kvc")
+    app = open_dialogs(file, view="lanes", budget=4000, turn=120, policies="fifo,fd-kvc")
 
     assert shown_turn(app) == 120
     assert "entries.csv is not available: it needs every entry" in words_of(app)
@@ -726,7 +747,7 @@ def test_what_a_link_says_is_shown_whatever_the_card_recommends() -> None:
     shown = card_shown(card(linked)).best
     assert shown is not None
     assert link_of(linked)["budget"] == str(shown.size), "another file follows its own card"
-    earlier = open_page("dialogs", file="dialogues", judged="fifo", larger=1)
+    earlier = open_page("dialogs", file="dialogues", judged="fifo", larger=1, layers="all")
     assert not earlier.error, "links of an earlier version"
 
 

@@ -28,7 +28,7 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict.page import vectors as page
 from fdkvc.verdict.page.replay import FileRun, replay_file, report_of
-from fdkvc.verdict.page.vectors import READ, VECTORS, Vectors, read_file, read_layers
+from fdkvc.verdict.page.vectors import READ, VECTORS, Vectors, read_file
 from tests.app_pages import html, link_of, open_page, press, settled
 from tests.language_models import write_model
 from tests.ui.test_dialogs_page import card, no_stage, text_of, words_of, words_said
@@ -77,13 +77,13 @@ def test_a_model_reads_a_file_in_the_background_and_its_heads_are_shown() -> Non
 
 
 def test_a_link_opens_on_its_turn_once_the_file_is_read() -> None:
-    link = {"file": "dialogues", "vectors": NAME, "layers": "0,4", "kv": 9, "policies": "fifo"}
+    link = {"file": "dialogues", "vectors": NAME, "kv": 7, "policies": "fifo"}
     app = open_page("dialogs", **link, turn=5, entry=700)
     assert no_stage(app)
-    assert link_of(app).items() >= {"turn": "5", "entry": "700", "layers": "0,4"}.items()
+    assert link_of(app).items() >= {"turn": "5", "entry": "700"}.items()
     app = read_with(app)
-    assert link_of(app).items() >= {"turn": "5", "entry": "700", "kv": "9"}.items()
-    assert f"the {NAME} model, layer 4, KV head 1" in html(app)
+    assert link_of(app).items() >= {"turn": "5", "entry": "700", "kv": "7"}.items()
+    assert f"the {NAME} model, layer 3, KV head 1" in html(app)
     assert not app.error
 
     READ.__init__(READ.most)  # type: ignore[misc]
@@ -101,14 +101,14 @@ def read_with(app: AppTest) -> AppTest:
 
 
 def test_a_run_is_the_mean_of_the_heads() -> None:
-    vectors = Vectors(NAME, "1,4")
+    vectors = Vectors(NAME)
     run = FileRun(SETTINGS, 0.95, FILE.key, vectors, Encoding(), FILE)
     done = replay_file(run, workers=1)
     assert done is not None
     model = shared_language_model(models.MODELS[NAME])
     tables = []
     for at, dialog in enumerate(FILE.transcripts):
-        for recording in read_dialog(model, dialog, (1, 4)):
+        for recording in read_dialog(model, dialog, (1, 2, 3)):
             table, arguments = replay_arguments(done.settings, [recording], workers=1)
             ran = [*zip(done.table.policy, done.table.budget, strict=True)]
             table, arguments = (
@@ -116,7 +116,7 @@ def test_a_run_is_the_mean_of_the_heads() -> None:
                 for rows in (table, arguments)
             )
             tables += [(at, table.assign(head=0), arguments)]
-    assert len(tables) == 8
+    assert len(tables) == 12
     assert [*done.table] == [*REPLAYED]
     assert [*done.arguments] == [*ARGUMENTS]
     for at, dialog in enumerate(FILE.transcripts):
@@ -133,13 +133,13 @@ def test_a_run_is_the_mean_of_the_heads() -> None:
         first = np.where(lost < 0, 999, lost).min(axis=0)
         assert pairs.lost.tolist() == np.where(first == 999, -1, first).tolist()
     assert len(done.recordings) == len(FILE.transcripts)
-    words = f"the {NAME} model, mean of the 4 KV heads of layers 1 and 4"
+    words = f"the {NAME} model, mean of the 6 KV heads of layers 1, 2 and 3"
     assert done.source == json.loads(files_of(done)["run.json"])["parameters"]["source"] == words
     report = report_of(done)
     assert "2 dialogs replayed" in report
-    assert "with vectors=mine&amp;layers=1,4" in report
+    assert "with vectors=mine" in report
     record = read_run(files_of(done)["run.json"])
-    with pytest.raises(ValueError, match="with vectors=mine&layers=1,4"):
+    with pytest.raises(ValueError, match="with vectors=mine"):
         KINDS["replay"].again(record, Sources())
 
 
@@ -156,25 +156,25 @@ def test_a_verdict_has_the_models_vectors_once_it_has_read_the_file() -> None:
 
 
 def test_what_does_not_fit_is_not_read_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = Vectors(NAME, "all")
+    chosen = Vectors(NAME)
     seen: list[Progress] = []
     read = read_file(chosen, FILE, 1, on_progress=seen.append)
     assert [*read.recordings] == [1, 0]
-    assert len(read.heads) == len(read.recordings[0]) == 10
+    assert len(read.heads) == len(read.recordings[0]) == 6
     last = seen[-1]
     assert last.done == last.total == sum(row[0].starts[-1] for row in read.recordings.values())
     assert last.title == f"mine has read {last.total:,} of {last.total:,} tokens"
     assert read_file(chosen, FILE, 0) is read
 
     first, second = (read.recordings[at][0].starts[-1] for at in range(2))
-    bytes_of_token = 5 * 4 * (24 + 4 * 6 + 2 * 2 * 6)
+    bytes_of_token = 3 * 4 * (24 + 4 * 6 + 2 * 2 * 6)
     monkeypatch.setattr(page, "MAX_READ_MEGABYTES", (first + 1) * bytes_of_token / 1e6)
     READ.__init__(READ.most)  # type: ignore[misc]
     read = read_file(chosen, FILE)
     assert [*read.recordings] == [0]
-    reason = f"{FILE.transcripts[1].name}: {second:,} tokens in 5 layers, but "
+    reason = f"{FILE.transcripts[1].name}: {second:,} tokens in 3 layers, but "
     assert read.skipped[1].startswith(reason)
-    app = open_page("dialogs", file="dialogues", dialog=1, vectors=NAME, layers="all")
+    app = open_page("dialogs", file="dialogues", dialog=1, vectors=NAME)
     assert app.error[0].value.startswith(plain(reason))
     assert app.error[0].value.endswith("Showing letters of words instead.")
     assert not no_stage(app)
@@ -191,36 +191,10 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
     read = read_file(Vectors(NAME), FILE, on_progress=cancel_late, cancelled=cancelled)
     assert [*read.recordings] == [0]
     assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
-    assert (
-        replay_file(
-            FileRun(SETTINGS, 0.95, FILE.key, Vectors(NAME, "0"), Encoding(), FILE),
-            cancelled=cancelled,
-        )
-        is None
-    )
 
-
-@pytest.mark.parametrize(
-    ("text", "layers"),
-    [(" Few", "few"), ("ALL", "all"), ("22 7,15", "7,15,22"), ("3:3", "3"), ("007", "7")],
-)
-def test_layers_are_words_or_numbers(text: str, layers: str) -> None:
-    assert read_layers(text) == layers
-
-
-@pytest.mark.parametrize("text", ["", "x", "1 -2", "1.5", "99999", "²", "٣"])
-def test_other_layers_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="layers must be few, all, or numbers from 0"):
-        read_layers(text)
-
-
-def test_a_layer_that_the_model_lacks_is_said() -> None:
-    app = open_page("dialogs", file="dialogues", vectors=NAME, layers="2,5")
-    press(app, f"Read with {NAME}")
-    while not app.error:
-        time.sleep(0.1)
-        settled(app.run())
-    assert "layer is 5, but must be a whole number from 0" in app.error[0].value
+    READ.__init__(READ.most)  # type: ignore[misc]
+    run = FileRun(SETTINGS, 0.95, FILE.key, Vectors(NAME), Encoding(), FILE)
+    assert replay_file(run, cancelled=cancelled) is None
 
 
 def test_without_its_package_letters_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,10 +238,12 @@ def test_the_papers_setting_stays_what_a_run_is_compared_with() -> None:
         ("seed", 8, True),
         ("budget", 40, True),
         ("policy", "h2o", True),
+        ("noise", 0.2, True),
         ("scenario", "shift", False),
+        ("tokens_per_turn", 6, False),
     ],
 )
-def test_a_dialog_of_other_topics_is_not_compared_turn_by_turn(
+def test_a_dialog_of_other_turns_is_not_compared_turn_by_turn(
     what: str, value: object, compared: bool
 ) -> None:
     app = open_page("step", turn=3)

@@ -228,8 +228,8 @@ def test_a_way_is_set_by_a_line_of_each_engine_that_has_it(policy: str, engines:
         assert line.count("1150") == 1
         if engine in ("transformers", "LangChain"):
             ast.parse(line)
-    if engine := lines.get("Anthropic"):
-        given = ast.literal_eval(engine.partition("context_management=")[2])
+    if anthropic := lines.get("Anthropic"):
+        given = ast.literal_eval(anthropic.partition("context_management=")[2])
         assert given["edits"][0]["trigger"] == {"type": "input_tokens", "value": 1150}
 
 
@@ -248,7 +248,9 @@ def test_what_a_model_reads_of_more_dialogs_counts_with_what_it_has_read() -> No
     two = ModelRead("SmolLM2", ("d",), 300, {"sink": Reading(1, 3, 0.5), "fifo": Reading(0, 3, 1)})
     both = one.joined(two)
     assert (both.names, both.tokens) == (("a", "b", "c", "d"), 1200)
-    assert both.scores == {"sink": Reading(5, 8, pytest.approx(0.2))}
+    assert [*both.scores] == ["sink"]
+    assert (both.scores["sink"].right, both.scores["sink"].values) == (5, 8)
+    assert both.scores["sink"].kl == pytest.approx(0.2)
 
 
 def test_what_is_compared_fits_the_dialogs() -> None:

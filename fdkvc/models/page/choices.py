@@ -73,8 +73,6 @@ WHOSE = Field(
     "Cache", name="look", default="", read=lambda text: text if text == FULL else read_lane(text)
 )
 WORD = Field("Word", name="word", low=0, high=10_000, chosen=False)
-LAYER = Field("Layer", name="layer", default=-1, low=-1, high=1000, chosen=False)
-HEAD = Field("Head", name="head", default=-1, low=-1, high=1000, chosen=False)
 SECTION = Field(
     "Section",
     name="section",
@@ -88,8 +86,11 @@ SECTION = Field(
 _SIDEBAR = (MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
 _CHAT = (MESSAGES, STOPS, POLICIES, BUDGET, DECIDES)
 
-FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, LAYER, HEAD, SECTION)
+FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, SECTION)
 """Every field of the page."""
+
+DROPPED = ("layer", "head")
+"""Parts of a link of an earlier version that no longer say anything."""
 
 PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}
 """The defaults of some fields with other models than the bundled one."""
@@ -114,6 +115,7 @@ def fields_of(page: str, link: Mapping[str, str]) -> tuple[Field, ...]:
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
+    link = {name: value for name, value in link.items() if name not in DROPPED}
     wrong = fields.adopt_link(page, fields_of(page, link), link)
     if len(held(page, MESSAGES)) > MAX_TYPED_CHARACTERS:
         wrong.append(

@@ -25,6 +25,7 @@ from fdkvc.policies import Policy, read_policy
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import choice, problems
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
+from fdkvc.ui.glossary import help_on
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
@@ -42,7 +43,8 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     if not conversation.policies:
         return {}
     read = "the full cache's text" if conversation.messages else "the whole dialog"
-    st.markdown(plain(f"Every cache reads {read} and evicts after each passage. {MEANING}"))
+    words = f"Every cache reads {read} and evicts after each passage. {MEANING}"
+    st.markdown(plain(words), help=help_on(words))
     name = choose_answer(page, answered, evicting=True)
     if (tokens := len(_text(answered).ids)) > MAX_DAMAGE_TOKENS:
         words = f"This text has {tokens:,} tokens: damage is shown up to {MAX_DAMAGE_TOKENS:,}."
@@ -72,8 +74,9 @@ def show_instead(page: str, model: str) -> None:
     if model == "smollm2":
         recorded = shipped_damage()
         read = f"{recorded.model} read the dialog “{recorded.dialog}”"
-        words = f"{len(recorded.text.ids):,} tokens, with {recorded.budget} entries in each head"
-        st.markdown(plain(f"Recorded: {read}, {words}. {MEANING}"))
+        entries = f"{len(recorded.text.ids):,} tokens, with {recorded.budget} entries in each head"
+        words = f"Recorded: {read}, {entries}. {MEANING}"
+        st.markdown(plain(words), help=help_on(words))
         show_recorded(page, [*recorded.damages])
 
 

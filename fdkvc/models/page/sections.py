@@ -33,10 +33,6 @@ HELP = (
         "Each KV head of each layer has its own cache. After every message and every tool call the "
         "policy evicts down to the budget, and all later tokens are computed from what is left.",
     ),
-    (
-        "Nats",
-        "The negative log probability of the text, per token: 0.7 more halves the probability.",
-    ),
 )
 
 

@@ -13,6 +13,7 @@ from fdkvc.core.words import percent
 from fdkvc.models import answer_causes as causes
 from fdkvc.models.page import choices
 from fdkvc.models.page.conversation import FULL, Answered, answer_words
+from fdkvc.models.report.answer import shown_words
 from fdkvc.models.report.damage import OTHERS
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held
@@ -44,21 +45,25 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
 
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
     """Keep the selection within the results; return a sentence for each part of a link outside."""
-    titles, shape = answered.conversation.titles, answered.chat.model.decoder.shape
+    titles = answered.conversation.titles
     whose = replace(choices.WHOSE, choices=titles)
     wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
     name = held(page, whose)
     last = len(answer_words(answered, name)) - 1
     word = replace(choices.WORD, high=max(last, 0))
-    wrong += fields.keep_to(page, word, link, _first_changed(answered, name), " in this answer")
-    for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
-        wrong += fields.keep_to(page, replace(field, high=count - 1), link, field.default)
-    return wrong
+    start = _first_changed(answered, name)
+    return wrong + fields.keep_to(page, word, link, start, " in this answer")
 
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
-    wrong = [name for name in titles if name != FULL and not answered.right(name)]
-    return wrong[0] if wrong else list(titles)[-1]
+    """Return the first policy whose calls are wrong or that loses a word, or the last cache."""
+    answers = answered.answers()
+    lost = shown_words(answers)
+    for name, answer in zip(answered.conversation.titles, answers, strict=True):
+        wrong = not answered.right(name) or not all(answer.predicted[word].right for word in lost)
+        if name != FULL and wrong:
+            return name
+    return list(titles)[-1]
 
 
 def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
@@ -70,9 +75,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             st.info("This answer is empty.")
             return {}
         word = words[_choose_word(page, answered, name, words)]
-        with st.popover("More"):
-            selection = _choose_heads(page, answered)
-    table = _why(answered.chat, name, word, selection)
+    table = _why(answered.chat, name, word)
     st.markdown(plain(_attention_sentence(answered, name, word, table)))
     st.html(_transcript(answered, name, word, table))
     evicted = table[table.evicted > 0]
@@ -110,17 +113,6 @@ def _first_changed(answered: Answered, name: str) -> int:
     words, full = ([word.text for word in answer_words(answered, cache)] for cache in (name, FULL))
     changed = causes.changed_words(words, full)
     return changed.index(True) if True in changed else len(words) // 2
-
-
-def _choose_heads(page: str, answered: Answered) -> causes.HeadSelection:
-    shape = answered.chat.model.decoder.shape
-    places = []
-    for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
-        noun = field.label.lower()
-        labels = {-1: f"mean over {noun}s", **{row: f"{noun} {row}" for row in range(count)}}
-        place = fields.choice(page, replace(field, choices=labels), width="content")
-        places.append(None if place < 0 else place)
-    return causes.HeadSelection(*places)
 
 
 def _attention_sentence(

@@ -24,7 +24,7 @@ export function fitting(columns, size) {
  * @returns {Grid} */
 export function gridOf({ width, height, kept, gone, page, paged }) {
   const between = gone ? TITLE : 0;
-  const columnsOf = (/** @type {number} */ side) => fitting(Math.floor((width - 2 * EDGE) / side), page);
+  const columnsOf = (/** @type {number} */ side) => fitting(Math.max(1, Math.floor((width - 2 * EDGE) / side)), page);
   const rows = (/** @type {number} */ many, /** @type {number} */ columns) => Math.ceil(many / columns);
   for (let group = 1; ; group *= 2) {
     const fits = (/** @type {number} */ side) => {
@@ -35,7 +35,7 @@ export function gridOf({ width, height, kept, gone, page, paged }) {
     while (side > (group > 1 ? LETTERED : SMALLEST) && !fits(side)) side -= 0.5;
     const many = group === 1 && kept + gone > SINGLE;
     if ((many || !fits(side)) && group < (paged ? 1 : kept)) continue;
-    const columns = Math.max(1, columnsOf(side));
+    const columns = columnsOf(side);
     return { side, columns, group, below: EDGE + rows(Math.ceil(kept / group), columns) * side + between };
   }
 }
@@ -48,7 +48,7 @@ export function flowOf(parts, { width, height }) {
     const boxes = parts.map((texts, gone) => {
       if (gone) [x, y] = [EDGE, (below = y + side + TITLE)];
       return texts.map((text) => {
-        const wide = Math.min(side * (0.7 + 0.34 * text.length), width - 2 * EDGE);
+        const wide = Math.min(side * (0.7 + 0.34 * text.length), Math.max(width - 2 * EDGE, side));
         if (x + wide > width - EDGE && x > EDGE) [x, y] = [EDGE, y + side];
         x += wide;
         return [x - wide, y, wide - 3, side - 3];

@@ -10,7 +10,7 @@ export const LEFT = 44;
  * @param {Part[]} parts some, in order @param {number | null} cutoff @param {number} width @param {number} height */
 export function barsOf(parts, cutoff, width, height) {
   const turns = [...new Set(parts.map((part) => part.turn))];
-  const step = (width - LEFT) / turns.length;
+  const step = Math.max(width - LEFT, 1) / turns.length; // a canvas may have no room yet
   const ends = /** @type {number[]} */ ([]);
   parts.reduce((sum, { value }) => (ends.push(sum + value), sum + value), 0);
   const levels = [...ends, ...(cutoff === null ? [] : [cutoff])];
@@ -34,5 +34,5 @@ export function barsOf(parts, cutoff, width, height) {
     });
   });
   const middles = turns.map((turn, place) => ({ turn, x: LEFT + (place + 0.5) * step }));
-  return { bars, middles, side: Math.min(step - 1, 15), score: ends[ends.length - 1], low, broken, bottom, y };
+  return { bars, middles, side: Math.min(Math.max(step - 1, 0.8), 15), score: ends[ends.length - 1], low, broken, bottom, y };
 }

@@ -12,6 +12,6 @@ export function lineScale({ low, high, turns, width, height }) {
   return {
     left: LEFT, top, foot, every: Math.ceil(APART / step),
     x: (/** @type {number} */ turn) => LEFT + (turn + 0.5) * step,
-    y: (/** @type {number} */ level) => foot - ((level - low) / (high - low)) * (foot - top),
+    y: (/** @type {number} */ level) => foot - ((level - low) / (high - low || 1)) * (foot - top),
   };
 }

@@ -8,7 +8,7 @@ const APART = 24; // from one number to the next, at least
 /** @param {number} turns @param {number} places entries of the highest column
  * @param {number} width @param {number} height */
 export function riverScale(turns, places, width, height) {
-  const step = width / turns;
+  const step = Math.max(width, 1) / turns; // a canvas may have no room yet
   const bottom = height - FOOT;
   return { turns, step, bottom, slot: bottom / places, every: Math.ceil(APART / step) };
 }

@@ -33,7 +33,7 @@ export function columnsOf({ width }, { shielded, stayed, missed, stale }) {
   const contending = [...stayed, ...missed];
   const groups = [shielded, contending, stale].filter((group) => group.length);
   const count = groups.reduce((sum, group) => sum + group.length, 0);
-  const room = width - LEFT - APART * (groups.length - 1) - 2;
+  const room = Math.max(width - LEFT - APART * (groups.length - 1) - 2, 1); // a canvas may have no room yet
   const even = Math.min(WIDEST, room / Math.max(count, 1));
   let [near, wide, narrow] = [contending.length, even, even];
   if (even < LETTERED) {

@@ -1,8 +1,9 @@
 """The run before a change of settings, beside which a run is shown, and the way back to it."""
 
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import streamlit as st
 
 from fdkvc.core.parameters import Field
@@ -13,7 +14,7 @@ from fdkvc.policies import Policy
 from fdkvc.ui import fields
 from fdkvc.ui.lanes import load_run
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.sidebar import MORE_METRICS, as_published, has_paper_values, view_fields
+from fdkvc.ui.sidebar import MORE_METRICS, as_published, has_paper_values
 
 MOST = 50
 """Settings that a session can undo."""
@@ -30,24 +31,29 @@ class Ghost(NamedTuple):
 
 NO_GHOST = Ghost()
 
+FieldsOf = Callable[[str, Mapping[str, str]], Sequence[Field]]
+"""Returns the fields of a page, for a link or else the session's values."""
+
 _Settings = tuple[ChosenDialog, Policy, int]
 
 
-def choose_ghost(page: str, run: StageRun) -> Ghost:
+def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable = None) -> Ghost:
     """Remember the settings of a run; once they change, show how, Undo, and what to compare with.
 
-    A run over a dialog with another course of topics cannot be compared turn by turn.
+    A run over a dialog with other turns cannot be compared turn by turn. With another `text`, what
+    is remembered begins anew.
     """
-    policy, key = run.trace.policy, f"{page}/compare-with"
+    policy, key, place = run.trace.policy, f"{page}/compare-with", f"{page}/history"
     settings = run.dialog, policy, run.budget
-    link = fields.chosen_link(page, _chosen(page))
-    history: list[tuple[dict[str, str], _Settings]] = st.session_state.setdefault(
-        f"{page}/history", []
-    )
-    if not history or history[-1][0] != link:
-        history[:] = [*history, (link, settings)][-MOST:]
-        if st.session_state.get(key) != PUBLISHED:
-            st.session_state[key] = BEFORE
+    link = fields.chosen_link(page, _choosing(page, fields_of, {}))
+    if fields.is_new(f"{page}/history-of", text):
+        st.session_state.pop(place, None)
+    history: list[tuple[dict[str, str], _Settings]] = st.session_state.setdefault(place, [])
+    if history and history[-1][1] == settings:
+        history.pop()
+    elif st.session_state.get(key) != PUBLISHED:
+        st.session_state[key] = BEFORE
+    history[:] = [*history, (link, settings)][-MOST:]
     others = {BEFORE: ("run before", history[-2][1])} if len(history) > 1 else {}
     if (published := as_published(policy)) != policy:
         name = "paper's setting" if has_paper_values(policy) else "default setting"
@@ -58,7 +64,7 @@ def choose_ghost(page: str, run: StageRun) -> Ghost:
     labels = {ALONE: "nothing"} | {
         name: f"the {others[name][0]}"
         for name, other in runs.items()
-        if np.array_equal(other.dialogs.current, run.dialogs.current)
+        if not other.long and _turns(other) == _turns(run)
     }
     if st.session_state[key] not in labels:
         st.session_state[key] = BEFORE if BEFORE in labels else ALONE
@@ -67,8 +73,7 @@ def choose_ghost(page: str, run: StageRun) -> Ghost:
             "Undo",
             key=f"{page}/undo",
             icon=":material/undo:",
-            on_click=_undo,
-            args=(page,),
+            on_click=partial(_undo, page, history, fields_of),
             disabled=len(history) < 2,
             help="Return to the settings before.",
         )
@@ -77,20 +82,26 @@ def choose_ghost(page: str, run: StageRun) -> Ghost:
         if chosen == ALONE:
             return NO_GHOST
         ghost = Ghost(runs[chosen], others[chosen][0])
-        past = runs[chosen].trace
-        changes = Fork(0, policy, run.budget).changes(past.policy, past.budget)
-        changes += ["another dialog"] * (runs[chosen].dialog != run.dialog)
+        past = runs[chosen]
+        changes = Fork(0, policy, run.budget).changes(past.trace.policy, past.budget)
+        if past.dialog != run.dialog:
+            same = past.dialog.title == run.dialog.title
+            changes.append("other heads" if same else "another dialog")
         st.caption(plain(f"Now {listed(changes)}. Dashed and narrow: the {ghost.called}."))
     return ghost
 
 
-def _chosen(page: str, link: dict[str, str] | None = None) -> list[Field]:
-    """Return the fields that choose the run of a page, for a link or else the session's values."""
-    return [field for field in view_fields(page, link) if field.chosen and field != MORE_METRICS]
+def _turns(run: StageRun) -> list[list[int]]:
+    """Return the topic of each turn, and where each begins."""
+    return [run.dialogs.current[0].tolist(), run.dialogs.bounds[0].tolist()]
 
 
-def _undo(page: str) -> None:
-    history = st.session_state[f"{page}/history"]
+def _choosing(page: str, fields_of: FieldsOf, link: Mapping[str, str]) -> list[Field]:
+    """Return the fields that choose the run, for a link or else the session's values."""
+    return [row for row in fields_of(page, link) if row.chosen and row != MORE_METRICS]
+
+
+def _undo(page: str, history: list[tuple[dict[str, str], _Settings]], fields_of: FieldsOf) -> None:
     del history[-1]
-    link, _ = history.pop()  # shown next, and remembered again
-    fields.adopt(page, _chosen(page, link), link)
+    link, _ = history[-1]
+    fields.adopt(page, _choosing(page, fields_of, link), link)

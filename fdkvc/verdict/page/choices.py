@@ -33,6 +33,7 @@ from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked
+from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
@@ -40,7 +41,7 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import in_tokens_of
-from fdkvc.verdict.page.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
+from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, Vectors, choose_vectors
 from fdkvc.verdict.plan import TARGET
 
 
@@ -61,8 +62,8 @@ class Chosen(NamedTuple):
 
 CALLS = Field(
     "Tool calls",
-    "Whether a call's name and arguments precede the words of its turn in the text, as a model "
-    "reads them.",
+    "Whether a call's name and arguments precede the words of its turn. Not part of the text: "
+    + WORDS["Tool calls not part of the text"],
     name="calls",
     default="silent",
     choices={"silent": "not part of the text", "said": "part of the text"},
@@ -88,13 +89,16 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
-DROPPED = ("judged", "larger")
+DROPPED = ("judged", "larger", "layers")
 """Parts of a link of an earlier version that no longer say anything."""
 
-_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS)
+_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS)
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
+
+RUN_FIELDS = (CALLS, TOOLS, *_DIALOG_FIELDS, BUDGET, POLICIES, WHOSE)
+"""Fields that choose what one cache shows of a file."""
 
 _VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, HUES, *PAIR, MORE_METRICS)
 

@@ -98,7 +98,7 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
             return None
         ran = [*chain.from_iterable(rows for _, rows in sorted(read.recordings.items()))]
         shown = ReadRecordings(run.vectors, file, read)
-        about |= {"model": run.vectors, "vectors": "vectors={}&layers={}".format(*run.vectors)}
+        about |= {"model": run.vectors, "vectors": f"vectors={run.vectors.model}"}
     report, latest = how.pop("on_progress", None), None
 
     def replayed(tables: Tables, recordings: Sequence[Recording]) -> Replayed:

@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.page.file_choice import FILE, OWN
@@ -21,36 +22,41 @@ from fdkvc.ui.lanes import Lane
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import scene
-from fdkvc.verdict.page.choices import FIELDS
+from fdkvc.ui.step.before import NO_GHOST, choose_ghost
+from fdkvc.verdict.page.choices import FIELDS, RUN_FIELDS, which_dialog
 
 DEMANDS = {"call": "service call", "state": "dialogue state"}
 """What needs a value, by kind."""
 
 
 def show_view(
-    page: str, view: str, recording: Recording, lanes: tuple[Lane, ...], lane: Lane
+    page: str,
+    view: str,
+    recording: Recording,
+    lanes: tuple[Lane, ...],
+    lane: Lane,
+    beside: DeltaGenerator,
 ) -> None:
-    """Show the dialog on the stage."""
-    write = fields.link_writer(page, FIELDS)
+    """Show the dialog on the stage, and `beside` the title its files."""
+    write, uploaded = fields.link_writer(page, FIELDS), fields.held(page, FILE) == OWN
+    alone, ghost = view == "cache" and not lane.run.long, NO_GHOST
+    if alone:
+        ghost = choose_ghost(page, lane.run, lambda *_: RUN_FIELDS, which_dialog(page))
+    with beside:
+        if alone:
+            scene.show_downloads(page, lane.run, ghost, uploaded=uploaded)
+        else:
+            scenes.show_downloads(page, lanes, uploaded=uploaded)
     if view == "words":
         show_transcript(page, recording, lanes, lane, write)
     elif view == "lanes":
         scenes.show(page, lanes, write)
-    elif not lane.run.long:
-        scene.show(page, lane, write)
+    elif alone:
+        scene.show(page, lane, write, ghost)
     else:
         note = lane.run.long_note("One cache, with its order by score,")
         st.info(plain(note), icon=":material/info:")
         write()
-
-
-def show_downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
-    """Offer the shown view as files."""
-    uploaded = fields.held(page, FILE) == OWN
-    if view == "cache" and not lane.run.long:
-        scene.show_downloads(page, lane.run, uploaded=uploaded)
-    else:
-        scenes.show_downloads(page, lanes, uploaded=uploaded)
 
 
 def show_transcript(

@@ -1,6 +1,5 @@
 """The vectors of a file's words: of their letters, or a model's as it reads the dialogs."""
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.core.limits import MAX_READ_MEGABYTES
-from fdkvc.core.parameters import Field, check_count
+from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, listed
 from fdkvc.models.numpy.gguf_file import find_model
@@ -23,7 +22,7 @@ from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.models.page.loading import LABELS, MODELS
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.ui import fields
-from fdkvc.ui.fields import hold, problems
+from fdkvc.ui.fields import problems
 from fdkvc.ui.lru import ByteLRU, cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import run_panel
@@ -33,16 +32,6 @@ AT_ONCE = "bundled"
 """The model that is small enough to read a dialog while the page waits."""
 
 
-def read_layers(text: str) -> str:
-    """Return a choice of layers as it is written in a link: few, all, or numbers in order."""
-    if (words := text.strip().casefold()) in ("few", "all"):
-        return words
-    numbers = [number for number in re.split(r"[\s,:]+", words) if number]
-    if not numbers or not all(re.fullmatch("[0-9]{1,4}", number) for number in numbers):
-        raise ValueError(f"layers must be few, all, or numbers from 0 (7 15 22), not {text[:40]!r}")
-    return ",".join(map(str, sorted({*map(int, numbers)})))
-
-
 VECTORS = Field(
     "Vectors",
     "What policies see of a word: a vector computed from its letters, or the keys, queries and "
@@ -50,14 +39,6 @@ VECTORS = Field(
     name="vectors",
     default=LETTERS,
     choices={LETTERS: "Letters of words", **LABELS},
-)
-LAYERS = Field(
-    "Layers to record",
-    "The layers whose heads are recorded: few (three, evenly spaced), all, or numbers from 0, "
-    "such as 7 15 22. Fewer layers leave room for more dialogs.",
-    name="layers",
-    default="few",
-    read=read_layers,
 )
 KV_HEAD = Field(
     "KV head",
@@ -70,10 +51,9 @@ KV_HEAD = Field(
 
 
 class Vectors(NamedTuple):
-    """A model of `fdkvc.models.page.loading`, and the layers whose heads are kept; see `LAYERS`."""
+    """A model of `fdkvc.models.page.loading`."""
 
     model: str
-    layers: str = LAYERS.default
 
     @property
     def label(self) -> str:
@@ -116,7 +96,7 @@ def read_file(
     """Let a model read a file's dialogs, the `first` before the others, and keep what it computed.
 
     As many dialogs as `MAX_READ_MEGABYTES` hold; what was read before is returned at once. Raises a
-    ValueError if the model cannot be loaded or lacks a layer.
+    ValueError if the model cannot be loaded.
     """
     key, places = (file.key, vectors), range(len(file.transcripts))
     stored = READ.get(key)
@@ -145,7 +125,8 @@ def _read(
     place = MODELS[vectors.model]
     model = shared_language_model(place, lambda share: report(100 * share, 100, loading))
     shape, began = model.decoder.shape, perf_counter()
-    layers = _layers(shape.layers, vectors.layers)
+    few = sorted({part * shape.layers // 4 for part in (1, 2, 3)})
+    layers = range(shape.layers) if vectors.model == AT_ONCE else few
     of_layer = 4 * (shape.width + (shape.heads + 2 * shape.kv_heads) * shape.head_width)
     room = MAX_READ_MEGABYTES * 1_000_000 // (len(layers) * of_layer)
     counts, skipped = dict[int, int](), dict[int, str]()
@@ -157,10 +138,8 @@ def _read(
             continue
         if sum(counts.values()) > room:
             tokens = f"{counts.pop(dialog):,} tokens in {count(len(layers), 'layer')}"
-            skipped[dialog] = (
-                f"{texts[dialog].name}: {tokens}, but {MAX_READ_MEGABYTES} MB hold {room:,} of a "
-                "file: record fewer layers"
-            )
+            most = f"{MAX_READ_MEGABYTES} MB hold {room:,} of a file"
+            skipped[dialog] = f"{texts[dialog].name}: {tokens}, but {most}"
             break
     done, total = 0, sum(counts.values())
 
@@ -181,17 +160,6 @@ def _read(
     read_layers = f"layer{'' if len(layers) == 1 else 's'} {listed([*map(str, layers)])}"
     source = f"the {model.name} model, mean of the {count(len(heads), 'KV head')} of {read_layers}"
     return ReadFile(recordings, source, heads, skipped)
-
-
-def _layers(count: int, chosen: str) -> Sequence[int]:
-    """Return the chosen ones of so many layers; ValueError if one does not exist."""
-    if chosen == "all":
-        return range(count)
-    if chosen == "few":
-        return sorted({part * count // 4 for part in (1, 2, 3)})
-    layers = [*map(int, chosen.split(","))]
-    check_count("layer", layers[-1], 0, count - 1)
-    return layers
 
 
 class ReadRecordings(Sequence[Recording]):
@@ -223,16 +191,14 @@ def choose_vectors(
     """
     model = fields.choice(page, VECTORS, not file.traced)
     if model == LETTERS:
-        fields.reset(page, (LAYERS, KV_HEAD))
+        fields.reset(page, (KV_HEAD,))
         return None, None
     try:
         find_model(str(MODELS[model]))
+        vectors = Vectors(model)
         if model == AT_ONCE:
-            hold(page, LAYERS, "all")  # it is small
-            vectors = Vectors(model, "all")
             read = _read_at_once(vectors, file, dialog)
         else:
-            vectors = Vectors(model, fields.text(page, LAYERS, read_layers))
             read = READ.get((file.key, vectors)) or ReadFile({}, "", {}, {})
         if dialog in read.skipped:
             raise ValueError(read.skipped[dialog])

@@ -33,6 +33,7 @@ from fdkvc.ui.downloads import offer_zip, report_button, show_chart
 from fdkvc.ui.fields import held, problems
 from fdkvc.ui.follow import arrive
 from fdkvc.ui.frame import page_theme, panel, show_grid
+from fdkvc.ui.glossary import help_on
 from fdkvc.ui.jobs import Job, Jobs
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
@@ -50,7 +51,7 @@ from fdkvc.verdict.page.replay import (
     replay_file,
     report_of,
 )
-from fdkvc.verdict.page.vectors import LAYERS, LETTERS, VECTORS, Vectors
+from fdkvc.verdict.page.vectors import LETTERS, VECTORS, Vectors
 from fdkvc.verdict.plan import (
     TARGET,
     Card,
@@ -240,7 +241,7 @@ def _draw(
         begun = "" if job.finished else f"So far, from {count(len(done.recordings), 'dialog')}: "
         lead, basis = card_sentences(card)
         st.markdown(Markdown("**{}{}**").format(begun, lead))
-        st.markdown(plain(basis))
+        st.markdown(plain(basis), help=help_on(basis))
         if check is None and card.ways:
             st.caption(plain(f"No model is installed to read them: {NO_MODEL}."))
         elif check is not None and not check.finished:
@@ -254,8 +255,10 @@ def _draw(
                 st.code(line, language=None, wrap_lines=True)
     if not card.dialogs and card.read is None:
         return
-    show_grid(card_grid(card), "Ways to fit the conversations")
-    st.caption(plain(_legend(done, card)))
+    grid = card_grid(card)
+    show_grid(grid, "Ways to fit the conversations")
+    legend = _legend(done, card, grid.heads)
+    st.caption(plain(legend), help=help_on(legend))
     best = card.best
     if best is not None and best.size is not None:
         ways = dict.fromkeys((best, card.today, *card.ways[:2]))
@@ -267,17 +270,24 @@ def _draw(
         st.caption(plain(" ".join(notes)))
 
 
-def _legend(done: Replayed, card: Card) -> str:
+COLUMNS = {
+    "again": "tokens read again in a dialog",
+    "right, KL": "values that the model still gets right, and nats per token from the full cache",
+}
+"""What columns of the table count that do not say so."""
+
+
+def _legend(done: Replayed, card: Card, heads: Sequence[str]) -> str:
     """Return what the cells of the table count."""
     total, measured = len(done.file.transcripts), len(done.recordings)
-    part = "" if measured == total else f" These are {measured:,} of {total:,} dialogs."
-    letters = " * scores by letters of words, since no model's vectors are there."
-    return (
+    words = [
         f"Tokens are those of {card.unit}, with the marks of its chat template, for which a way "
-        f"holds what calls need; cache: {card.shape.name}; right, KL: values that the model still "
-        "gets right, and nats per token from the full cache."
-        f"{letters if any(way.guessed for way in card.ways) else ''}{part}"
-    )
+        f"holds what calls need; cache: {card.shape.name}"
+    ]
+    words += [f"{head}: {meaning}" for head, meaning in COLUMNS.items() if head in heads]
+    letters = " * scores by letters of words, since no model's vectors are there."
+    part = "" if measured == total else f" These are {measured:,} of {total:,} dialogs."
+    return f"{'; '.join(words)}.{letters if any(way.guessed for way in card.ways) else ''}{part}"
 
 
 @cached
@@ -326,8 +336,8 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     evidence = done.recording(dialog).evidence
     mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed)
     token = int(mentions[-1][0])
-    model, layers = done.model or (LETTERS, LAYERS.default)
-    values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
+    model = LETTERS if done.model is None else done.model.model
+    values: list[tuple[Field, Any]] = [(VECTORS, model)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, int(row["budget"]))]
     values += [(TURN, int(row["turn"])), (ENTRY, token)]

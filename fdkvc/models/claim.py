@@ -1,0 +1,148 @@
+"""``claim``: a policy in a file of your own, against the leading ways, in a pretrained model."""
+
+import importlib.util
+import random
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fdkvc.conversations.sources import read_sources
+from fdkvc.core.parameters import check_count
+from fdkvc.core.statistics import over_clusters
+from fdkvc.core.transcripts import Transcript
+from fdkvc.core.words import count
+from fdkvc.engine.metrics import late_metric
+from fdkvc.engine.summary import mean_table, paired_differences
+from fdkvc.models.answers import Answers, is_large, run_answers
+from fdkvc.models.results import readable_dialogs, small_model
+from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy, register, wrapped
+from fdkvc.runs.console import Running, print_results, running, warn_each
+from fdkvc.runs.grid import Grid
+from fdkvc.runs.workers import cores
+from fdkvc.runs.write import write_files
+
+LEADING = (
+    "sinks(weighted-recency)",
+    "sinks(turns(h2o))",
+    "sinks(surprisal)",
+    "sinks(h2o)",
+    "sink",
+    "sinks(random)",
+)
+"""What a claim is compared with: the best by text and by attention, and the simplest."""
+
+MEASURES = ("kl", "values_right_of_full")
+SEED = 1
+"""Draws the dialogs."""
+
+
+def claim(options: Namespace) -> None:
+    """Compare the policy of a file with the leading ways."""
+    check_count("count", options.count)
+    own = policy_named(register(policy_in(Path(options.file))).key)
+    mine = (own, wrapped("sinks", own))
+    settings = Answers(
+        (*mine, *map(read_policy, LEADING)), (options.budget,), decides=options.decides
+    )
+    model = small_model(options.model)
+    warn_each([model.tokens.note])
+    dialogs, _ = readable_dialogs(model, read_sources(options))
+    some = drawn(dialogs, options.count)
+    threads = cores() if is_large(model) else 1  # other processes cannot import the file
+    with running(Running(threads)) as how:
+        rows = run_answers(settings, model, some, **how)
+    table = against([policy.name for policy in mine], rows)
+    if options.out is not None:
+        out = Path(options.out)
+        write_files(out.parent, {out.name: table.to_csv(index=False).encode()})
+    clusters = int(rows.services.nunique())
+    about = (
+        f"{model.name}: {len(some)} of {count(len(dialogs), 'dialog')}, {options.budget} entries, "
+        f"decided by {options.decides}; 95 % intervals are {over_clusters(clusters)}."
+    )
+    print_results("\n\n".join([about, *texts(table)]), options.out)
+
+
+def policy_in(file: Path) -> type[Policy]:
+    """Run a Python file and return the one policy that it defines.
+
+    Raises a ValueError if the file cannot be run, or defines another number of policies.
+    """
+    spec = importlib.util.spec_from_file_location(f"claim_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{file.name} is not a Python file: name one that ends with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for the module of a class
+    try:
+        spec.loader.exec_module(module)
+    except OSError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{file.name} cannot be run, {reason}") from None
+    kinds = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Policy) and kind.__module__ == spec.name
+    ]
+    found = [kind for kind in kinds if not issubclass(kind, tuple(WRAPPERS.values()))]
+    if len(found) != 1:
+        names = ", ".join(kind.__name__ for kind in found) or "none"
+        raise ValueError(f"{file.name} must define one class derived from Policy, but has {names}")
+    return found[0]
+
+
+def drawn(dialogs: Sequence[Transcript], most: int) -> list[Transcript]:
+    """Return so many dialogs, drawn by a fixed seed among those with a call, else among all."""
+    calling = [dialog for dialog in dialogs if dialog.calls] or [*dialogs]
+    return random.Random(SEED).sample(calling, min(most, len(calling)))
+
+
+def against(mine: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
+    """Return how each of one's own ways differs from each leading way.
+
+    Columns way, metric, own (its mean), other, mean (the other's), and those of
+    `paired_differences`, of which the difference is the own way minus the other.
+    """
+    rows = rows[rows.metric.isin(MEASURES)]
+    means = mean_table(rows).set_index(["policy", "metric"])["mean"]
+    tables = []
+    for other in LEADING:
+        paired = paired_differences(rows, other)
+        tables.append(paired[paired.policy.isin(mine)])
+    table = pd.concat(tables, ignore_index=True)
+    own, others = (
+        [means[pair] for pair in zip(table[name], table.metric, strict=True)]
+        for name in ("policy", "baseline")
+    )
+    table = table.assign(own=own, other=others).sort_values(
+        ["policy", "metric"], key=lambda names: names.map([*mine, *MEASURES].index), kind="stable"
+    )
+    columns = ["policy", "metric", "own", "baseline", "other", "n", "services"]
+    return table[[*columns, "mean_diff", "ci_low", "ci_high", "p", "verdict", "more_clusters"]]
+
+
+def texts(table: pd.DataFrame) -> list[str]:
+    """Return a table of words for each own way and measure."""
+    parts = []
+    for (way, key), part in table.groupby(["policy", "metric"], sort=False):
+        metric = late_metric(str(key))
+        ends = zip(part.mean_diff, part.ci_low, part.ci_high, strict=True)
+        grid = Grid.of(
+            {
+                "against": part.baseline.tolist(),
+                "its mean": [metric.figure(mean) for mean in part.other],
+                "yours − its": [metric.figure(*end, signs=True) for end in ends],
+                "yours is": part.verdict.tolist(),
+                "open: clusters more": [
+                    str(more) if verdict == "open" and pd.notna(more) else "–"
+                    for more, verdict in zip(part.more_clusters, part.verdict, strict=True)
+                ],
+            }
+        )
+        heading = metric.heading(str(key))
+        parts.append(f"{way}, {heading}: {metric.figure(part.own.iloc[0])}\n{grid.text()}")
+    return parts

@@ -1,0 +1,82 @@
+"""The plan of what is asked of a pretrained model: what its tool computes from rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.research.planned import comparisons, differences, plan, ways
+from fdkvc.core.statistics import cluster_mean, holm
+from fdkvc.policies import read_policy
+
+ASKED = plan()
+ROW = ("sample", "decides", "policy", "budget", "dialog", "services", "metric", "value", "count")
+INTERACTION = ASKED["questions"][1]["comparisons"][0]
+
+
+def rows(dialogs: int, values: int = 5) -> pd.DataFrame:
+    """Return rows of the first sample: KL and values right by a seed, two dialogs a cluster."""
+    random = np.random.default_rng(3)
+    sample = ASKED["samples"]["SGD"]
+    cells = [(who, way) for who in ("head", "model") for way in sample[who]]
+    return pd.DataFrame(
+        [
+            ("SGD", who, way, 128, dialog, f"{dialog // 2}", metric, random.random(), count)
+            for dialog in range(dialogs)
+            for who, way in cells
+            for metric, count in (("kl", 100 + dialog), ("values_right_of_full", values))
+        ],
+        columns=[*ROW],
+    )
+
+
+def test_the_plan_has_at_most_twelve_comparisons_of_ways_that_its_samples_read() -> None:
+    asked = [
+        comparison for question in ASKED["questions"] for comparison in question["comparisons"]
+    ]
+    assert len(ASKED["questions"]) == 5
+    assert len(asked) <= 12
+    for comparison in asked:
+        sample = ASKED["samples"][comparison["sample"]]
+        for cell in (*comparison["more"], *comparison["less"]):
+            who, _, way = cell.partition(": ")
+            assert way in sample[who]
+            assert read_policy(way).name == way
+
+
+def test_an_interaction_is_the_difference_of_two_differences_in_each_dialog() -> None:
+    read = rows(8)
+    sums, weights, clusters = differences(INTERACTION, "kl", read)
+
+    kl = read[read.metric == "kl"].set_index(["dialog", "decides", "policy"]).value
+    for dialog in range(8):
+        of_random = kl[dialog, "model", "sinks(random)"] - kl[dialog, "head", "sinks(random)"]
+        recency = "sinks(weighted-recency)"
+        of_recency = kl[dialog, "model", recency] - kl[dialog, "head", recency]
+        assert sums[dialog] == pytest.approx(of_random - of_recency)
+    assert weights.tolist() == [100 + dialog for dialog in range(8)]
+    assert clusters == [f"{dialog // 2}" for dialog in range(8)]
+
+
+def test_comparisons_are_tested_by_cluster_and_corrected_over_all() -> None:
+    read = rows(12)
+    table = comparisons(ASKED, read)
+
+    tested = table[table.metric == "kl"]
+    values, weights, clusters = differences(INTERACTION, "kl", read)
+    known = cluster_mean(values, clusters, weights)
+    assert tested.iloc[2].p == pytest.approx(known.p)
+    np.testing.assert_allclose(table.p_holm, holm(table.p))
+    assert table[table.metric != "kl"].p.isna().all()
+    assert set(table[table["sample"] != "SGD"].verdict) == {"not measured"}
+
+
+def test_values_right_have_no_figure_where_the_full_cache_gets_few_of_them_right() -> None:
+    for values, figures in ((2, 0), (3, 11)):
+        read = rows(10, values)
+        table = ways(ASKED, read).query("sample == 'SGD' and decides == 'model'")
+        right = table[table.metric == "values_right_of_full"]
+        assert right["mean"].notna().sum() == figures
+        compared = comparisons(ASKED, read).query("sample == 'SGD' and metric != 'kl'")
+        assert compared.mean_diff.notna().all() == bool(figures)
