@@ -180,8 +180,10 @@ def forgot(
 ) -> Iterator[Forgot]:
     """Yield what each compaction of a session forgot, and what other ways would have held.
 
-    `on_progress` gets the compactions that are done and all of them.
+    `on_progress` gets the compactions that are done and all of them. Raises a ValueError if the
+    session has more than `MAX_SESSION_TOKENS`.
     """
+    session.checked(session.messages)
     policies = [*map(read_policy, WAYS)] if ways is None else ways
 
     @cache

@@ -4,7 +4,7 @@ A compaction replaces what the model has in context by a summary and some messag
 session is a row of contexts. A message that stays is in several of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -105,13 +105,18 @@ class Session:
 
     def in_tokens(self, encoding: Encoding) -> "Session":
         """Return the session in the tokens of a model; a ValueError if it has too many."""
-        messages, tokens = list[Message](), 0
-        for message in self.messages:
-            messages.append(replace(message, encoded=encoding.spans(message.turn.text)))
-            tokens += messages[-1].tokens
+        texts = (replace(row, encoded=encoding.spans(row.turn.text)) for row in self.messages)
+        return replace(self, messages=self.checked(texts), unit=f"tokens of {encoding.name}")
+
+    def checked(self, messages: Iterable[Message]) -> tuple[Message, ...]:
+        """Return its messages; a ValueError as soon as they have too many tokens."""
+        so_far, tokens = list[Message](), 0
+        for message in messages:
+            so_far.append(message)
+            tokens += message.tokens
             until = f"{self.name}: up to {message.place}, it has"
             check_most(until, tokens, "tokens", MAX_SESSION_TOKENS)
-        return replace(self, messages=tuple(messages), unit=f"tokens of {encoding.name}")
+        return tuple(so_far)
 
     def in_context(self, message: int) -> frozenset[int]:
         """Return the messages that the model had in context with a message, itself among them.

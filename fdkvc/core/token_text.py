@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -35,6 +34,15 @@ class TurnTokens(NamedTuple):
     def is_call(self) -> NDArray[np.bool_]:
         """Whether each token is of a call (n,)."""
         return np.asarray(self.spans[:, 0] < self.called)
+
+    @property
+    def tool_ids(self) -> Ints:
+        """`word_id` of the tool of each token (n,), 0 for none."""
+        ids = np.array([*(word_id(name) if name else 0 for name in self.tools), 0])
+        breaks = [end for end, mark in enumerate(self.text[: self.called]) if mark == "\n"]
+        line = np.searchsorted(breaks, np.minimum(self.spans[:, 0], self.called))
+        of_tool = self.is_call | (self.kind == "result")
+        return np.where(of_tool, ids[np.minimum(line, len(self.tools))], 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,29 +78,18 @@ class TokenText:
         """Kind of each token (N,), as an index into `KINDS`."""
         call = KINDS.index("call")
         kinds = (np.where(turn.is_call, call, KINDS.index(turn.kind)) for turn in self.turns)
-        return np.concatenate([np.zeros(0, np.intp), *kinds])
+        return np.concatenate([*kinds])
 
     @cached_property
     def tools(self) -> Ints:
         """`word_id` of the tool of each call and result (N,), 0 for none."""
-        tools = np.zeros(len(self), np.intp)
-        for turn, first, end in self._turns():
-            if turn.tools and (turn.called or turn.kind == "result"):
-                ids = np.array([*(word_id(name) if name else 0 for name in turn.tools), 0])
-                character = np.minimum(turn.spans[:, 0], turn.called)
-                breaks = [end for end, mark in enumerate(turn.text[: turn.called]) if mark == "\n"]
-                line = np.minimum(np.searchsorted(breaks, character), len(turn.tools))
-                of_tool = turn.is_call | (turn.kind == "result")
-                tools[first:end] = np.where(of_tool, ids[line], 0)
-        return tools
+        return np.concatenate([turn.tool_ids for turn in self.turns])
 
     @cached_property
     def words(self) -> Ints:
         """`word_id` of each token's word (N,), 0 for none."""
-        words = np.zeros(len(self), np.intp)
-        for turn, first, end in self._turns():
-            words[first:end] = word_ids(turn.text, turn.spans)
-        return words
+        words = (np.array(word_ids(turn.text, turn.spans), np.intp) for turn in self.turns)
+        return np.concatenate([*words])
 
     @property
     def surprisal(self) -> Floats:
@@ -127,6 +124,3 @@ class TokenText:
             least = np.minimum.accumulate(starts[::-1])[::-1]
             self._edges[turn] = np.stack([starts, ends, np.maximum.accumulate(ends), least])
         return self._edges[turn]
-
-    def _turns(self) -> Iterator[tuple[TurnTokens, int, int]]:
-        return zip(self.turns, self.starts, self.starts[1:], strict=False)

@@ -181,6 +181,8 @@ def test_a_session_is_counted_in_the_tokens_of_a_model(monkeypatch: pytest.Monke
     monkeypatch.setattr("fdkvc.conversations.sessions.MAX_SESSION_TOKENS", 20)
     with pytest.raises(ValueError, match=r"up to line 2, it has .* tokens, but at most 20"):
         session_of(worked()).in_tokens(encoding)
+    with pytest.raises(ValueError, match="but at most 20"):
+        Recorded.of([words])
 
 
 def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import time
+from functools import partial
 from html import escape, unescape
 from io import StringIO
 from pathlib import Path
@@ -35,6 +36,8 @@ from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.head_recordings import count_tokens
+from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.player.entry_files import trace_files
 from fdkvc.player.moments import Spoken, value_sentences, why_sentences
 from fdkvc.player.run import build_run, continue_run
@@ -46,7 +49,7 @@ from fdkvc.ui import fields
 from fdkvc.ui.downloads import files_of
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
-from fdkvc.verdict import plan, search
+from fdkvc.verdict import checked, plan, search
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import replay as replay_page
@@ -61,6 +64,7 @@ from tests.app_pages import (
     link_of,
     open_page,
     press,
+    run_until,
     settled,
     stage_of,
     told,
@@ -685,6 +689,36 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     for words in card_sentences(shown):
         assert plain(words) in words_of(app)
     assert any("--model" in block.value for block in app.code)
+
+
+def test_a_model_reads_more_conversations_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (verdict_page, replay_page):
+        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    model, texts = shared_language_model(BUNDLED), shipped_file("dialogues").transcripts
+    most = max(count_tokens(model, text) for text in texts)
+    monkeypatch.setattr(checked, "sample_of", partial(checked.sample_of, most=most))
+    app = card(open_page("dialogs", file="dialogues", target=99))
+
+    def read() -> Any:
+        check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
+        return check.future.result(SECONDS)
+
+    first = read()
+    assert first.dialogs == 1
+    settled(app.run())
+    press(app, "Read more")
+    both = read()
+    assert {*both.names} == {text.name for text in texts} > {*first.names}
+    settled(app.run())
+    assert plain("read 2 of 2 conversations") in words_of(app)
+    assert not [button for button in app.button if button.label == "Read more"], "all are read"
+
+
+def test_the_card_of_a_session_has_its_recorded_compactions() -> None:
+    app = run_until(card(open_page("dialogs", file="agent")), "Sizes are")
+    settled(app.run())
+    assert "<td>your compactions, recorded</td>" in html(app)
+    assert "<td>2 times</td>" in html(app)
 
 
 def test_the_card_is_of_the_first_dialogs_then_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
