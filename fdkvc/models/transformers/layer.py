@@ -2,7 +2,7 @@
 
 A `PolicyLayer` has the slots of B texts, then the tokens of the turn:
 
-1. `update` appends keys and values of new tokens, and `bring` other vectors of them.
+1. `update` appends keys and values of new tokens, and `bring` other vectors of them, or a sum.
 2. `mask` hides the empty slots of heads that hold fewer entries than others.
 3. At the end of the turn, `vectors` and `states` give the policy what it looks at, by text.
 4. `keep` takes the entries chosen: new slots, and a second tier beside them, which is not attended
@@ -69,6 +69,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self._tier = 0  # R
         self._sizes: list[int] = []  # slots S of each text; the others up to `held` are empty
         self._brought: dict[str, list[Any]] = {}  # of each pass of the turn
+        self._query_sum: Any = None  # of the turn's queries (B, H, 1, h)
         # Of each text: hidden states, each once (U, d), and which of them each entry has.
         self._states: list[Any] = []
         self._shared: list[Ints] = []  # (K, S + R)
@@ -127,6 +128,18 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         added = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
         self._brought = self._brought | added
 
+    def add_queries(self, queries: Any, real: Bools | None) -> None:
+        """Add queries (B, H, n, h) to the sum of the turn's; `real` (B, n) leaves padding out."""
+        if real is not None:
+            padding = torch.from_numpy(~real).to(queries.device)
+            queries = queries.masked_fill(padding[:, None, :, None], 0)
+        added, before = queries.sum(dim=2, keepdim=True, dtype=torch.float32), self._query_sum
+        self._query_sum = added if before is None else before + added
+
+    def mean_query(self, text: int) -> Any:
+        """Return the mean of the turn's queries of a text (H, 1, h)."""
+        return self._query_sum[text] / self._new(text)
+
     def vectors(self, name: str, text: int, where: Where) -> Any:
         """Return vectors of a text as attention takes them (heads, ·, ·).
 
@@ -151,7 +164,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
         With them come the indices of those that the slots and second tier have (K, S + R).
         """
-        turn = torch.cat([part[text, 0] for part in self._brought["hidden"]])
+        parts = [part[text, 0] for part in self._brought["hidden"]]
+        turn = parts[0] if len(parts) == 1 else torch.cat(parts)
         if self.real is not None:
             turn = turn[torch.from_numpy(self.real[text]).to(turn.device)]
         if not self._states:
@@ -161,7 +175,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     @property
     def beside(self) -> list[Any]:
         """All tensors in use, except keys and values."""
-        return [*self._aside.values(), *self._states, *chain(*self._brought.values())]
+        sums = [] if self._query_sum is None else [self._query_sum]
+        return [*self._aside.values(), *self._states, *chain(*self._brought.values()), *sums]
 
     def keep(self, kept: Sequence[Kept]) -> None:
         """Keep entries of each text, which become its slots and second tier; the turn is over."""
@@ -188,7 +203,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self._aside = entries
         self.empty = torch.from_numpy(empty).to(device) if empty.any() else None
         self._sizes = [size for _, size in kept]
-        self._brought, self.real = {}, None
+        self._brought, self._query_sum, self.real = {}, None, None
 
     def _all(self, name: str) -> Any:
         """Return vectors of slots, second tier and the turn's tokens of all texts (B, ·, ·, ·)."""
