@@ -20,7 +20,7 @@ from torch.nn.functional import normalize, pad
 from fdkvc.core.attention import Floats, Ints, Observation
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
-from fdkvc.models.transformers.layer import PolicyLayer, Where
+from fdkvc.models.transformers.layer import PolicyLayer, Where, on_device_of
 from fdkvc.models.transformers.on_device import OnDevice
 
 
@@ -187,11 +187,11 @@ class TensorObservation(Observation):
             if logits is None:
                 logits = products.new_empty(len(token), *products.shape[1:])
             logits[number * len(products) : (number + 1) * len(products)] = products
-        columns = torch.from_numpy(token).to(logits.device)[:, None]  # (B, 1, C)
+        columns = on_device_of(logits, token)[:, None]  # (B, 1, C)
         every = token.shape[1] == logits.shape[2] and (token == np.arange(token.shape[1])).all()
         if not every:
             logits = logits.gather(2, columns.clamp(min=0).expand(-1, most, -1))
-        queried = torch.tensor(self.tokens.new[:, -most:]).to(logits.device)[:, :, None]
+        queried = on_device_of(logits, self.tokens.new[:, -most:].copy())[:, :, None]
         hidden = (columns > queried) | (columns < 0)
         weights = logits.masked_fill_(hidden, torch.finfo(logits.dtype).min).softmax(dim=2)
         return OnDevice(weights.masked_fill_(hidden, 0))
