@@ -14,6 +14,7 @@ precision, and a judged table. What there is no time for is printed as not run.
 """
 
 import argparse
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter, process_time
@@ -99,6 +100,9 @@ def made(shape: str, device: str, tokens: int) -> Any:
     import torch
     import transformers
 
+    gc.collect()  # a model refers to itself, so the one before may still be in memory
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         **SHAPES[shape], max_position_embeddings=tokens + WRITTEN, tie_word_embeddings=True
@@ -196,9 +200,13 @@ def large_turn(shape: str, device: str, policy: str) -> str:
             model(input_ids=ids, **given)
             began = perf_counter()
             cache.end_turn()
-    peak = torch.cuda.max_memory_allocated() / 1e9 if device == "cuda" else float("nan")
-    seconds = perf_counter() - began
-    return f"{policy}, {turn:,} tokens over {budget:,} entries: {seconds:.1f} s, peak {peak:.1f} GB"
+            if device == "cuda":
+                torch.cuda.synchronize()
+            seconds = perf_counter() - began
+    result = f"{policy}, {turn:,} tokens over {budget:,} entries: {seconds:.1f} s"
+    if device == "cuda":
+        result += f", peak {torch.cuda.max_memory_allocated() / 1e9:.1f} GB with the model"
+    return result
 
 
 def agreement(shape: str, device: str, policy: str) -> str:

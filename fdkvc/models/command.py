@@ -70,18 +70,22 @@ def live(options: Namespace) -> None:
         evicting = [policy for policy in settings.policies if not policy.reads_again]
         if len(evicting) < len(settings.policies):
             warn("Time and memory are measured of caches that keep entries, not of reading again.")
-        cost = measure_cost(
-            model,
-            evicting,
-            settings.budgets,
-            longest,
-            decides=settings.decides,
-            every=settings.every,
-            on_case=lambda done, total: on_progress(
-                Progress(done, total, "of the timing", perf_counter() - began)
-            ),
-        )
-    finish(options, replace(run, cost=cost))
+        try:
+            cost = measure_cost(
+                model,
+                evicting,
+                settings.budgets,
+                longest,
+                decides=settings.decides,
+                every=settings.every,
+                on_case=lambda done, total: on_progress(
+                    Progress(done, total, "of the timing", perf_counter() - began)
+                ),
+            )
+            run = replace(run, cost=cost)
+        except ValueError as error:  # the answers stay
+            warn(f"Time and memory were not measured: {error}.")
+    finish(options, run)
 
 
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:

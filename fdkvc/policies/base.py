@@ -212,6 +212,11 @@ class Policy(Card, Checked, ABC):
         return ()
 
     @property
+    def queries(self) -> str:
+        """Of which of a turn's queries it looks at attention: ``mean`` if of their mean alone."""
+        return "each"
+
+    @property
     def channels(self) -> tuple[str, ...]:
         """Names of the numbers that it stores for each entry."""
         return ()

@@ -30,6 +30,7 @@ class FDKVC(Policy):
     )
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
     looks_at = ("attention", "similarity", "history")
+    queries = "mean"
     channels = ("cumulative", "recency")
     ties = UNIT_SCALE
     steps: ClassVar[tuple[Step, ...]] = (

@@ -103,6 +103,7 @@ for _name in (
     "page_size",
     "pages",
     "channels",
+    "queries",
     "ties",
     "quantity_names",
     "core",

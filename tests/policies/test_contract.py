@@ -515,6 +515,7 @@ def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
     declared = set(policy.looks_at) - {"history"}
     window = any(step.kind == "protect" for step in policy.steps)
     assert looked <= declared
+    assert policy.queries == "each" or "attention_of_each" not in Spy.asked
     assert declared - looked <= ({"positions"} if window or policy.key == "fastgen" else set())
     assert ("history" in policy.looks_at) == bool(policy.channels)
 

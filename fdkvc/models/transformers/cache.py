@@ -13,17 +13,18 @@ A forward pass of the model, over the next tokens of all texts:
 
 2. `get_mask_sizes`: a prompt ends the turn of the tokens written before.
 3. `update`, for each layer: the new keys and values are appended.
-4. `before_attention`, for each layer: queries and hidden states that the policy needs are noted,
-   and empty slots are masked. The first layer also notes the tokens of the pass and their padding.
+4. `before_attention`, for each layer: hidden states and queries that the policy needs, or the sum
+   of queries, are noted, and empty slots are masked. The first layer also notes the tokens of the
+   pass and their padding.
 5. `after_attention`, of the last layer: a prompt ends its turn, as do `every` written tokens.
 
 The end of a turn, in `end_turn`:
 
 6. What the passes noted of the turn is joined: which tokens are padding, and what they say.
 7. For each text, the policy decides from the state that the turn before left (`HeadEviction`).
-8. Each layer keeps the entries chosen (`PolicyLayer.keep`); for ``positions="slots"``, the turn's
-   keys are first stored without positions as well.
-9. For ``positions="slots"``, the kept keys are rotated to the positions that close the gaps.
+8. Each layer keeps the entries chosen (`PolicyLayer.keep`). For ``positions="slots"``, the turn's
+   keys are first stored without positions as well, and the kept ones are then rotated to the
+   positions that close the gaps.
 
 Between turns no pass is noted, and a layer's slots are what the state of the policy holds. What an
 attribute refers to is never modified, only replaced, so a fork shares all but the layers.
@@ -37,7 +38,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +87,7 @@ ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
 """Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""
 
 TURN_VECTORS = {"attention": "queries", **ENTRY_VECTORS}
-"""Those that it needs of the turn's tokens."""
+"""Those that it needs of the turn's tokens; the sum of queries, for attention of their mean."""
 
 
 class _NotedPass(NamedTuple):
@@ -99,6 +99,17 @@ class _NotedPass(NamedTuple):
     """Which of them are not padding (B, n); None for all."""
     ids: Any
     """The tokens (B, n), if the policy needs them."""
+
+
+class _Decision(NamedTuple):
+    """What a policy decided at the end of a turn."""
+
+    states: tuple[tuple[HeadEviction, ...], ...]
+    """Of each text, as `PolicyCache` has them."""
+    features: tuple[dict[str, NDArray[Any]], ...]
+    """Those of each text."""
+    kept: list[Any]
+    """The number of each layer that has yet to keep its entries, and a `Kept` of each text."""
 
 
 def _refused(sentence: str) -> Callable[..., None]:
@@ -215,7 +226,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.rotations: Mapping[int, Rotation] = {}
         if positions == "slots":
             self.rotations = rotations(model, self.attention)
-        self._needed = {TURN_VECTORS[look] for look in policy.looks_at if look in TURN_VECTORS}
+        self._attends, means = "attention" in policy.looks_at, policy.queries == "mean"
+        looks = {*policy.looks_at} - ({"attention"} if means else set())
+        self._needed = {TURN_VECTORS[look] for look in looks if look in TURN_VECTORS}
         self._captured = {"queries", "hidden"} if self.recorded_layers else self._needed
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
         for number in self.decided:
@@ -244,6 +257,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._states: tuple[tuple[HeadEviction, ...], ...] = ()
         self._features: tuple[dict[str, NDArray[Any]], ...] = ()
         self._passes: tuple[_NotedPass, ...] = ()
+        self._decision: _Decision | None = None  # until all layers have kept their entries
         # Of each pass, by name and layer.
         self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
         self._padded = False
@@ -255,7 +269,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     @eager
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """Return the mask's sizes; a prompt first ends the turn of the tokens written before it."""
-        if self.by_itself and self._is_prompt(query_length):
+        if self._decision is not None or (self.by_itself and self._is_prompt(query_length)):
             self.end_turn()
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
         return sizes
@@ -314,11 +328,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self._passes = (*self._passes, noted)
             self._check_positions(n, inputs.positions)
         captured = {}
-        if "queries" in self._captured:
+        if self._attends or "queries" in self._captured:
             # A policy multiplies queries with keys and then scales by 1/√h, whatever the model's
             # own factor is.
             scale = 1.0 if inputs.scaling is None else float(inputs.scaling) * math.sqrt(h)
             captured["queries"] = inputs.queries.detach() * scale
+        if self._attends:
+            held.add_queries(captured["queries"], self._passes[-1].real)
         if "hidden" in self._captured:
             captured["hidden"] = inputs.hidden.detach()[:, None]
         held.bring(**{name: captured[name] for name in self._needed})
@@ -363,7 +379,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             )
 
     def _check_noted(self) -> None:
-        """Raise a ValueError if the hooks did not see the attention to all tokens of this turn."""
+        """Raise a ValueError if a pass broke off, or the hooks did not see all of this turn."""
+        if len({self.layers[number].seen for number in self.decided}) > 1:
+            raise ValueError(
+                "a forward pass broke off between the layers of this PolicyCache, so its text is "
+                "not whole: go on with a fork made before that"
+            )
         if sum(noted.tokens for noted in self._passes) != self._new:
             raise ValueError(f"{NO_INTERFACE}, so this PolicyCache has evicted nothing")
 
@@ -441,11 +462,32 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def end_turn(self) -> None:
-        """End the turn: the policy evicts. Without new tokens nothing happens."""
-        layers, new = [self.layers[number] for number in self.decided], self._new
-        if not new:
+        """End the turn: the policy evicts. Without new tokens nothing happens.
+
+        Raises a ValueError if there is too little memory. Then the turn has not ended, and it can
+        be tried again; if the policy has decided, the next pass does so first.
+        """
+        if not self._new:
             return
         self._check_noted()
+        held = self.layers[self.decided[0]].held
+        with enough_memory(f"keep the best of {held + self._new:,} entries of {self.texts} texts"):
+            if self._decision is None:
+                self._decision = self._decide()
+            # One layer after the other, so that what one evicts makes room for the next.
+            while self._decision.kept:
+                (number, *kept), *others = self._decision.kept
+                self.layers[number] = self._with_kept(number, kept)
+                self._decision = self._decision._replace(kept=others)
+        self._states, self._features, _ = self._decision
+        self._passes, self._decision = (), None
+        self.ends = [*self.ends, self.seen]
+        if self.recorded_layers:
+            self.held_by_turn = [*self.held_by_turn, self.held]
+
+    def _decide(self) -> _Decision:
+        """Let the policy decide for each text."""
+        layers = [self.layers[number] for number in self.decided]
         if not self._states:
             self._begin(layers)
         # 1. Join what the passes noted of the turn (B, N).
@@ -453,33 +495,38 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         for layer in layers:
             layer.real = real
         features = self._with_text(self._passes, real)
-        # 2. Let the policy decide for each text. Until it has, the turn has not ended.
-        counts = [new] * self.texts if real is None else real.sum(axis=1).tolist()
-        with enough_memory(
-            f"decide which of {layers[0].held + new:,} entries of {self.texts} texts to keep"
-        ):
-            evicted = [
-                self._evict(layers, text, *given)
-                for text, given in enumerate(zip(counts, features, strict=True))
-            ]
-        self._states = tuple(states for states, _ in evicted)
-        self._features, self._passes = features, ()
-        # 3. Let each layer keep what was chosen of all texts; if keys will move, without positions
-        #    as well (B, K, N, h).
-        for number, *kept in zip(self.decided, *(chosen for _, chosen in evicted), strict=True):
-            layer = self.layers[number]
-            if number in self.rotations:
-                keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
-                began = torch.arange(self.seen - new, self.seen, device=keys.device)
-                where, rotation = began.expand(keys.shape[1], -1), self.rotations[number]
-                turned = [rotation(text, where, back=True) for text in keys]
-                layer.bring(unturned=torch.stack(turned))
+        # 2. Decide for each text.
+        counts = [self._new] * self.texts if real is None else real.sum(axis=1).tolist()
+        evicted = [
+            self._evict(layers, text, *given)
+            for text, given in enumerate(zip(counts, features, strict=True))
+        ]
+        kept = zip(self.decided, *(chosen for _, chosen in evicted), strict=True)
+        return _Decision(tuple(states for states, _ in evicted), features, [*kept])
+
+    def _with_kept(self, number: int, kept: Sequence[Kept]) -> PolicyLayer:
+        """Return a layer with the entries chosen of each text.
+
+        Where keys rotate, those of the turn are first stored without positions as well; then kept
+        keys are rotated to the positions before the next token's.
+        """
+        layer: PolicyLayer = copy.copy(self.layers[number])
+        rotation = self.rotations.get(number)
+        if rotation is None:
             layer.keep(kept)
-        # 4. Move the keys that stay.
-        self._close_gaps()
-        self.ends = [*self.ends, self.seen]
-        if self.recorded_layers:
-            self.held_by_turn = [*self.held_by_turn, self.held]
+            return layer
+        new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
+        began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
+        where = began.expand(new.shape[1], -1)
+        layer.bring(unturned=torch.stack([rotation(text, where, back=True) for text in new]))
+        layer.keep(kept)
+        for text, (places, size) in enumerate(kept):
+            held = torch.from_numpy(places[:, :size] >= 0)  # (K, S)
+            # How many entries stand from each slot on, so that the last is just before `seen`.
+            behind = held.flip(1).cumsum(dim=1).flip(1)
+            keys = layer.vectors("unturned", text, "slots")[:, :size]
+            layer.keys[text, :, :size] = rotation(keys, (self.seen - behind).to(keys.device))
+        return layer
 
     def _evict(
         self,
@@ -510,7 +557,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         sizes = attention.heads, attention.kv_heads, attention.head_width
         heads = Heads(len(layers) // groups, *sizes)
         begin = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
-        begun = tuple(begin(number, tokens=TensorTokens) for number in range(groups))
+        each = "queries" in self._needed or {"keys", "values"} & {*self.policy.looks_at}
+        tokens: Any = TensorTokens if each else partial(TensorTokens, by_numbers=True)
+        begun = tuple(begin(number, tokens=tokens) for number in range(groups))
         self._states = (begun,) * self.texts  # a state is never modified
         self._features = ({},) * self.texts
 
@@ -535,23 +584,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
             features.append(with_new(self._features[text], new))
         return tuple(features)
-
-    def _close_gaps(self) -> None:
-        """Rotate kept keys to the positions before the next token's, in layers that rotate.
-
-        They are written to in place: `PolicyLayer.keep` has just made them, so no fork has them.
-        """
-        for text, states in enumerate(self._states):
-            by_layer = chain.from_iterable(state.held for state in states)
-            for number, tokens in zip(self.decided, by_layer, strict=True):
-                if number not in self.rotations:
-                    continue
-                layer, held = self.layers[number], torch.from_numpy(tokens)  # (K, S)
-                # How many entries stand from each slot on, so that the last is just before `seen`.
-                behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
-                keys = layer.vectors("unturned", text, "slots")[:, : held.shape[1]]
-                where = (self.seen - behind).to(keys.device)
-                layer.keys[text, :, : held.shape[1]] = self.rotations[number](keys, where)
 
     def streamer(self, more: Any = None) -> Any:
         """Return a streamer for ``generate``, which begins a turn with its prompt and ends it.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers.cache_utils import DynamicCache
 
 from fdkvc.models.numpy.model_folder import cache_name
-from fdkvc.models.transformers.cache import PolicyCache, bytes_of
+from fdkvc.models.transformers.cache import PolicyCache, bytes_of, enough_memory
 from fdkvc.models.transformers.loop import LiveModel
 from fdkvc.policies import Policy
 
@@ -73,9 +73,10 @@ def measure_cost(
             cache: Any = DynamicCache(config=model.decoder.model.config)
             if case is not None:
                 cache = model.evicting(*case, decides).cache
-            peaks[index], *timed[index] = read_and_write(
-                model.decoder.model, cache, turns, writes, every
-            )
+            with enough_memory(f"time a text of {reads + writes:,} tokens"):
+                peaks[index], *timed[index] = read_and_write(
+                    model.decoder.model, cache, turns, writes, every
+                )
             done = len(rounds) * len(cases) + index + 1
             of_round = (perf_counter() - began) / done * len(cases)
             likely = max(len(rounds) + 1, math.ceil(ENOUGH / of_round))

@@ -2,7 +2,7 @@
 
 A `PolicyLayer` has the slots of B texts, then the tokens of the turn:
 
-1. `update` appends keys and values of new tokens, and `bring` other vectors of them.
+1. `update` appends keys and values of new tokens, and `bring` other vectors of them, or a sum.
 2. `mask` hides the empty slots of heads that hold fewer entries than others.
 3. At the end of the turn, `vectors` and `states` give the policy what it looks at, by text.
 4. `keep` takes the entries chosen: new slots, and a second tier beside them, which is not attended
@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from fdkvc.core.attention import Bools, Ints
@@ -69,6 +70,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self._tier = 0  # R
         self._sizes: list[int] = []  # slots S of each text; the others up to `held` are empty
         self._brought: dict[str, list[Any]] = {}  # of each pass of the turn
+        self._query_sum: Any = None  # of the turn's queries (B, H, 1, h)
         # Of each text: hidden states, each once (U, d), and which of them each entry has.
         self._states: list[Any] = []
         self._shared: list[Ints] = []  # (K, S + R)
@@ -127,6 +129,18 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         added = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
         self._brought = self._brought | added
 
+    def add_queries(self, queries: Any, real: Bools | None) -> None:
+        """Add queries (B, H, n, h) to the sum of the turn's; `real` (B, n) leaves padding out."""
+        if real is not None:
+            padding = on_device_of(queries, ~real)
+            queries = queries.masked_fill(padding[:, None, :, None], 0)
+        added, before = queries.sum(dim=2, keepdim=True, dtype=torch.float32), self._query_sum
+        self._query_sum = added if before is None else before + added
+
+    def mean_query(self, text: int) -> Any:
+        """Return the mean of the turn's queries of a text (H, 1, h)."""
+        return self._query_sum[text] / self._new(text)
+
     def vectors(self, name: str, text: int, where: Where) -> Any:
         """Return vectors of a text as attention takes them (heads, ·, ·).
 
@@ -143,7 +157,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if name not in self._carried:  # of the turn's tokens alone
             before, columns = 0, columns[before:] - self.held - self._tier
         if len(columns) < vectors.shape[1]:  # padding, or fewer slots than another text has
-            vectors = vectors[:, torch.from_numpy(columns).to(vectors.device)]
+            vectors = vectors[:, on_device_of(vectors, columns)]
         return vectors[:, before if where == "turn" else 0 : before if where == "slots" else None]
 
     def states(self, text: int) -> tuple[Any, Any, Ints]:
@@ -151,9 +165,10 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
         With them come the indices of those that the slots and second tier have (K, S + R).
         """
-        turn = torch.cat([part[text, 0] for part in self._brought["hidden"]])
+        parts = [part[text, 0] for part in self._brought["hidden"]]
+        turn = parts[0] if len(parts) == 1 else torch.cat(parts)
         if self.real is not None:
-            turn = turn[torch.from_numpy(self.real[text]).to(turn.device)]
+            turn = turn[on_device_of(turn, self.real[text])]
         if not self._states:
             return turn[:0], turn, np.empty((self.kv_heads, 0), np.intp)
         return self._states[text], turn, self._shared[text]
@@ -161,7 +176,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     @property
     def beside(self) -> list[Any]:
         """All tensors in use, except keys and values."""
-        return [*self._aside.values(), *self._states, *chain(*self._brought.values())]
+        sums = [] if self._query_sum is None else [self._query_sum]
+        return [*self._aside.values(), *self._states, *chain(*self._brought.values()), *sums]
 
     def keep(self, kept: Sequence[Kept]) -> None:
         """Keep entries of each text, which become its slots and second tier; the turn is over."""
@@ -174,8 +190,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             index[text, :, :size], index[text, :, most:] = where[:, :size], where[:, size:]
             empty[text, :, :size] = places[:, :size] < 0
         # 2. One gather of each kind of vector.
-        device = self.keys.device
-        gathered = torch.from_numpy(index).to(device)
+        gathered = on_device_of(self.keys, index)
         entries = {name: _gathered(self._all(name), gathered) for name in self._carried}
         if "hidden" in self._brought:
             states = [self._kept_states(text, places) for text, (places, _) in enumerate(kept)]
@@ -186,9 +201,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if self._tier:  # without one, nothing refers to what the next pass replaces
             entries |= {"keys": keys[:, :, most:], "values": values[:, :, most:]}
         self._aside = entries
-        self.empty = torch.from_numpy(empty).to(device) if empty.any() else None
+        self.empty = on_device_of(self.keys, empty) if empty.any() else None
         self._sizes = [size for _, size in kept]
-        self._brought, self.real = {}, None
+        self._brought, self._query_sum, self.real = {}, None, None
 
     def _all(self, name: str) -> Any:
         """Return vectors of slots, second tier and the turn's tokens of all texts (B, ·, ·, ·)."""
@@ -220,8 +235,14 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         index = np.take_along_axis(every, np.maximum(places, 0), axis=1)
         used = np.zeros(len(states), np.bool_)
         used[index[places >= 0]] = True
-        kept = torch.from_numpy(np.flatnonzero(used)).to(states.device)
+        kept = on_device_of(states, np.flatnonzero(used))
         return states[kept], np.maximum(np.cumsum(used) - 1, 0)[index]
+
+
+def on_device_of(tensor: Any, array: NDArray[Any]) -> Any:
+    """Return an array on the device of a tensor; what is yet to be done there is not waited for."""
+    device = tensor.device  # elsewhere than on CUDA, this is not known to be safe
+    return torch.from_numpy(array).to(device, non_blocking=device.type == "cuda")
 
 
 def _gathered(entries: Any, places: Any) -> Any:

@@ -20,7 +20,7 @@ from torch.nn.functional import normalize, pad
 from fdkvc.core.attention import Floats, Ints, Observation
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
-from fdkvc.models.transformers.layer import PolicyLayer, Where
+from fdkvc.models.transformers.layer import PolicyLayer, Where, on_device_of
 from fdkvc.models.transformers.on_device import OnDevice
 
 
@@ -44,27 +44,26 @@ class LayerVectors:
         group = self.heads // len(of_heads)
         return of_heads[self.chosen.start // group : self.chosen.stop // group]
 
-    @cached_property
+    @property
+    def mean_query(self) -> Any:
+        """The mean of the turn's queries (heads, 1, h)."""
+        return self._chosen(self.layer.mean_query(self.text))
+
+    @property
     def hidden(self) -> tuple[Any, Any, Ints]:
         """Hidden states of the slots, each once (U, d), those of the turn (n, d), and indices.
 
         The indices are those of the states that each slot has (K, S).
         """
         states, turn, shared = self.layer.states(self.text)
-        return states.float(), turn.float(), self._chosen(shared)
-
-    @cached_property
-    def directions(self) -> tuple[Any, Any]:
-        """The same states scaled to length 1."""
-        states, turn, _ = self.hidden
-        return normalize(states, dim=1), normalize(turn, dim=1)
+        return states, turn, self._chosen(shared)
 
     def __call__(self, name: str, where: Where) -> Floats:
         """Return a copy; see `fdkvc.models.numpy.head_tokens.Vectors`."""
         if name != "hidden":
             return _copied(self.tensor(name, where))
         states, turn, shared = self.hidden
-        return _copied(turn[None]) if where == "turn" else _copied(states)[shared]
+        return _copied(turn.float()[None]) if where == "turn" else _copied(states.float())[shared]
 
 
 @dataclass(eq=False)
@@ -72,6 +71,9 @@ class TensorTokens(HeadTokens):
     """The tokens of some heads, whose vectors are tensors."""
 
     vectors: Sequence[LayerVectors]
+    by_numbers: bool = False
+    """Whether only numbers are observed, one for each row and token, so that no parts are needed
+    and all rows are copied at once."""
 
     def observe(self) -> Observation:
         """Return the turn, to be observed on the device."""
@@ -79,6 +81,9 @@ class TensorTokens(HeadTokens):
 
     def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
         """Yield parts as `HeadTokens` does; of a layer that is too large for one, some heads."""
+        if self.by_numbers:
+            yield slice(None), self
+            return
         group = max(1, self._group // self.vectors[0].layer.kv_heads)
         step = max(1, self.most_rows // group) * group
         for rows, part in super().parts():
@@ -94,20 +99,16 @@ class TensorTokens(HeadTokens):
     @cached_property
     def logits(self) -> Floats:
         """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
-        products = [
-            _products(layer, layer.tensor("queries", "turn").mean(dim=1, keepdim=True))
-            for layer in self.vectors
-        ]
+        products = [_products(layer, layer.mean_query) for layer in self.vectors]
         return _copied(pad(torch.cat(products), (0, 1), value=-np.inf))
 
     @cached_property
     def similarities(self) -> Floats:
         """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
 
-        def of_layer(layer: LayerVectors) -> tuple[Any, Any]:
-            mean = normalize(layer.hidden[1].mean(dim=0), dim=0)
-            states, turn = layer.directions
-            return states @ mean, turn @ mean
+        def of_layer(states: Any, turn: Any) -> tuple[Any, Any]:
+            mean = normalize(turn.mean(dim=0, keepdim=True, dtype=torch.float32))
+            return _largest_cosines(states, mean), _largest_cosines(turn, mean)
 
         return self._of_states(of_layer)[:, None]
 
@@ -115,30 +116,32 @@ class TensorTokens(HeadTokens):
     def repetitions(self) -> Floats:
         """The largest cosine of each token with a newer one of the turn (R, N + 1), at least 0."""
 
-        def of_layer(layer: LayerVectors) -> tuple[Any, Any]:
-            states, turn = layer.directions
-            step = max(1, head_tokens.PART_NUMBERS // len(turn))
-            largest = [(part @ turn.T).amax(dim=1).clamp(min=0) for part in states.split(step)]
-            return torch.cat(largest), (turn @ turn.T).triu(1).amax(dim=1)  # zeros elsewhere
+        def of_layer(states: Any, turn: Any) -> tuple[Any, Any]:
+            directions = normalize(turn.float())
+            newer = (directions @ directions.T).triu(1)  # zeros elsewhere
+            return _largest_cosines(states, directions).clamp(min=0), newer.amax(dim=1)
 
         return self._of_states(of_layer)
 
-    def _of_states(self, of_layer: Callable[[LayerVectors], tuple[Any, Any]]) -> Floats:
+    def _of_states(self, of_layer: Callable[[Any, Any], tuple[Any, Any]]) -> Floats:
         """Return a number of each token by row (R, N + 1), then 0.
 
         Of each layer they come for the hidden states of slots, each once, and for those of the
         turn.
         """
-        numbers = [part for layer in self.vectors for part in of_layer(layer)]
+        numbers, indices = list[Any](), list[Ints]()
+        for layer in self.vectors:  # only numbers stay of one when the next begins
+            *vectors, shared = layer.hidden
+            numbers += of_layer(*vectors)
+            indices.append(shared)
         copied = np.split(_copied(torch.cat(numbers)), np.cumsum([*map(len, numbers)])[:-1])
         rows = np.zeros((len(self.new), self.positions.shape[1] + 1), np.float32)
-        first = 0
-        for layer, states, turn in zip(self.vectors, copied[::2], copied[1::2], strict=True):
-            shared = layer.hidden[2]
-            of_layer_rows = rows[first : first + self._group]
-            of_layer_rows[:, : shared.shape[1]] = self._per_row(states[shared])
-            of_layer_rows[:, shared.shape[1] : -1] = turn
-            first += self._group
+        by_layer = np.split(rows, len(indices))
+        for shared, states, turn, row in zip(
+            indices, copied[::2], copied[1::2], by_layer, strict=True
+        ):
+            row[:, : shared.shape[1]] = self._per_row(states[shared])
+            row[:, shared.shape[1] : -1] = turn
         return rows
 
     @property
@@ -178,16 +181,17 @@ class TensorObservation(Observation):
         most = count if last is None else int(last.max(initial=0))
         if not most or (last is not None and (last != most).any()):
             return super().attention_of_each(token, last)
-        products = [
-            _products(layer, layer.tensor("queries", "turn")[:, -most:])
-            for layer in self.tokens.vectors
-        ]
-        logits = torch.cat(products)
-        columns = torch.from_numpy(token).to(logits.device)[:, None]  # (B, 1, C)
+        logits: Any = None
+        for number, layer in enumerate(self.tokens.vectors):
+            products = _products(layer, layer.tensor("queries", "turn")[:, -most:])
+            if logits is None:
+                logits = products.new_empty(len(token), *products.shape[1:])
+            logits[number * len(products) : (number + 1) * len(products)] = products
+        columns = on_device_of(logits, token)[:, None]  # (B, 1, C)
         every = token.shape[1] == logits.shape[2] and (token == np.arange(token.shape[1])).all()
         if not every:
             logits = logits.gather(2, columns.clamp(min=0).expand(-1, most, -1))
-        queried = torch.tensor(self.tokens.new[:, -most:]).to(logits.device)[:, :, None]
+        queried = on_device_of(logits, self.tokens.new[:, -most:].copy())[:, :, None]
         hidden = (columns > queried) | (columns < 0)
         weights = logits.masked_fill_(hidden, torch.finfo(logits.dtype).min).softmax(dim=2)
         return OnDevice(weights.masked_fill_(hidden, 0))
@@ -198,6 +202,16 @@ def _products(layer: LayerVectors, queries: Any) -> Any:
     keys, (heads, m, h) = layer.tensor("keys", "all"), queries.shape
     grouped = queries.reshape(len(keys), -1, h) * h**-0.5
     return (grouped @ keys.mT).reshape(heads, m, keys.shape[1])
+
+
+def _largest_cosines(states: Any, directions: Any) -> Any:
+    """Return the largest cosine of each state (U, d) with vectors of length 1 (m, d)."""
+    largest = []
+    for part in states.split(max(1, head_tokens.PART_NUMBERS // max(directions.shape))):
+        vectors = part.float()
+        lengths = torch.linalg.vector_norm(vectors, dim=1).clamp(min=1e-12)
+        largest.append((vectors @ directions.T).amax(dim=1) / lengths)
+    return torch.cat(largest)
 
 
 def _copied(tensor: Any) -> Floats:

@@ -651,6 +651,24 @@ def test_the_command_writes_what_its_document_says(
     assert json.loads((tmp_path / "often/run.json").read_text())["parameters"]["every"] == 3
 
 
+def test_answers_stay_where_memory_is_not_enough_to_time_their_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr("fdkvc.models.transformers.cost.read_and_write", fail)
+    messages = [{"role": "user", "content": "to Trieste"}, {"role": "assistant", "content": "yes"}]
+    (tmp_path / "chat.json").write_text(json.dumps([{"id": "one", "messages": messages}]))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "chat.json")
+    out = tmp_path / "out"
+    assert run("live", *files, "--policies", "fifo", "--budgets", 8, "--out", out) == 0
+    (line,) = [row for row in capsys.readouterr().err.splitlines() if "not measured" in row]
+    assert "not enough memory" in line
+    assert (out / "answers.csv").exists()
+    assert not (out / "live_cost.csv").exists()
+
+
 def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,6 @@ from fdkvc.core.attention import Floats, Ints, Observation
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.transformers import cache as policy_cache
-from fdkvc.models.transformers import observed
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.layer import PolicyLayer
 from fdkvc.models.transformers.observed import TensorObservation, TensorTokens
@@ -106,6 +105,9 @@ def held(tokens: type[HeadTokens], model: Any, key: str, decides: str, **how: An
         patched.setattr(policy_cache, "TensorTokens", tokens)
         how |= {"tokenizer": Numbers(), "by_itself": False, "decides": decides}
         cache, by_turn = PolicyCache(read_policy(key), 6, model, **how), []
+        if tokens is not TensorTokens:  # NumPy takes the mean of each query
+            cache._needed |= {"queries"}
+            cache._captured |= cache._needed
         for seed, length in enumerate(LENGTHS):
             model(text(length, seed), **{CACHE: cache})
             cache.end_turn()
@@ -147,6 +149,15 @@ def test_so_it_is_in_every_architecture(shape: str) -> None:
     assert made_of == every
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("decides", ["head", "layer", "model"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_so_it_is_of_every_policy_in_every_architecture(shape: str, decides: str) -> None:
+    model = made(shape, "eager" if shape == "gemma2" else "sdpa")
+    for key in POLICIES:
+        assert_same(model, key, decides)
+
+
 @pytest.mark.parametrize("key", EACH)
 def test_so_it_is_in_half_precision_and_with_closed_gaps(llama: Any, key: str) -> None:
     assert_same(llama, key, "layer", positions="slots")
@@ -172,22 +183,22 @@ def test_heads_of_a_layer_are_observed_in_parts(
     assert rows == {2}, "two query heads share keys"
 
 
-def test_padding_is_not_observed(llama: Any) -> None:
+@pytest.mark.parametrize("key", [*EACH, "h2o"])
+def test_padding_is_not_observed(llama: Any, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_cache, "TensorTokens", ComparedTokens)
     ids = torch.cat([text(20), text(20, 1)])
-    mask = torch.ones(2, 9, dtype=torch.long)
-    mask[1, :4] = 0
-    for key in EACH:
-        how: Any = {"tokenizer": Numbers(), "by_itself": False}
-        together = PolicyCache(read_policy(key), 6, llama, **how)
-        alone = PolicyCache(read_policy(key), 6, llama, **how)
-        llama(ids[:, :9], attention_mask=mask, **{CACHE: together})
-        llama(ids[1:, 4:9], **{CACHE: alone})
-        for cache in (together, alone):
-            cache.end_turn()
-        both = torch.cat([mask, torch.ones(2, 11, dtype=torch.long)], dim=1)
-        llama(ids[:, 9:], attention_mask=both, **{CACHE: together})
-        llama(ids[1:, 9:], **{CACHE: alone})
-        for cache in (together, alone):
+    mask = torch.ones(2, 20, dtype=torch.long)
+    mask[1, :4] = mask[1, 9:12] = 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    how: Any = {"tokenizer": Numbers(), "by_itself": False}
+    together, alone = caches = [PolicyCache(read_policy(key), 6, llama, **how) for _ in range(2)]
+    for cache in caches:
+        cache._needed |= {"queries"}  # NumPy takes the mean of each query
+    for start, end, real in ((0, 9, slice(4, 9)), (9, 20, slice(12, 20))):
+        given = {"attention_mask": mask[:, :end], "position_ids": positions[:, start:end]}
+        llama(ids[:, start:end], **given, **{CACHE: together})
+        llama(ids[1:, real], **{CACHE: alone})
+        for cache in caches:
             cache.end_turn()
         for layer, other in zip(together.held[1], alone.held, strict=True):
             for head, same in zip(layer, other, strict=True):
@@ -213,35 +224,34 @@ def nothing(layer: PolicyLayer, **vectors: Any) -> None:
     assert not vectors
 
 
+@pytest.mark.parametrize("numbers", [1, 2**24])
 @pytest.mark.parametrize(
-    ("key", "most"), [("fifo", 0), ("h2o", 1), ("sinks(tova)", 1), ("fd-kvc", 2), ("surprisal", 1)]
+    ("key", "most"), [("fifo", 0), ("h2o", 1), ("sinks(tova)", 1), ("fd-kvc", 2), ("surprisal", 2)]
 )
 def test_each_observation_is_copied_once_in_a_turn(
-    llama: Any, key: str, most: int, monkeypatch: pytest.MonkeyPatch
+    llama: Any, key: str, most: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies = 0
 
     def counted(function: Any) -> Any:
-        def copied(tensor: Any) -> Any:
+        def copied(*given: Any) -> Any:
             nonlocal copies
             copies += 1
-            return function(tensor)
+            return function(*given)
 
         return copied
 
-    monkeypatch.setattr(observed, "_copied", counted(observed._copied))
-    monkeypatch.setattr("fdkvc.models.transformers.on_device._result", counted(on_result))
-    how: Any = {"tokenizer": Numbers(), "by_itself": False}
+    monkeypatch.setattr(head_tokens, "PART_NUMBERS", numbers)
+    for name in ("numpy", "item", "tolist", "__bool__"):  # for these the device is waited for
+        monkeypatch.setattr(torch.Tensor, name, counted(getattr(torch.Tensor, name)))
+    how: Any = {"by_itself": False, "tokenizer": Numbers()}
     cache = PolicyCache(read_policy(key), 6, llama, **how)
+    parts = 2 * 3 if key == "sinks(tova)" and numbers == 1 else 1  # KV heads of all layers
     for length in LENGTHS:
         llama(text(length), **{CACHE: cache})
         copies = 0
         cache.end_turn()
-        assert copies == most
-
-
-def on_result(tensor: Any) -> Any:
-    return OnDevice(tensor) if tensor.ndim > 2 else tensor.numpy()
+        assert copies == most * parts
 
 
 def test_hidden_states_are_stored_once_a_token_and_layer(llama: Any) -> None:
@@ -252,6 +262,14 @@ def test_hidden_states_are_stored_once_a_token_and_layer(llama: Any) -> None:
         cache.end_turn()
         for layer, tokens in zip(cache.layers, cache.held, strict=True):
             assert sum(map(len, layer._states)) == len({*tokens[tokens >= 0].tolist()})
+
+
+def test_queries_are_stored_only_for_attention_of_each(llama: Any) -> None:
+    for key, stored in (("sinks(h2o)", False), ("h2o queries=each", True), ("turns(tova)", True)):
+        cache = PolicyCache(read_policy(key), 6, llama)
+        llama(text(7), **{CACHE: cache})
+        llama(text(1), **{CACHE: cache})
+        assert ("queries" in cache.layers[0]._brought) == stored, key
 
 
 def out_of_memory(*_: Any, **__: Any) -> None:
@@ -277,6 +295,58 @@ def test_where_memory_is_not_enough_the_turn_has_not_ended(
             for one in (cache, other):
                 one.end_turn()
             np.testing.assert_array_equal(cache.held, other.held)
+
+
+@pytest.mark.parametrize("key", [RAGGED, "recall(h2o, tier=1)", "fifo"])
+@pytest.mark.parametrize("positions", ["kept", "slots"])
+@pytest.mark.parametrize("reads_on", [False, True])
+def test_where_memory_ends_between_layers_the_text_is_whole(
+    llama: Any, key: str, positions: str, reads_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how: Any = {"tokenizer": Numbers(), "by_itself": False, "positions": positions}
+    cache, other = (PolicyCache(read_policy(key), 6, llama, **how) for _ in range(2))
+    for length in LENGTHS:
+        for one in (cache, other):
+            llama(text(length), **{CACHE: one})
+        before, keep, calls = cache.held, PolicyLayer.keep, 0
+
+        def kept(layer: PolicyLayer, entries: Any, keep: Any = keep) -> None:
+            nonlocal calls
+            calls += 1
+            keep(layer, entries)
+            if calls == 2:  # of the second of three layers
+                out_of_memory()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PolicyLayer, "keep", kept)
+            with pytest.raises(ValueError, match="not enough memory") as caught:
+                cache.end_turn()
+        assert_one_sentence(caught.value)
+        np.testing.assert_array_equal(cache.held, before)
+        fork = cache.fork()
+        other.end_turn()
+        for one in (cache, fork):
+            if not reads_on:
+                one.end_turn()
+                np.testing.assert_array_equal(one.held, other.held)
+            ours, theirs = (llama(text(2), **{CACHE: it}).logits for it in (one, other.fork()))
+            assert torch.equal(ours, theirs)
+        cache = other.fork()
+
+
+def test_a_pass_that_broke_off_is_said(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = PolicyCache(read_policy("h2o"), 6, llama)
+    llama(text(9), **{CACHE: cache})
+    before = cache.fork()
+    with monkeypatch.context() as patched:
+        patched.setattr(llama.model.layers[1].mlp, "forward", out_of_memory)
+        with pytest.raises(torch.OutOfMemoryError):
+            llama(text(4), **{CACHE: cache})
+    with pytest.raises(ValueError, match="not whole") as caught:
+        llama(text(4), **{CACHE: cache})
+    assert_one_sentence(caught.value)
+    llama(text(4), **{CACHE: before})
+    assert before.ends == [9, 13]
 
 
 # ------------------------------------------------------------------------- arrays on a device

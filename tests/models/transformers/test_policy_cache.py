@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+import weakref
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import live_cost
+from fdkvc.models.numpy import head_tokens
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
 from tests.library import Numbers
@@ -38,16 +40,31 @@ pytestmark = NO_OLD_NAME
 # ------------------------------------------------------------------------------- memory
 
 
-class Largest(TorchDispatchMode):  # type: ignore[misc]
-    """The bytes of the largest vectors that are made meanwhile."""
+class Allocated(TorchDispatchMode):  # type: ignore[misc]
+    """The bytes of the largest vectors that are made meanwhile, and the most in memory at once."""
 
-    most = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = self.peak = self._now = 0
+        self._living: set[int] = set()
 
     def __torch_dispatch__(self, function: Any, _: Any, args: Any = (), named: Any = None) -> Any:
         made = function(*args, **(named or {}))
-        if isinstance(made, torch.Tensor) and made.is_floating_point():
-            self.most = max(self.most, made.nbytes)
+        for tensor in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self._living:
+                    self._living.add(storage._cdata)
+                    self._now += storage.nbytes()
+                    weakref.finalize(storage, self._freed, storage._cdata, storage.nbytes())
+                self.peak = max(self.peak, self._now)
+                if tensor.is_floating_point():
+                    self.largest = max(self.largest, tensor.nbytes)
         return made
+
+    def _freed(self, storage: int, size: int) -> None:
+        self._living.remove(storage)
+        self._now -= size
 
 
 @pytest.mark.parametrize(
@@ -70,13 +87,52 @@ def test_vectors_are_copied_of_one_layer_at_a_time(policy: str, decides: str, mo
         cache = PolicyCache(read_policy(policy), 48, deep, tokenizer=Numbers(), **how)
         read_in_turns(deep, cache, text(56), [48, 8])
         deep(text(8), **{CACHE: cache})
-        with Largest() as largest:
+        with Allocated() as allocated:
             cache.end_turn()
-        peaks.append(largest.most)
+        peaks.append(allocated.largest)
     of_one_layer = 2 * (48 + 8) * 64 * 4  # keys, in single precision
     assert max(peaks) <= most * of_one_layer
     if "pyramid" not in policy:
         assert peaks[0] == peaks[1], "no more of a deeper model"
+
+
+GROUPED = {
+    "num_hidden_layers": 6,
+    "hidden_size": 96,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+}
+"""Three query heads share keys: a hidden state has 96 numbers, a token's keys and values 64."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "times"),
+    [
+        *((key, 2) for key in ("fifo", "sinks(h2o)", "snapkv", "sinks(tova)", "keydiff")),
+        *((key, 4) for key in ("fd-kvc", "surprisal")),  # which keep hidden states
+    ],
+)
+def test_the_peak_is_that_of_the_librarys_cache_at_most(
+    policy: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head_tokens, "PART_NUMBERS", 2**14)
+    model = made(**GROUPED)
+    ours = PolicyCache(read_policy(policy), 32, model, by_itself=False, tokenizer=Numbers())
+    assert peak(model, ours, times) <= peak_of_the_library(times)
+
+
+def peak(model: Any, cache: Any, times: int) -> int:
+    """Return the most bytes in memory at once while a text of `times` 32 tokens is read."""
+    with Allocated() as allocated:
+        read_in_turns(model, cache, text(times * 32), [8] * (times * 4))
+    return allocated.peak
+
+
+@lru_cache
+def peak_of_the_library(times: int) -> int:
+    model = made(**GROUPED)
+    return peak(model, transformers.DynamicCache(config=model.config), times)
 
 
 # ------------------------------------------------------------------------------- kernels
@@ -381,3 +437,14 @@ def test_cost_is_measured_of_any_shape(monkeypatch: pytest.MonkeyPatch, decides:
     assert of_library[:3] == [1, 1, 1]
     cost = dict(zip(live_cost.COLUMNS, of_h2o, strict=True))
     assert min(cost.values()) > 0
+
+
+@pytest.mark.long
+def test_all_that_needs_a_gpu_runs_on_the_cpu_too(capsys: pytest.CaptureFixture[str]) -> None:
+    live_cost.everything("cpu", 1e4, ("tiny", "tiny", "tiny"))
+    said = capsys.readouterr().out
+    assert said.count("| fd-kvc |") == 2, "two tables"
+    assert said.count(": 0 of ") == said.count(" entries differ (") == 2, "as the same device"
+    assert said.count(" dialogs, 12 ways, one size: ") == 1
+    assert said.count(" 64 tokens over 512 entries: ") == 2
+    assert said.count(" ended, ") == 5
