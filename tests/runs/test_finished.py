@@ -245,7 +245,7 @@ def test_a_second_run_is_told_at_its_start_that_another_writes_there(
 ) -> None:
     """Before it reads anything: what else it is given does not exist."""
     parser = build_parser().commands[command]
-    given = [(action.option_strings[0], "9") for action in parser._actions if action.required]
+    given = [[*action.option_strings[:1], "9"] for action in parser._actions if action.required]
     name = f"out{FILES.get(command, '')}" if option == "--out" else "out"
     (tmp_path / f"link{name}").symlink_to(tmp_path / name)
     with finished_of(tmp_path / name) as finished:

@@ -68,7 +68,7 @@ def is_shown(node: ast.expr | None, ours: bool = False) -> bool:
         case ast.IfExp(body=one, orelse=other):
             return is_shown(one) and is_shown(other)
         case ast.Call(func=ast.Name(id=name)):
-            return name in ("plain", "Markdown")
+            return name in ("plain", "help_on", "Markdown")
         case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id=name)), attr=attr)):
             return name == "Markdown" and attr in ("format", "join")
     return False
