@@ -28,12 +28,8 @@ WORDS = {
 
 def help_on(text: str) -> Markdown | None:
     """Explain the words of this project that a text has, for the help beside it."""
-    found = [f"{word}: {meaning}" for word, meaning in WORDS.items() if _has(text, word)]
-    return plain(" ".join(found)) if found else None
-
-
-def _has(text: str, word: str) -> bool:
-    return re.search(rf"\b{word}s?\b", text, re.IGNORECASE) is not None
+    found = [word for word in WORDS if re.search(rf"(?i)\b{word}s?\b", text)]
+    return plain(" ".join(f"{word}: {WORDS[word]}" for word in found)) if found else None
 
 
 def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:

@@ -57,8 +57,7 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
     """Return the first policy whose calls are wrong or that loses a word, or the last cache."""
-    answers = answered.answers()
-    lost = shown_words(answers)
+    lost = shown_words(answers := answered.answers())
     for name, answer in zip(answered.conversation.titles, answers, strict=True):
         wrong = not answered.right(name) or not all(answer.predicted[word].right for word in lost)
         if name != FULL and wrong:

@@ -81,14 +81,13 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
         chosen = fields.segments(key, "Compare with", labels)
         if chosen == ALONE:
             return NO_GHOST
-        ghost = Ghost(runs[chosen], others[chosen][0])
-        past = runs[chosen]
+        past, called = runs[chosen], others[chosen][0]
         changes = Fork(0, policy, run.budget).changes(past.trace.policy, past.budget)
         if past.dialog != run.dialog:
             same = past.dialog.title == run.dialog.title
             changes.append("other heads" if same else "another dialog")
-        st.caption(plain(f"Now {listed(changes)}. Dashed and narrow: the {ghost.called}."))
-    return ghost
+        st.caption(plain(f"Now {listed(changes)}. Dashed and narrow: the {called}."))
+    return Ghost(past, called)
 
 
 def _turns(run: StageRun) -> list[list[int]]:

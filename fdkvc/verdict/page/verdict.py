@@ -255,9 +255,8 @@ def _draw(
                 st.code(line, language=None, wrap_lines=True)
     if not card.dialogs and card.read is None:
         return
-    grid = card_grid(card)
-    show_grid(grid, "Ways to fit the conversations")
-    legend = _legend(done, card, grid.heads)
+    show_grid(card_grid(card), "Ways to fit the conversations")
+    legend = _legend(done, card)
     st.caption(plain(legend), help=help_on(legend))
     best = card.best
     if best is not None and best.size is not None:
@@ -270,24 +269,17 @@ def _draw(
         st.caption(plain(" ".join(notes)))
 
 
-COLUMNS = {
-    "again": "tokens read again in a dialog",
-    "right, KL": "values that the model still gets right, and nats per token from the full cache",
-}
-"""What columns of the table count that do not say so."""
-
-
-def _legend(done: Replayed, card: Card, heads: Sequence[str]) -> str:
+def _legend(done: Replayed, card: Card) -> str:
     """Return what the cells of the table count."""
     total, measured = len(done.file.transcripts), len(done.recordings)
-    words = [
-        f"Tokens are those of {card.unit}, with the marks of its chat template, for which a way "
-        f"holds what calls need; cache: {card.shape.name}"
-    ]
-    words += [f"{head}: {meaning}" for head, meaning in COLUMNS.items() if head in heads]
-    letters = " * scores by letters of words, since no model's vectors are there."
     part = "" if measured == total else f" These are {measured:,} of {total:,} dialogs."
-    return f"{'; '.join(words)}.{letters if any(way.guessed for way in card.ways) else ''}{part}"
+    letters = " * scores by letters of words, since no model's vectors are there."
+    return (
+        f"Tokens are those of {card.unit}, with the marks of its chat template, for which a way "
+        f"holds what calls need; cache: {card.shape.name}; again: tokens read again; right, KL: "
+        "values that the model still gets right, and nats per token from the full cache."
+        f"{letters if any(way.guessed for way in card.ways) else ''}{part}"
+    )
 
 
 @cached
