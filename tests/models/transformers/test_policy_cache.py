@@ -96,7 +96,7 @@ def test_vectors_are_copied_of_one_layer_at_a_time(policy: str, decides: str, mo
         assert peaks[0] == peaks[1], "no more of a deeper model"
 
 
-GROUPED = {
+GROUPED: dict[str, Any] = {
     "num_hidden_layers": 6,
     "hidden_size": 96,
     "num_attention_heads": 12,
@@ -126,7 +126,8 @@ def peak(model: Any, cache: Any, times: int) -> int:
     """Return the most bytes in memory at once while a text of `times` 32 tokens is read."""
     with Allocated() as allocated:
         read_in_turns(model, cache, text(times * 32), [8] * (times * 4))
-    return allocated.peak
+    most: int = allocated.peak
+    return most
 
 
 @lru_cache
