@@ -36,6 +36,7 @@ MODEL, SEED = "smollm2", 1
 
 METRICS = (
     *("kl", "kl_p99", "nats", "same_best", "values_right", "values_right_of_full"),
+    "tokens_reread",
     *(f"values_right_of_full_{age}" for age in ("recent", "middle", "old")),
     *(f"values_right_of_full_{kind}" for kind in SPAN_KINDS),
 )

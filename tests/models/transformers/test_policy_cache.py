@@ -126,7 +126,8 @@ def peak(model: Any, cache: Any, times: int) -> int:
     """Return the most bytes in memory at once while a text of `times` 32 tokens is read."""
     with Allocated() as allocated:
         read_in_turns(model, cache, text(times * 32), [8] * (times * 4))
-    return int(allocated.peak)
+    most: int = allocated.peak
+    return most
 
 
 @lru_cache
