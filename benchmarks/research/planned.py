@@ -29,11 +29,23 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, verdict_on
 from fdkvc.models.judged import SHARE
-from fdkvc.models.planned import COMPARISONS, COMPARISONS_FILE, WAYS, WAYS_FILE
+from fdkvc.models.planned import (
+    COMPARISONS,
+    COMPARISONS_FILE,
+    DECIDED,
+    WAYS,
+    WAYS_FILE,
+    planned_grid,
+    planned_ways,
+)
+from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
 PLAN = Path(__file__).with_name("plan.toml")
 DECIDES = ("head", "model")
+RIGHT = "values_right_of_full"
+BY = ("recent", "middle", "old", "user", "assistant", "result")
+"""Ages of values at the call that needs them, and their sources; described, too."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +118,11 @@ def ways(asked: Mapping[str, Any], rows: pd.DataFrame) -> pd.DataFrame:
     for name, sample in asked["samples"].items():
         for part in parts_of(name, sample):
             of_part = rows[(rows["sample"] == name) & (rows.decides == part.decides)]
-            means = mean_table(of_part[of_part.metric.isin(asked["described"])])
-            few = (means.metric == "values_right_of_full") & (
-                means["count"] < asked["least_values"]
-            )
-            order = pd.MultiIndex.from_product([part.policies, asked["described"], part.budgets])
+            shown = [*asked["described"], *(f"{RIGHT}_{which}" for which in BY)]
+            means = mean_table(of_part[of_part.metric.isin(shown)])
+            values = means.metric.str.startswith(RIGHT)
+            few = values & (means["count"] < asked["least_values"])
+            order = pd.MultiIndex.from_product([part.policies, shown, part.budgets])
             by = ["policy", "metric", "budget"]
             means = means[~few].set_index(by).reindex(order, axis=0).rename_axis(by).reset_index()
             tables.append(means.assign(sample=name, decides=part.decides, planned=part.count))
@@ -160,6 +172,66 @@ def differences(
     return (more - less).to_numpy(), weights, of_dialog.services.tolist()
 
 
+def texts() -> dict[str, str]:
+    """Return the shipped tables in Markdown, as the results have them."""
+    known = planned_ways()
+    return {
+        "comparisons": planned_grid().markdown(),
+        "SGD": _table(known[known["sample"] == "SGD"], "decides", ("kl", RIGHT), "tokens_reread"),
+        "longer": _table(known[known["sample"] != "SGD"], "sample", ("kl", RIGHT, "tokens_reread")),
+        "by age and source": _table(
+            known[(known["sample"] == "SGD") & (known.decides == "model")],
+            "decides",
+            tuple(f"{RIGHT}_{which}" for which in BY),
+        ),
+    }
+
+
+def _table(known: pd.DataFrame, over: str, metrics: Sequence[str], last: str = "") -> str:
+    """Return a row per way, and a column per metric for each value of a column."""
+    groups = [*dict.fromkeys(known[over])]
+    columns = [(group, metric) for group in groups for metric in metrics]
+    columns += [(groups[-1], last)] if last else []
+    columns = [
+        (group, metric)
+        for group, metric in columns
+        if known[(known[over] == group) & (known.metric == metric)]["mean"].notna().any()
+    ]
+    means = {
+        (row.policy, getattr(row, over), row.metric): row
+        for row in known[known["mean"].notna()].itertuples()
+    }
+
+    def cell(way: str, group: str, metric: str) -> str:
+        row: Any = means.get((way, group, metric))
+        shown = late_metric(metric) if metric != "tokens_reread" else None
+        if row is None:
+            return "–"
+        if shown is None:
+            return f"{row.mean:,.0f}"
+        return shown.figure(row.mean, row.ci_low, row.ci_high)
+
+    def heading(group: str, metric: str) -> str:
+        part = known[(known[over] == group) & (known.metric == metric) & known["mean"].notna()]
+        size = part.iloc[0]
+        who = DECIDED.get(group, group)
+        if metric == "kl":
+            return f"{who}: KL ({size.n:.0f} in {size.services:.0f})"
+        if metric == "tokens_reread":
+            return "read again, tokens"
+        which = metric.removeprefix(RIGHT).strip("_") or "values right"
+        return f"{which}, % of {size['count']:.0f}"
+
+    grid = Grid(
+        ["", *(heading(*column) for column in columns)],
+        [
+            [f"`{way}`", *(cell(way, *column) for column in columns)]
+            for way in dict.fromkeys(known.policy)
+        ],
+    )
+    return grid.markdown()
+
+
 def main() -> None:
     """Read what is left to read, and write both tables."""
     asked_for = options(__doc__, "data", "out", workers=1, minutes=10_000, sample=0)
@@ -175,6 +247,7 @@ def main() -> None:
         rows = pd.concat([job.result() for job in jobs])
     ways(asked, rows).round(6).to_csv(WAYS_FILE, index=False)
     comparisons(asked, rows).round(6).to_csv(COMPARISONS_FILE, index=False)
+    print("\n\n".join(texts().values()))
 
 
 if __name__ == "__main__":

@@ -79,17 +79,19 @@ def judged_sentence() -> str:
         [kl.figure(table["mean"][name]) for name in (best, COMPARED)] for table in (rows, whole)
     )
     table = planned_comparisons()
+    table = table[(table["sample"] == FIRST) & (table.metric == "kl")]
     asked = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
-    differences = table[asked & (table.metric == "kl")][["mean_diff", "ci_low", "ci_high"]]
+    differences = table[asked][["mean_diff", "ci_low", "ci_high"]]
     change = "".join(
         f"; the paired difference is {kl.figure(*ends, signs=True)}"
         for ends in differences.to_numpy(float).tolist()
     )
     published, without = (kl.figure(rows["mean"][name]) for name in ("fd-kvc", UNREINFORCED))
     return (
-        f"Of attention-free policies, {title} changes SmolLM2's predictions least: {by_head[0]} "
-        f"nats per token, where {with_attention} changes them by {by_head[1]} ({rows.n.iloc[0]} "
-        f"dialogs of {FIRST}, {ENTRIES} entries, each head decides). Where the whole model "
+        f"Of attention-free policies, {title} changes SmolLM2's predictions least: a KL of "
+        f"{by_head[0]} nats per token, where {with_attention} has {by_head[1]} "
+        f"({rows.n.iloc[0]:.0f} dialogs of {FIRST} in {rows.services.iloc[0]:.0f} clusters, "
+        f"{ENTRIES} entries, each head decides). Where the whole model "
         f"decides, as in inference engines, it is {by_model[0]} and {by_model[1]}{change}. FD-KVC "
         f"loses most through its relevance reinforcement: {published}, and {without} with α₀ = 0."
     )

@@ -47,7 +47,8 @@ def test_the_sentence_names_the_best_policy_without_attention_and_how_sure_it_is
         assert f"{head['mean'][name]:.3f}" in sentence
     table = planned_comparisons()
     (row,) = table[
-        (table.more == f"model: {best}")
+        (table["sample"] == "SGD")
+        & (table.more == f"model: {best}")
         & (table.less == f"model: {COMPARED}")
         & (table.metric == "kl")
     ].itertuples()

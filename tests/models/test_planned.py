@@ -8,10 +8,12 @@ import pytest
 
 from benchmarks.research.planned import comparisons, differences, plan, ways
 from fdkvc.core.statistics import cluster_mean, holm
+from fdkvc.models.planned import comparison_name, planned_comparisons, planned_ways
 from fdkvc.policies import read_policy
 
 ASKED = plan()
 ROW = ("sample", "decides", "policy", "budget", "dialog", "services", "metric", "value", "count")
+SIDES = ("more", "less")
 INTERACTION = ASKED["questions"][1]["comparisons"][0]
 
 
@@ -80,3 +82,26 @@ def test_values_right_have_no_figure_where_the_full_cache_gets_few_of_them_right
         assert right["mean"].notna().sum() == figures
         compared = comparisons(ASKED, read).query("sample == 'SGD' and metric != 'kl'")
         assert compared.mean_diff.notna().all() == bool(figures)
+
+
+def test_the_shipped_results_are_those_of_the_plan() -> None:
+    asked = [
+        (question["asks"], comparison["sample"], *(" + ".join(comparison[side]) for side in SIDES))
+        for question in ASKED["questions"]
+        for comparison in question["comparisons"]
+    ]
+    table = planned_comparisons()
+    columns = ["asks", "sample", "more", "less"]
+    for metric in ("kl", "values_right_of_full"):
+        of_metric = table[table.metric == metric]
+        assert [*of_metric[columns].itertuples(index=False, name=None)] == asked
+    np.testing.assert_allclose(table.p_holm, holm(table.p), atol=2e-6)
+    for row in table.itertuples():
+        assert comparison_name(str(row.more), str(row.less))
+
+    known = planned_ways()
+    for name, sample in ASKED["samples"].items():
+        for who in ("head", "model"):
+            part = known[(known["sample"] == name) & (known.decides == who)]
+            assert [*dict.fromkeys(part.policy)] == sample[who]
+            assert (part.n.dropna() <= sample["conversations"]).all()

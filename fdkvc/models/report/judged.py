@@ -13,7 +13,7 @@ from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "What eviction costs SmolLM2"
-MEASURED_ON = "26 November 2026"
+MEASURED_ON = "28 November 2026"
 PLANNED = "What a plan older than its run asked, and what came out"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
@@ -25,7 +25,8 @@ ABOUT = (
     "values right are argument values of calls that the model still predicts, of those that it "
     "predicts with the full cache. SmolLM2-135M-Instruct reads the true text; 95 % intervals by "
     "cluster; headings give dialogs and clusters. Each KV head decides by itself unless the "
-    "heading says otherwise. Measured by benchmarks/research/judged.py."
+    "heading says otherwise. The chart and the first table are of a plan that is older than its "
+    "run, benchmarks/research/plan.toml; the others were measured before, by judged.py beside it."
 )
 
 
