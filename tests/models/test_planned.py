@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.research.planned import comparisons, differences, plan, ways
+from benchmarks.research.planned import comparisons, differences, plan, texts, ways
 from fdkvc.core.statistics import cluster_mean, holm
 from fdkvc.models.planned import comparison_name, planned_comparisons, planned_ways
 from fdkvc.policies import read_policy
+from tests.app_pages import ROOT
 
 ASKED = plan()
 ROW = ("sample", "decides", "policy", "budget", "dialog", "services", "metric", "value", "count")
@@ -105,3 +106,14 @@ def test_the_shipped_results_are_those_of_the_plan() -> None:
             part = known[(known["sample"] == name) & (known.decides == who)]
             assert [*dict.fromkeys(part.policy)] == sample[who]
             assert (part.n.dropna() <= sample["conversations"]).all()
+
+
+def test_documents_have_the_shipped_figures() -> None:
+    results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
+    tables = texts()
+    for table in tables.values():
+        assert table in results
+    readme = (ROOT / "README.md").read_text("utf-8").splitlines()
+    shown = {line for line in readme if line.startswith("| `")}
+    assert shown < set(tables["SGD"].splitlines())
+    assert len(shown) > 5
