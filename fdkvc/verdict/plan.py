@@ -188,6 +188,11 @@ class Card:
         return saved >= max(PAYS * self.tokens, PAYS_TOKENS)
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The line that sets the recommended way, by engine; none where it does not pay."""
+        return settings_of(self.best) if self.best is not None and self.pays else {}
+
+    @property
     def today(self) -> Way | None:
         """What people do, of the ways compared."""
         ways = {unpinned(way.policy): way for way in reversed(self.ways)}
@@ -505,8 +510,7 @@ def settings_of(way: Way) -> dict[str, str]:
 def card_record(card: Card) -> dict[str, Any]:
     """Return the card in values that JSON can hold: its fields, and what is said of them."""
     lead, basis = card_sentences(card)
-    settings = None if card.best is None else settings_of(card.best)
-    said = {"sentence": lead, "basis": basis, "pays": card.pays, "settings": settings}
+    said = {"sentence": lead, "basis": basis, "pays": card.pays, "settings": card.settings}
     fields = asdict(replace(card, read=None))
     fields["read_by"] = None if card.read is None else card.read.model
     fields["ways"] = [_way_record(card, way) for way in card.ways]

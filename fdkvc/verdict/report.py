@@ -16,7 +16,7 @@ from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.runs.options import options_of
 from fdkvc.verdict.model_shape import option_of
-from fdkvc.verdict.plan import Card, card_grid, card_sentences, settings_of
+from fdkvc.verdict.plan import Card, card_grid, card_sentences
 from fdkvc.verdict.results import LOSS_COLUMNS, ReplayRun, replay_grid
 
 
@@ -30,11 +30,11 @@ def card_html(run: ReplayRun, card: Card) -> str:
     """Return the sentences, the table, what a model read, and the worst losses."""
     html = "".join(f"<p>{escape(words)}</p>" for words in card_sentences(card))
     html += card_grid(card).html("Ways to fit the conversations")
+    for engine, line in card.settings.items():
+        html += f"<p>{escape(engine)}</p><pre>{escape(line)}</pre>"
     best = card.best
     if best is None or best.size is None:
         return html
-    for engine, line in settings_of(best).items():
-        html += f"<p>{escape(engine)}</p><pre>{escape(line)}</pre>"
     losses = worst_losses(run.lost(best.policy, best.size))
     if len(losses):
         rows = losses[[*LOSS_COLUMNS]].astype(str).to_numpy().tolist()

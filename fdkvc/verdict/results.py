@@ -45,7 +45,6 @@ from fdkvc.verdict.plan import (
     card_record,
     card_sentences,
     find_card,
-    settings_of,
 )
 from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes
 
@@ -423,9 +422,8 @@ def card_text(card: Card) -> str:
     lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
     if card.dialogs or card.read is not None:
         lines += ["", *fitted(card_grid(card, policies=False)).text().splitlines(), ""]
-    if card.best is not None and card.pays:
-        for engine, line in settings_of(card.best).items():
-            lines += wrap(f"{engine}: {line}", WIDTH, break_on_hyphens=False)
+    for engine, line in card.settings.items():
+        lines += wrap(f"{engine}: {line}", WIDTH, break_on_hyphens=False)
     lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
     return "\n".join(lines)
 

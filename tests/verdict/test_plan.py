@@ -208,7 +208,8 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     assert record["best"]["size"] == 100
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert card.best is not None
-    assert settings_of(card.best) == record["settings"]
+    assert settings_of(card.best) == card.settings == record["settings"]
+    assert not replace(card, tokens=1.1 * card.best.slots).settings  # where it does not pay
     assert len({*map(way_words, CANDIDATES)}) == len(CANDIDATES)
 
 

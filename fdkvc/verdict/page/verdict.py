@@ -59,7 +59,6 @@ from fdkvc.verdict.plan import (
     Way,
     card_grid,
     card_sentences,
-    settings_of,
     ways_for,
 )
 
@@ -249,10 +248,9 @@ def _draw(
             st.caption(plain(f"SmolLM2 reads a few of these dialogs under the ways: {words}."))
         elif check is not None and check.result is None:
             st.caption(plain(check.problem))
-        if card.best is not None and card.best.size is not None:
-            for engine, line in settings_of(card.best).items():
-                st.caption(plain(f"To set it in {engine}:"))
-                st.code(line, language=None, wrap_lines=True)
+        for engine, line in card.settings.items():
+            st.caption(plain(f"To set it in {engine}:"))
+            st.code(line, language=None, wrap_lines=True)
     if not card.dialogs and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
