@@ -41,7 +41,7 @@ from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.player.entry_files import trace_files
 from fdkvc.player.moments import Spoken, value_sentences, why_sentences
 from fdkvc.player.run import build_run, continue_run
-from fdkvc.policies import CANDIDATES, policy_named, with_pinned_prompts
+from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.runs.export import csv_text
 from fdkvc.runs.record import digest
@@ -49,7 +49,7 @@ from fdkvc.ui import fields
 from fdkvc.ui.downloads import files_of
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
-from fdkvc.verdict import checked, search
+from fdkvc.verdict import checked, plan, search
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import replay as replay_page
@@ -625,7 +625,8 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     cells = [cell for row in card_grid(shown).rows for cell in row if cell]
     assert all(f"<td>{escape(cell)}</td>" in html(app) for cell in cells)
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    assert {row.name for row in done.content.replay.policies} > {*CANDIDATES}
+    compared = vars(plan)["CANDIDATES"]  # three of them in these tests
+    assert {row.name for row in done.content.replay.policies} > {*compared}
     buttons = [
         button.label for button in app.button if (button.key or "").startswith("dialogs/loss/")
     ]
