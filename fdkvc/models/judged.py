@@ -94,4 +94,19 @@ def judged_sentence() -> str:
         f"{ENTRIES} entries, each head decides). Where the whole model "
         f"decides, as in inference engines, it is {by_model[0]} and {by_model[1]}{change}. FD-KVC "
         f"loses most through its relevance reinforcement: {published}, and {without} with α₀ = 0."
+        f"{_longer(best)}"
+    )
+
+
+def _longer(best: str) -> str:
+    """Say on which longer conversations fewer values are right than under `COMPARED`."""
+    right = METRICS["values_right_of_full"]
+    table = planned_comparisons()
+    asked = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
+    worse = table[asked & (table.verdict == "worse") & (table.metric == "values_right_of_full")]
+    figures = worse[["mean_diff", "ci_low", "ci_high"]].to_numpy(float).tolist()
+    return "".join(
+        f" In longer conversations, of {name}, fewer values are right than under "
+        f"{read_policy(COMPARED).title}: {right.figure(*ends, signs=True)} points."
+        for name, ends in zip(worse["sample"], figures, strict=True)
     )

@@ -54,6 +54,16 @@ def test_the_sentence_names_the_best_policy_without_attention_and_how_sure_it_is
     ].itertuples()
     assert f"({row.ci_low:.3f} to ".replace("-", "−") in sentence
 
+    worse = table[
+        (table.more == f"model: {best}")
+        & (table.less == f"model: {COMPARED}")
+        & (table.metric == "values_right_of_full")
+        & (table.verdict == "worse")
+    ]
+    assert sentence.count("In longer conversations, of ") == len(worse)
+    for data in worse["sample"]:
+        assert f"of {data}, fewer values are right" in sentence
+
 
 def test_page_and_report_show_the_table() -> None:
     shown = unescape(html(open_page("policies")))
