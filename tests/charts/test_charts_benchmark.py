@@ -88,7 +88,7 @@ def fields_of(node: Any) -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize(("name", "theme"), zip(CHARTS, cycle((LIGHT, DARK)), strict=False))
+@pytest.mark.parametrize(("name", "theme"), [*zip(CHARTS, cycle((LIGHT, DARK)), strict=False)])
 def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     chart = CHARTS[name](theme)
     alt.Root.validate({key: part for key, part in chart.items() if key != "datasets"})

@@ -181,7 +181,7 @@ def assert_smollm2_agrees(pair: Pair, policy: str) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "decides"),
-    zip([*BY_TEXT, *OTHERS], cycle(("head", "layer", "model")), strict=False),
+    [*zip([*BY_TEXT, *OTHERS], cycle(("head", "layer", "model")), strict=False)],
 )
 def test_the_same_entries_stay(tiny: Pair, policy: str, decides: str) -> None:
     worst, different, heads = agreement(tiny, policy, 48, [*tiny.turns(6)], decides)
