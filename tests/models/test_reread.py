@@ -150,7 +150,8 @@ def check_reread(model: AnyModel, name: str, near: Any) -> None:
 
 
 def near(actual: Any, expected: Any) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+    # Within single precision's rounding of the largest logit, which kernels share differently.
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", ["messages(fifo)", "clear-results keep=1"])
