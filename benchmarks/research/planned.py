@@ -204,12 +204,11 @@ def _table(known: pd.DataFrame, over: str, metrics: Sequence[str], last: str = "
 
     def cell(way: str, group: str, metric: str) -> str:
         row: Any = means.get((way, group, metric))
-        shown = late_metric(metric) if metric != "tokens_reread" else None
         if row is None:
             return "–"
-        if shown is None:
+        if metric == "tokens_reread":
             return f"{row.mean:,.0f}"
-        return shown.figure(row.mean, row.ci_low, row.ci_high)
+        return late_metric(metric).figure(row.mean, row.ci_low, row.ci_high)
 
     def heading(group: str, metric: str) -> str:
         part = known[(known[over] == group) & (known.metric == metric) & known["mean"].notna()]

@@ -109,10 +109,9 @@ def against(mine: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows = rows[rows.metric.isin(MEASURES)]
     means = mean_table(rows).set_index(["policy", "metric"])["mean"]
-    tables = []
-    for other in LEADING:
-        paired = paired_differences(rows, other)
-        tables.append(paired[paired.policy.isin(mine)])
+    tables = [
+        paired_differences(rows[rows.policy.isin([*mine, other])], other) for other in LEADING
+    ]
     table = pd.concat(tables, ignore_index=True)
     own, others = (
         [means[pair] for pair in zip(table[name], table.metric, strict=True)]

@@ -21,6 +21,9 @@ METRICS_SHOWN = ("kl", "values_right_of_full")
 FIRST, ENTRIES = "SGD", 128
 """The data and the budget of the figure."""
 
+ENDS = ["mean_diff", "ci_low", "ci_high"]
+"""Columns of a difference and its interval."""
+
 COMPARED = "sinks(h2o)"
 """The policy with attention that others are compared with."""
 
@@ -78,13 +81,10 @@ def judged_sentence() -> str:
     by_head, by_model = (
         [kl.figure(table["mean"][name]) for name in (best, COMPARED)] for table in (rows, whole)
     )
-    table = planned_comparisons()
-    table = table[(table["sample"] == FIRST) & (table.metric == "kl")]
-    asked = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
-    differences = table[asked][["mean_diff", "ci_low", "ci_high"]]
+    differences = _from_compared(best, "kl").query("sample == @FIRST")
     change = "".join(
         f"; the paired difference is {kl.figure(*ends, signs=True)}"
-        for ends in differences.to_numpy(float).tolist()
+        for ends in differences[ENDS].to_numpy(float).tolist()
     )
     published, without = (kl.figure(rows["mean"][name]) for name in ("fd-kvc", UNREINFORCED))
     return (
@@ -101,12 +101,17 @@ def judged_sentence() -> str:
 def _longer(best: str) -> str:
     """Say on which longer conversations fewer values are right than under `COMPARED`."""
     right = METRICS["values_right_of_full"]
-    table = planned_comparisons()
-    asked = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
-    worse = table[asked & (table.verdict == "worse") & (table.metric == "values_right_of_full")]
-    figures = worse[["mean_diff", "ci_low", "ci_high"]].to_numpy(float).tolist()
+    worse = _from_compared(best, "values_right_of_full").query("verdict == 'worse'")
+    figures = worse[ENDS].to_numpy(float).tolist()
     return "".join(
         f" In longer conversations, of {name}, fewer values are right than under "
         f"{read_policy(COMPARED).title}: {right.figure(*ends, signs=True)} points."
         for name, ends in zip(worse["sample"], figures, strict=True)
     )
+
+
+def _from_compared(best: str, metric: str) -> pd.DataFrame:
+    """Return the comparisons of a policy with `COMPARED`, where the whole model decides."""
+    table = planned_comparisons()
+    asked = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
+    return table[asked & (table.metric == metric)]
