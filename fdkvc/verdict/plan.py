@@ -473,7 +473,8 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
     if (recorded := card.recorded) is not None:
         times = count(recorded.compactions, "time")
         gone = f"{recorded.lost:,} of {count(recorded.needed, 'value')} gone"
-        rows.append([RECORDED, times, "", "", "", "", gone, *[""][: int(policies)]])
+        row = [RECORDED, times, "", "", "", "", gone]
+        rows.append([*row, ""] if policies else row)
     heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
     heads += ["policy"] if policies else []
     empty = {"", "–"}
