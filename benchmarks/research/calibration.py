@@ -1,15 +1,18 @@
 """Whether the card keeps its promise: made from one half of a file, tried on the other.
 
-    python -m benchmarks.research.calibration sgd/dev.json.xz agents/airline_dev.json ...
+    python -m benchmarks.research.calibration OUT.csv SGD.json AIRLINE.json BFCL.json TOOLTALK.json
 
 Of each file's conversations, ten draws of five are taken by a seed. The card is made from the first
 turns of each conversation, or from three of the five; what it recommends is replayed on the rest.
-It holds if the share of values held there is at least the low end of its interval. Prints a table.
+It holds if the share of values held there is at least the low end of its interval. Each draw is
+halved in one way, then each in the other. Cards go to OUT.csv as they are made, which a later run
+goes on with. Prints a table.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +34,10 @@ from fdkvc.verdict.search import call_recalls, dialog_lengths, find_sizes
 FILES, OF, TARGET = 10, 5, 0.95
 """Draws from each file, conversations of a draw, and the share to hold."""
 
+HALVES = ("turns", "conversations")
+
+COLUMNS = ["file", "draw", "half", "promised", "low", "held", "size"]
+
 Split = tuple[Sequence[Transcript], Sequence[Transcript]]
 
 
@@ -47,15 +54,16 @@ def part(dialog: Transcript, first: int, end: int) -> Transcript:
     )
 
 
-def splits(dialogs: Sequence[Transcript]) -> Iterator[tuple[str, Split]]:
-    """Yield both ways to take a half, with its name."""
+def halved(dialogs: Sequence[Transcript], half: str) -> Split:
+    """Return half of some conversations, or of the turns of each, and the rest."""
+    if half == "conversations":
+        return dialogs[:3], dialogs[3:]
     middle = [len(dialog.turns) // 2 for dialog in dialogs]
     begun = [part(dialog, 0, turn) for dialog, turn in zip(dialogs, middle, strict=True)]
     rest = [
         part(dialog, turn, len(dialog.turns)) for dialog, turn in zip(dialogs, middle, strict=True)
     ]
-    yield "turns", (begun, rest)
-    yield "conversations", (dialogs[:3], dialogs[3:])
+    return begun, rest
 
 
 def card_of(dialogs: Sequence[Transcript]) -> Card:
@@ -79,35 +87,61 @@ def held(card: Card, dialogs: Sequence[Transcript]) -> float:
     return float(call_recalls(table).value.mean())
 
 
-def main(paths: Sequence[str]) -> None:
-    """Print how often the card holds, by file and by half."""
-    rows, generator = list[tuple[str, str, float, float, float, float]](), np.random.default_rng(0)
-    calling = dict[str, list[Transcript]]()
+def tried(dialogs: Sequence[Transcript], half: str) -> list[float]:
+    """Return what a card promises, the low end, what is held, and the share of the text.
+
+    NaN where no card is made, or where no call of the rest needs a value.
+    """
+    first, rest = halved(dialogs, half)
+    card = card_of(first)
+    if card.best is None or card.promise is None:
+        return [np.nan] * 4
+    size = (card.best.size or 0) / card.tokens
+    return [card.promise.mean, card.promise.low, held(card, rest), size]
+
+
+def drawn(paths: Sequence[str]) -> list[tuple[str, int, list[Transcript]]]:
+    """Return draws of conversations with more than three calls: file, number, conversations."""
+    calling, generator = dict[str, list[Transcript]](), np.random.default_rng(0)
     for path in paths:
         dialogs, _ = read_dialogs(read_bytes(path, MAX_DIALOG_FILE_BYTES), Path(path).name)
         needs = [sum(need.kind == "call" for need in row.demands) for row in dialogs]
         many = (row for row, count in zip(dialogs, needs, strict=True) if count > 3)
-        calling[Path(path).stem] = [*many]
-    for name, candidates in [*calling.items()] * FILES:
-        places = generator.choice(len(candidates), OF, replace=False)
-        for half, (first, rest) in splits([candidates[place] for place in places]):
-            card = card_of(first)
-            if card.best is not None and card.promise is not None:
-                size = (card.best.size or 0) / card.tokens
-                promise, share = card.promise, held(card, rest)
-                rows.append((name, half, promise.mean, promise.low, share, size))
-                print(*rows[-1], file=sys.stderr, flush=True)
-    columns = ["file", "half", "promised", "low", "held", "size"]
-    table = pd.DataFrame(rows, columns=columns).dropna(subset="held")
-    table["holds"] = table.held >= table.low
-    parts = []
-    for key, group in [*table.groupby(["half", "file"]), *table.groupby("half")]:
+        calling[Path(path).name.partition(".")[0]] = [*many]
+    draws = []
+    for draw, (name, rows) in product(range(FILES), calling.items()):
+        places = generator.choice(len(rows), OF, replace=False)
+        draws.append((name, draw, [rows[place] for place in places]))
+    return draws
+
+
+def table_of(cards: pd.DataFrame) -> Grid:
+    """Return how often the cards hold, by file and by half."""
+    rows = []
+    for key, group in [*cards.groupby(["half", "file"]), *cards.groupby("half")]:
         half, file = key if isinstance(key, tuple) else (key, "all")
-        cells = [f"{100 * group[name].mean():.0f} %" for name in ("promised", "held", "size")]
-        parts.append([str(half), str(file), str(len(group)), *cells, f"{group.holds.sum()}"])
-    heads = ["card from half of the", "data", "cards", "promised", "held", "of the text", "hold"]
-    print(Grid(heads, parts, 2).markdown())
+        made = group.dropna()
+        cells = [f"{100 * made[name].mean():.0f} %" for name in ("promised", "held", "size")]
+        holds = f"{(made.held >= made.low).sum()} of {len(made)}"
+        rows.append([str(half), str(file), str(len(group)), *cells, holds])
+    heads = ["card from half of the", "data", "files", "promised", "held", "of the text", "hold"]
+    return Grid(heads, rows, 2)
+
+
+def main(out: str, paths: Sequence[str]) -> None:
+    """Make the cards that a file has not, and print how often all hold."""
+    path, draws = Path(out), drawn(paths)
+    if not path.exists():
+        pd.DataFrame(columns=COLUMNS).to_csv(path, index=False)
+    done = {*pd.read_csv(path)[COLUMNS[:3]].itertuples(index=False, name=None)}
+    for turned in range(len(HALVES)):
+        for name, draw, dialogs in draws:
+            half = HALVES[(draw + turned) % len(HALVES)]
+            if (name, draw, half) not in done:
+                row = pd.DataFrame([[name, draw, half, *tried(dialogs, half)]], columns=COLUMNS)
+                row.to_csv(path, mode="a", header=False, index=False)
+    print(table_of(pd.read_csv(path)).markdown())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1], sys.argv[2:])
