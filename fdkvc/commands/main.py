@@ -74,12 +74,7 @@ def _run(options: Namespace) -> None:
         case "dialogs":
             from fdkvc.verdict.command import dialogs as run
         case "forgot":
-            from fdkvc.conversations.forgot_command import forgot_command
-            from fdkvc.models.numpy.encoding import Encoding
-
-            def run(options: Namespace) -> None:
-                model = options.model
-                forgot_command(options, Encoding.of_model(model) if model else Encoding())
+            from fdkvc.models.after_compaction import forgot_with_model as run
         case "capture":
             from fdkvc.models.capture_command import capture as run
         case "answers":

@@ -158,8 +158,8 @@ def build_parser() -> _Parser:
     forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
     at = "of a session without compactions: tokens that are to stay at its middle"
     forgot.option("--at", "N", at, type=read_value)
-    counts = "model whose tokens are counted; default: SmolLM2, whose tokenizer is shipped"
-    forgot.option("--model", "FOLDER", counts)
+    reads = "let this model count tokens and read on after each compaction, if its context allows"
+    forgot.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone")
     forgot.flag("--json", "print JSON, with all losses")
     forgot.flag("--without-words", "write values as their kind and length")
 

@@ -26,6 +26,7 @@ from fdkvc.core.limits import (
     MAX_VALUE_CHARACTERS,
 )
 from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError
+from fdkvc.core.words import decimal
 from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.ways import way_words
@@ -91,6 +92,24 @@ class Repeat:
     """Of the result that came again."""
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a model lost under a way."""
+
+    right: int
+    """Values that it gets right."""
+    values: int
+    """Values that it gets right with the full cache."""
+    kl: float
+    """From the full cache's predictions, in nats a token."""
+
+    @property
+    def cell(self) -> str:
+        """It in a table."""
+        right = f"{self.right} of {self.values}, " if self.values else ""
+        return f"{right}{decimal(self.kl, 2)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """What a way keeps of the text before a compaction."""
@@ -107,6 +126,8 @@ class Fitted:
     """Whether each of `Forgot.repeats` would be made again, because its first result left."""
     read_again: int
     """Tokens that the model has to read again."""
+    reading: Reading | None = None
+    """What a model lost right after, if one read on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,24 +198,26 @@ def forgot(
     session: Session,
     ways: Sequence[Policy] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    numbers: Sequence[int] | None = None,
 ) -> Iterator[Forgot]:
     """Yield what each compaction of a session forgot, and what other ways would have held.
 
-    `on_progress` gets the compactions that are done and all of them. Raises a ValueError if the
-    session has more than `MAX_SESSION_TOKENS`.
+    By default of all compactions, else of those of some `numbers`. `on_progress` gets the
+    compactions that are done and all of them. Raises a ValueError if the session has more than
+    `MAX_SESSION_TOKENS`.
     """
     session.checked(session.messages)
-    policies = [*map(read_policy, WAYS)] if ways is None else ways
 
     @cache
     def finder(context: int) -> MentionFinder:
         return _finder(session, session.contexts[context])
 
-    for number in range(len(session.compactions)):
+    for number in range(len(session.compactions)) if numbers is None else numbers:
         on_progress(number, len(session.compactions))
         needs, notes = _needs(session, number, finder)
         repeats = tuple(_repeats(session, number))
         result = Forgot(session, number, _size(session, number), needs, repeats)
+        policies = [*map(read_policy, WAYS)] if ways is None else ways
         compared, not_compared = _compared(result, policies)
         yield replace(result, ways=tuple(compared), notes=(*notes, *not_compared))
 

@@ -1,6 +1,7 @@
 """``forgot``: what a session of a coding agent forgot at its compactions, and what that cost."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
@@ -15,8 +16,11 @@ from fdkvc.policies import read_policy
 from fdkvc.runs.console import flush, progress, warn
 from fdkvc.runs.jobs import Progress
 
+ReadOn = Callable[[Forgot, Callable[[int, int], object]], Forgot]
+"""Lets a model read on after a compaction; gets a function for the tokens read, and all of them."""
 
-def forgot_command(options: Namespace, encoding: Encoding) -> None:
+
+def forgot_command(options: Namespace, encoding: Encoding, read_on: ReadOn | None = None) -> None:
     """Print what each compaction of a session forgot, in the tokens of a model."""
     ways = None if options.ways is None else [*map(read_policy, options.ways)]
     if options.at is not None:
@@ -46,6 +50,17 @@ def forgot_command(options: Namespace, encoding: Encoding) -> None:
                 show(Progress(done, total, f"compaction {done + 1} of {name}", seconds))
 
             results += forgot(session, ways, told)
+    if read_on is not None and results:
+        with progress("Reading on") as show:
+            for number, result in enumerate(results):
+                title, began = f"compaction {number + 1} of {len(results)}", perf_counter()
+
+                def on_read(
+                    done: int, total: int, title: str = title, began: float = began
+                ) -> None:
+                    show(Progress(done, total, title, perf_counter() - began))
+
+                results[number] = read_on(result, on_read)
     for session in sessions:
         for note in session.notes:
             warn(f"{session.name}: {note}")

@@ -4,6 +4,7 @@ import json
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fdkvc.conversations.forgot import SUMMARY, Forgot, Need
@@ -87,12 +88,15 @@ def notes_of(result: Forgot) -> list[str]:
 def ways_grid(result: Forgot) -> Grid:
     """Return the ways beside each other."""
     rows = []
-    for row in ways_rows(result):
-        values = f"{row['held']:,} of {row['values']:,}"
-        again = f"{row['calls again']:,} ({row['tokens again']:,})"
-        numbers = [f"{row['tokens']:,}", values, again, f"{row['read again']:,}"]
-        rows.append([clipped(row["way"], 31), *numbers, clipped(row["policy"], 24)])
-    heads = ["way", "tokens", "held", "made again", "read again", "policy"]
+    for way in result.ways:
+        calls, tokens = result.again(way)
+        held = f"{sum(way.held):,} of {len(way.held):,}"
+        numbers = [f"{way.tokens:,}", held, f"{calls:,} ({tokens:,})", f"{way.read_again:,}"]
+        read = [] if way.reading is None else [way.reading.cell]
+        rows.append([way.label, *numbers, *read, way.policy])
+    heads = ["way", "tokens", "held", "made again", "read again", "right, KL", "policy"]
+    if rows and len(rows[0]) < len(heads):
+        heads.remove("right, KL")
     return Grid(heads, rows)
 
 
@@ -136,7 +140,7 @@ def as_text(results: Sequence[Forgot], words: bool = True) -> str:
         told = [heading(result), sentence(result), *notes_of(result)]
         lines = [textwrap.fill(text, WIDTH) for text in told]
         if result.ways:
-            lines += ["", ways_grid(result).text()]
+            lines += ["", ways_grid(result).within(WIDTH).text()]
         if lost := result.lost():
             grid = losses_grid(result, words=words)
             of = f"The worst {len(grid.rows)} of {count(len(lost), 'loss', 'losses')}"
@@ -206,6 +210,7 @@ def ways_rows(result: Forgot) -> list[dict[str, Any]]:
                 "calls again": calls,
                 "tokens again": tokens,
                 "read again": way.read_again,
+                "reading": None if way.reading is None else asdict(way.reading),
             }
         )
     return rows

@@ -210,15 +210,15 @@ def run_job(
     one_blas_thread()  # here too, since this may be another process
     dialogs = [_read(settings, model, transcript, on_read) for transcript in transcripts]
     if reads_each(model.decoder):
-        return _read_together(dialogs)
-    return [*chain.from_iterable(_read_together([dialog]) for dialog in dialogs)]
+        return read_together(dialogs)
+    return [*chain.from_iterable(read_together([dialog]) for dialog in dialogs)]
 
 
 Reading = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
 """Yields caches and the next tokens (n,) of their text, and is sent their logits (C, n, V)."""
 
 
-def _read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
+def read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
     """Let dialogs read in step, each its next tokens, and return their rows in order."""
     rows: list[list[Row]] = [[] for _ in dialogs]
     wanted = {number: next(dialog) for number, dialog in enumerate(dialogs)}
@@ -254,7 +254,7 @@ def _read(
     for cache in caches.values():
         if isinstance(cache, TextCache):
             cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
-    reader = _Reader(settings, model, transcript, caches)
+    reader = AnswerReader(settings, model, transcript, caches)
     for passage in passages:
         yield from reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
@@ -296,7 +296,7 @@ def readable(
 # ------------------------------------------------------------------------------- reading
 
 
-class _Reader:
+class AnswerReader:
     """Reads a dialog with several caches at once, of which the first is the full one."""
 
     def __init__(
@@ -317,11 +317,14 @@ class _Reader:
         self.right = {name: [none] for name in graded}  # (C, n)
         self._next: Floats | None = None  # logits of the next token (R, 1, V)
         self._row = np.arange(len(caches))  # that of each cache in these (C,)
-        if model.tokens.first:
+        if model.tokens.first and not self.caches[0].count:
             self._next = read(self.caches, model.tokens.first, last=1)
 
-    def read_passage(self, passage: EncodedPassage) -> Reading[None]:
-        """Read a passage as a turn; before a call's turn ends, see what would be written."""
+    def read_passage(self, passage: EncodedPassage, *, ends: bool = True) -> Reading[None]:
+        """Read a passage as a turn; before a call's turn ends, see what would be written.
+
+        Unless the turn `ends`, nothing is evicted.
+        """
         call, start = passage.passage.call is not None, self.caches[0].count
         for cache in self.caches:
             cache.turn_kind = passage.passage.kind
@@ -350,7 +353,8 @@ class _Reader:
             exact = np.asarray((likeliest == rest).all(axis=1))
             others = [cache for cache, right in zip(before, exact, strict=True) if not right]
             self._grade(passage, start, others, exact)
-        self._end_turn()
+        if ends:
+            self._end_turn()
 
     def _end_turn(self) -> None:
         """End the turn: policies evict."""
@@ -363,7 +367,7 @@ class _Reader:
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
         full, *others = self.caches
-        whole: list[Any] = [row for row in others if row.count == full.count and row.whole]
+        whole: list[Any] = [row for row in others if row.whole and row.ids == full.ids]
         alone = [cache not in whole for cache in self.caches]
         logits = yield [*compress(self.caches, alone)], ids
         for cache in whole:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.charts.theme import hue_of
+from fdkvc.core.words import clipped
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import CASE, FIRST, INTERVAL, TIED
 
@@ -57,6 +58,17 @@ class Grid:
         """Return the grid with more columns on its right."""
         rows = [[*row, *added] for row, *added in zip(self.rows, *columns.values(), strict=True)]
         return Grid([*self.heads, *columns], rows, self.names)
+
+    def within(self, width: int) -> Grid:
+        """Return the grid at most so wide in a terminal: its last and its first column are cut."""
+        widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
+        over = sum(widths) + 2 * (len(widths) - 1) - width
+        if over <= 0:
+            return self
+        last = max(widths[-1] - over, 12)
+        first = widths[0] - max(over - (widths[-1] - last), 0)
+        rows = [[clipped(row[0], first), *row[1:-1], clipped(row[-1], last)] for row in self.rows]
+        return Grid(self.heads, rows, self.names)
 
     def text(self, *, grouped: bool = False) -> str:
         """Align the cells for a terminal.

@@ -13,6 +13,7 @@ from typing import Unpack
 
 import pandas as pd
 
+from fdkvc.conversations.forgot import Reading
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.summary import mean_table
 from fdkvc.models.answers import FULL, Answers, run_answers
@@ -21,7 +22,7 @@ from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.ways import unpinned
 from fdkvc.runs.jobs import Execution
-from fdkvc.verdict.plan import TODAY, Card, ModelRead, Reading, Way
+from fdkvc.verdict.plan import TODAY, Card, ModelRead, Way
 from fdkvc.verdict.search import with_calls
 
 KL, RIGHT = "kl", "values_right_of_full"

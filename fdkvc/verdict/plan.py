@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.conversations.arguments import age_of
-from fdkvc.conversations.forgot import Recorded
+from fdkvc.conversations.forgot import Reading, Recorded
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.parameters import Field
@@ -86,18 +86,6 @@ def ways_for(
 
 
 # ------------------------------------------------------------------------------- rows
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a model lost under a way."""
-
-    right: int
-    """Values that it gets right."""
-    values: int
-    """Values that it gets right with the full cache."""
-    kl: float
-    """From the full cache's predictions, in nats a token."""
 
 
 @dataclass(frozen=True)
@@ -464,10 +452,7 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
             stored = written_bytes(way.slots * card.shape.entry_bytes)
             sizes = [f"{way.size:,}", percent(way.size / card.tokens), stored]
         again = "–" if math.isnan(way.reread) else f"{way.reread:,.0f}"
-        read, reading = "", way.reading
-        if reading is not None:
-            right = f"{reading.right} of {reading.values}, " if reading.values else ""
-            read = f"{right}{decimal(reading.kl, 2)}"
+        read = "" if way.reading is None else way.reading.cell
         code = [way.policy] if policies else []
         rows.append([*row, *sizes, again, read, way.forgets, *code])
     if (recorded := card.recorded) is not None:

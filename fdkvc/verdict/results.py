@@ -26,7 +26,7 @@ from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import over_clusters
 from fdkvc.core.transcripts import CALLS_NOTE, Transcript
-from fdkvc.core.words import clipped, count
+from fdkvc.core.words import count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes, unread_kinds
@@ -421,20 +421,8 @@ def card_text(card: Card) -> str:
     lead, basis = card_sentences(card)
     lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
     if card.dialogs or card.read is not None:
-        lines += ["", *fitted(card_grid(card, policies=False)).text().splitlines(), ""]
+        lines += ["", *card_grid(card, policies=False).within(WIDTH).text().splitlines(), ""]
     for engine, line in card.settings.items():
         lines += wrap(f"{engine}: {line}", WIDTH, break_on_hyphens=False)
     lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
     return "\n".join(lines)
-
-
-def fitted(grid: Grid) -> Grid:
-    """Return a grid that is at most `WIDTH` columns wide: its first and last column are cut."""
-    widths = [max(map(len, column)) for column in zip(grid.heads, *grid.rows, strict=True)]
-    room = WIDTH - sum(widths) - 2 * (len(widths) - 1)
-    if room >= 0:
-        return grid
-    last = max(widths[-1] + room, 12)
-    first = widths[0] + min(room + widths[-1] - last, 0)
-    rows = [[clipped(row[0], first), *row[1:-1], clipped(row[-1], last)] for row in grid.rows]
-    return Grid(grid.heads, rows, grid.names)

@@ -262,12 +262,19 @@ def transcripts_of(session: Session, calls: bool) -> Iterator[Transcript | Skipp
     for name, context in zip(session.context_names(), session.contexts, strict=True):
         if not context:  # nothing stayed, and nothing was said
             continue
-        said = (_said(session.messages[index], calls) for index in context)
         try:
-            yield with_demands(clean_name(name), said, calls, session.name, unread)
+            yield transcript_of(session, context, name, calls, unread)
         except SkippedError as error:
             yield error
         unread = Unread()
+
+
+def transcript_of(
+    session: Session, messages: Iterable[int], name: str, calls: bool, unread: Unread
+) -> Transcript:
+    """Return some messages as a dialog, with the text of calls or without."""
+    said = (_said(session.messages[index], calls) for index in messages)
+    return with_demands(clean_name(name), said, calls, session.name, unread)
 
 
 def _said(message: Message, calls: bool) -> Said:

@@ -156,6 +156,12 @@ class HeadEviction:
         """The tokens in each KV head (L, K, S), −1 for none."""
         return self.slots[:, :, : self.size]
 
+    def resized(self, budget: int) -> HeadEviction:
+        """Return the state with a smaller budget for the next turns."""
+        other = copy.copy(self)
+        other.budget = budget
+        return other
+
     def after(
         self, new: int, vectors: Sequence[Vectors], features: Mapping[str, NDArray[Any]]
     ) -> tuple[HeadEviction, EvictionStep]:

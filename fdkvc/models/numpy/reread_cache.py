@@ -58,6 +58,10 @@ class RereadCache(ModelCache):
         engine: Any = self._engine
         engine.follow(other)
 
+    def resize(self, budget: int) -> None:
+        """Let so many tokens stay from the end of this turn on."""
+        self._eviction = self._eviction.resized(budget)
+
     def end_turn(self) -> None:
         """End the turn: the policy decides, and the text is read again if something leaves."""
         new = self.ids[self._turn_start :]

@@ -324,6 +324,10 @@ class EvictingCache(TextCache):
         self._features: dict[str, NDArray[Any]] = {}  # of the turns that have ended
         self._eviction = HeadEviction(policy, budget, decoder.shape, decides)
 
+    def resize(self, budget: int) -> None:
+        """Hold so many entries in each head from the end of this turn on."""
+        self._eviction = self._eviction.resized(budget)
+
     def _evict(self) -> None:
         before = self._eviction
         # 1. Note what the turn's tokens say, if the policy looks at text.
@@ -370,6 +374,10 @@ class RetrievalCache(TextCache):
         super().__init__(decoder)
         check_count("budget", budget)
         self.policy, self.budget = policy, budget
+
+    def resize(self, budget: int) -> None:
+        """Read so many entries in each head from the end of this turn on."""
+        self.budget = budget
 
     def _evict(self) -> None:
         self._whole = self.count <= self.budget

@@ -1,0 +1,173 @@
+"""A model reads on after a compaction: what it loses, beside itself with all of the text.
+
+1. One cache reads the text before the compaction, and every way's cache follows it.
+2. At the boundary each way fits the text to the size that stayed; for what the session did, a new
+   cache reads the summary and what stayed.
+3. All read the messages that came next, and nothing more leaves.
+"""
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, chain
+from typing import Any
+
+from fdkvc.conversations.forgot import Forgot, Reading
+from fdkvc.conversations.forgot_command import forgot_command
+from fdkvc.conversations.formats.agents import transcript_of
+from fdkvc.core.transcripts import Transcript
+from fdkvc.core.unread import Unread
+from fdkvc.core.words import count
+from fdkvc.models import answers
+from fdkvc.models.answers import FULL, AnswerReader, Answers, read_together
+from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.head_recordings import AT_ONCE
+from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
+from fdkvc.models.numpy.text_cache import ModelCache, RetrievalCache, read
+from fdkvc.models.numpy.tokens import EncodedPassage
+from fdkvc.policies import read_policy
+from fdkvc.runs.console import warn
+from fdkvc.runs.jobs import one_blas_thread
+
+AFTER_TOKENS = 1_000
+"""Most tokens that are read after a compaction."""
+
+OnRead = Callable[[int, int], object]
+"""Gets the tokens that have been read, and all of them."""
+
+
+def forgot_with_model(options: Namespace) -> None:
+    """``forgot``, in the tokens of a model, which reads on where its context is long enough."""
+    name, model = options.model, None
+    encoding = Encoding.of_model(name) if name else Encoding()
+    if name:
+        try:
+            model = load_language_model(name)
+        except ValueError as error:
+            warn(f"No model reads on: {error}.")
+    forgot_command(options, encoding, None if model is None else partial(read_on, model))
+
+
+def read_on(
+    model: LanguageModel, result: Forgot, on_read: OnRead = lambda done, total: None
+) -> Forgot:
+    """Return what a compaction forgot with what a model loses right after it under each way.
+
+    Where it cannot be read, a sentence says why.
+    """
+    try:
+        return _Boundary(model, result).read(on_read)
+    except ValueError as error:
+        return replace(result, notes=(*result.notes, f"{model.name} did not read on: {error}."))
+
+
+class _Boundary:
+    """A compaction in the tokens of a model; a ValueError says why it cannot be read."""
+
+    def __init__(self, model: LanguageModel, result: Forgot) -> None:
+        session, compaction = result.session, result.compaction
+        self.model, self.result = model, result
+        most = model.decoder.shape.positions
+        long = "the text before has {:,} tokens, and its context " + f"{most:,}"
+        if result.before > most:
+            raise ValueError(long.format(result.before))
+        if not result.ways:
+            raise ValueError("nothing can be compared here")
+        # 1. The text before, and the messages that came next.
+        end, stayed = len(compaction.context), compaction.stayed
+        after = session.contexts[result.number + 1][len(stayed) :]
+        self.transcript, passages = self._read([*compaction.context, *after])
+        self.begun = [row for row in passages if row.passage.turn < end]
+        tokens = sum(len(row.ids) for row in self.begun)
+        room = min(AFTER_TOKENS, most - tokens - len(model.tokens.first))
+        if room <= 0:
+            raise ValueError(long.format(tokens))
+        following = [row for row in passages if row.passage.turn >= end]
+        ends = accumulate(len(row.ids) for row in following)
+        self.after = [row for row, last in zip(following, ends, strict=True) if last <= room]
+        if not self.after:
+            raise ValueError(f"no message of at most {room:,} tokens follows")
+        # 2. What stayed, and the size of the other ways.
+        _, rows = self._read(stayed) if stayed else (None, [])
+        self.stayed = [*model.tokens.first, *chain.from_iterable(row.ids for row in rows)]
+        share = result.size / max(result.before, 1)
+        self.size = len(self.stayed) if rows else max(1, round(share * tokens))
+
+    def _read(self, messages: Sequence[int]) -> tuple[Transcript, list[EncodedPassage]]:
+        session = self.result.session
+        transcript = transcript_of(session, messages, session.name, False, Unread())
+        return transcript, self.model.tokens.encode_dialog(transcript)
+
+    def read(self, on_read: OnRead) -> Forgot:
+        """Read the text and what follows, and return what each way loses."""
+        one_blas_thread()
+        readings = dict[str, Reading]()
+        read_together([self._reading(on_read, readings)])
+        ways = (replace(way, reading=readings[way.policy]) for way in self.result.ways)
+        size = sum(len(row.ids) for row in self.after)
+        note = f"Right, KL: {self.model.name} read the next {count(size, 'token')} after each way"
+        if values := max(row.values for row in readings.values()):
+            right = f"of {count(values, 'value')} of calls that it gets right with all of the text"
+            note += f"; {right}, how many stay right"
+        note += ", and nats a token from its predictions with all of the text."
+        return replace(self.result, ways=tuple(ways), notes=(*self.result.notes, note))
+
+    def _reading(
+        self, on_read: OnRead, readings: dict[str, Reading]
+    ) -> answers.Reading[list[answers.Row]]:
+        policies = tuple(read_policy(way.policy) for way in self.result.ways if way.policy)
+        room = self.model.decoder.shape.positions
+        settings = Answers((*policies, read_policy(FULL)), (room,))
+        caches = settings.caches(self.model)
+        by_way: list[Any] = [*caches.values()]
+        full, *others = by_way
+        names = [name for name, _ in caches]
+        # 1. All read the text before, in which nothing leaves.
+        each = 1 + len(by_way)
+        total = sum(len(row.ids) for row in self.begun)
+        total += each * sum(len(row.ids) for row in self.after)
+        done, begins = 0, self.model.tokens.first
+        for passage in self.begun:
+            ids, begins = (*begins, *passage.ids), ()
+            for cache in by_way:
+                cache.turn_kind = passage.passage.kind
+            for first in range(0, len(ids), AT_ONCE):
+                part = ids[first : first + AT_ONCE]
+                read([full], part, last=0)
+                on_read(done := done + len(part), total)
+            for cache in others:
+                cache.follow(full)
+            # 2. At the boundary each way fits it to the size that stayed.
+            if passage is self.begun[-1]:
+                for cache in others:
+                    cache.resize(self.size)
+            for cache in by_way:
+                cache.end_turn()
+            full.forget_queries()
+        if any(not way.policy for way in self.result.ways):
+            recorded = self.model.full()
+            read([recorded], self.stayed, last=0)
+            recorded.end_turn()
+            by_way.append(recorded)
+            names.append("")
+        # 3. All read on, with keys and values alone.
+        light = {(name, room): _light(cache) for name, cache in zip(names, by_way, strict=True)}
+        reader = AnswerReader(settings, self.model, self.transcript, light)
+        for passage in self.after:
+            yield from reader.read_passage(passage, ends=False)
+            on_read(done := done + each * len(passage.ids), total)
+        for row, name in enumerate(names):
+            measured = reader.measures(row)
+            share, values = measured.get("values_right_of_full", (0.0, 0))
+            readings[name] = Reading(round(share * values), values, measured["kl"][0])
+        return []
+
+
+def _light(cache: Any) -> ModelCache:
+    """Return a cache that evicts no more, and stores no more than it reads with."""
+    if isinstance(cache, RetrievalCache):  # which chooses what it reads at every token
+        return cache
+    inner = cache.engine
+    other: ModelCache = inner.before_turn(len(inner.ends))
+    return other
