@@ -176,6 +176,13 @@ class Forgot:
         return [way.label for way in self.ways if way.held[place]]
 
 
+OnRead = Callable[[int, int], object]
+"""Gets the tokens that a model has read, and all of them."""
+
+ReadOn = Callable[[Forgot, OnRead], Forgot]
+"""Lets a model read on after a compaction."""
+
+
 @dataclass(frozen=True)
 class Recorded:
     """What the compactions of some conversations forgot, all together."""

@@ -1,11 +1,10 @@
 """``forgot``: what a session of a coding agent forgot at its compactions, and what that cost."""
 
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
-from fdkvc.conversations.forgot import Forgot, forgot
+from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
 from fdkvc.conversations.forgot_report import as_json, as_text, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.lexical import Encoding
@@ -15,9 +14,6 @@ from fdkvc.core.parameters import check_count
 from fdkvc.policies import read_policy
 from fdkvc.runs.console import flush, progress, warn
 from fdkvc.runs.jobs import Progress
-
-ReadOn = Callable[[Forgot, Callable[[int, int], object]], Forgot]
-"""Lets a model read on after a compaction; gets a function for the tokens read, and all of them."""
 
 
 def forgot_command(options: Namespace, encoding: Encoding, read_on: ReadOn | None = None) -> None:

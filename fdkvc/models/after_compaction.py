@@ -7,13 +7,13 @@
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from typing import Any
 
-from fdkvc.conversations.forgot import Forgot, Reading
+from fdkvc.conversations.forgot import Forgot, OnRead, Reading
 from fdkvc.conversations.forgot_command import forgot_command
 from fdkvc.conversations.formats.agents import transcript_of
 from fdkvc.core.transcripts import Transcript
@@ -32,9 +32,6 @@ from fdkvc.runs.jobs import one_blas_thread
 
 AFTER_TOKENS = 1_000
 """Most tokens that are read after a compaction."""
-
-OnRead = Callable[[int, int], object]
-"""Gets the tokens that have been read, and all of them."""
 
 
 def forgot_with_model(options: Namespace) -> None:

@@ -5,7 +5,7 @@ where the value was given and where it was needed, and what was in context then.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -15,7 +15,7 @@ from time import perf_counter
 
 import streamlit as st
 
-from fdkvc.conversations.forgot import Forgot, Need, Recorded, forgot
+from fdkvc.conversations.forgot import Forgot, Need, ReadOn, Recorded, forgot
 from fdkvc.conversations.forgot_report import (
     WORST,
     given_by,
@@ -99,6 +99,12 @@ class SessionRun:
     """What counts tokens."""
     file: DialogFile = field(compare=False, repr=False)
 
+    @property
+    def chosen(self) -> Session:
+        """The session that is compared."""
+        session = sessions_of(self.file, self.encoding)[self.session]
+        return session.imagined(self.size) if self.size else session
+
 
 @cached
 def sessions_of(file: DialogFile, encoding: Encoding) -> tuple[Session, ...]:
@@ -109,29 +115,40 @@ def sessions_of(file: DialogFile, encoding: Encoding) -> tuple[Session, ...]:
 
 def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Card]:
     """Return the cards of a session."""
-    session, began, cards = (
-        sessions_of(run.file, run.encoding)[run.session],
-        perf_counter(),
-        list[Card](),
-    )
-    if run.size:
-        session = session.imagined(run.size)
+    began, cards = perf_counter(), list[Card]()
 
     def report(done: int, total: int) -> None:
         title = f"Comparing ways to fit: compaction {done + 1} of {total}"
         on_progress(Progress(done, total, title, perf_counter() - began, partial=[*cards]))
 
-    for result in forgot(session, on_progress=report):
+    for result in forgot(run.chosen, on_progress=report):
         cards.append(Card.of(result))
         if cancelled.is_set():
             break
     return cards
 
 
-def show_session(page: str, file: DialogFile, encoding: Encoding) -> Recorded | None:
+def read_compaction(
+    run: SessionRun, number: int, read_on: ReadOn, on_progress: Report, cancelled: Event
+) -> Card:
+    """Let a model read on after a compaction of a session, and return its card."""
+    (result,), began = forgot(run.chosen, numbers=[number]), perf_counter()
+
+    def report(done: int, total: int) -> None:
+        if cancelled.is_set():
+            raise ValueError("it was cancelled")
+        on_progress(Progress(done, total, "Reading on", perf_counter() - began))
+
+    return Card.of(read_on(result, report))
+
+
+def show_session(
+    page: str, file: DialogFile, encoding: Encoding, read_on: ReadOn | None = None
+) -> Recorded | None:
     """Show a coding agent's session, if the file is one: its cards, its bar and its transcript.
 
-    Return what its compactions forgot, once that is known.
+    A model may `read_on` after a compaction, on request. Return what its compactions forgot, once
+    that is known.
     """
     sessions = sessions_of(file, encoding)
     if not sessions:
@@ -145,12 +162,16 @@ def show_session(page: str, file: DialogFile, encoding: Encoding) -> Recorded | 
         run = SessionRun(file.digest, int(chosen), size, encoding, file)
         job = session_job(f"{page}/session-job", shared_jobs(), partial(compare, run), run)
         scope = f"{page}/session/{file.digest}/{chosen}/{size}"
-        under_way = not job.finished
+        asked = shared_jobs().find(st.session_state.get(f"{page}/session-reading"))
+        under_way = [row for row in (job, asked) if row is not None and not row.finished]
+
+        def read(number: int, card: Card) -> Card:
+            return card if read_on is None else _read(page, run, number, card, read_on)
 
         def draw() -> None:
-            if under_way and job.finished:
+            if any(row.finished for row in under_way):
                 st.rerun()
-            _draw(scope, session, job)
+            _draw(scope, session, job, read)
 
         unread = () if file.transcripts else sessions[0].unread  # else it is said of the dialogs
         parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread)
@@ -184,7 +205,25 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
         return session, 0
 
 
-def _draw(scope: str, session: Session, job: Job) -> None:
+def _read(page: str, run: SessionRun, number: int, card: Card, read_on: ReadOn) -> Card:
+    """Offer to let a model read on after a compaction; return its card, once it has."""
+    content = (run, number)
+    job = shared_jobs().of(content)
+    if job is None:
+        words = "SmolLM2 reads up to 1,000 tokens that follow, from what each way keeps"
+        if st.button("Read on", key=f"{page}/read-on", icon=":material/play_arrow:", help=words):
+            work = partial(read_compaction, run, number, read_on)
+            session_job(f"{page}/session-reading", shared_jobs(), work, content)
+            st.rerun()
+        return card
+    if not job.finished:
+        share, words = standing(job)
+        st.progress(share, text=plain(f"SmolLM2: {words}"))
+    problems(job.problem)
+    return job.result or card
+
+
+def _draw(scope: str, session: Session, job: Job, read: Callable[[int, Card], Card]) -> None:
     """Draw the chosen compaction's card."""
     if not job.finished:
         share, words = standing(job)
@@ -211,7 +250,7 @@ def _draw(scope: str, session: Session, job: Job) -> None:
             )
         st.html(bar_html(session, moment))
     if chosen < len(cards):
-        _draw_card(scope, cards[chosen])
+        _draw_card(scope, read(chosen, cards[chosen]))
     _draw_moment(scope, session, moment, loss)
 
 

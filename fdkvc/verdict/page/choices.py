@@ -40,7 +40,7 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS
 from fdkvc.verdict.model_shape import SHAPE
-from fdkvc.verdict.page.replay import in_tokens_of
+from fdkvc.verdict.page.replay import in_tokens_of, installed, read_on
 from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, Vectors, choose_vectors
 from fdkvc.verdict.plan import TARGET
 
@@ -133,7 +133,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         _stop(page, below_title)
     with below_title:  # whatever can be replayed of it
         encoding = chosen_encoding(page)
-        recorded = show_session(page, file, encoding)
+        recorded = show_session(page, file, encoding, read_on if installed() else None)
         if not file.transcripts:  # all contexts of a session are too long
             warn_skipped(file)
             fields.write_link(page, FIELDS)

@@ -9,11 +9,14 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
+from fdkvc.conversations.forgot import Forgot, OnRead
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.recordings import Recording
+from fdkvc.models import after_compaction
 from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.ui.lru import cached
@@ -149,6 +152,19 @@ def check_file(
 
     how = how | {"on_progress": progress}
     return read_card(card, model, file.transcripts, on_read, before, **how)
+
+
+def installed() -> bool:
+    """Whether the model that checks a file is there."""
+    try:
+        return bool(find_model(CHECKED_WITH))
+    except ValueError:
+        return False
+
+
+def read_on(result: Forgot, on_read: OnRead) -> Forgot:
+    """Let that model read on after a compaction."""
+    return after_compaction.read_on(shared_language_model(CHECKED_WITH), result, on_read)
 
 
 def report_of(done: Replayed) -> str:

@@ -24,7 +24,7 @@ from fdkvc.core.words import command_line, count
 from fdkvc.engine.summary import mean_table
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.numpy.gguf_file import NO_MODEL, find_model
+from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.models.numpy.model_folder import parse_config
 from fdkvc.policies import CANDIDATES, Policy
 from fdkvc.policies.ways import way_words
@@ -47,6 +47,7 @@ from fdkvc.verdict.page.replay import (
     FileRun,
     Replayed,
     check_file,
+    installed,
     measured_recordings,
     replay_file,
     report_of,
@@ -118,11 +119,7 @@ def _check(page: str, done: Replayed, card: Card) -> tuple[Job | None, ModelRead
 
     No job where the model is missing, or nothing is to read.
     """
-    try:
-        find_model(CHECKED_WITH)
-    except ValueError:
-        return None, None
-    if not card.ways:
+    if not card.ways or not installed():
         return None, None
     content = _ways_of(done, card)
     asked, before = st.session_state.get(f"{page}/read-before", (None, None))
