@@ -146,6 +146,8 @@ def build_parser() -> _Parser:
     )
     reads = "let this model count tokens and read a few dialogs under the ways of a plan"
     dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
+    most = "tokens of dialogs that it reads in all; default: 3,000, in a minute with smollm2"
+    dialogs.option("--read", "N", most, type=read_value)
     dialogs.flag("--tables", "print all tables")
     dialogs.flag("--json", "print the results for a script")
     dialogs.number(SEED, "random seed of the lexical embedding")

@@ -33,7 +33,7 @@ SAMPLE_TOKENS = 3_000
 in less than a minute on two idle cores; one dialog alone takes one core."""
 
 TRIED_DIALOGS = 32
-"""Most dialogs that are encoded to find some that are short enough."""
+"""Most dialogs that are encoded to find some that are short enough for such a sample."""
 
 BY_TEXT, BY_ATTENTION, BY_HABIT = 3, 1, 3
 """How many ways are read of those that see only text, of those by attention, and of today's."""
@@ -62,7 +62,7 @@ def sample_of(
     read.
     """
     places = with_calls(transcripts) or [*range(len(transcripts))]
-    ordered = [transcripts[place] for place in places[:TRIED_DIALOGS]]
+    ordered = [transcripts[place] for place in places[: TRIED_DIALOGS * -(-most // SAMPLE_TOKENS)]]
     sample, room = list[Transcript](), most
     for dialog in ordered:
         with suppress(ValueError):  # it is longer than the model's context
@@ -107,13 +107,14 @@ def read_card(
     transcripts: Sequence[Transcript],
     on_read: Callable[[ModelRead], object] = lambda read: None,
     before: ModelRead | None = None,
+    most: int = SAMPLE_TOKENS,
     **how: Unpack[Execution],
 ) -> ModelRead:
     """Let a model read a few dialogs under the ways that matter, each at its share of the text.
 
-    `on_read` gets what is known after each group of ways. Given what it has read `before`, it reads
-    others, and `on_read` gets that until all is known of both. Raises a ValueError if there is no
-    dialog to read, or no way.
+    They have at `most` so many tokens. `on_read` gets what is known after each group of ways. Given
+    what it has read `before`, it reads others, and `on_read` gets that until all is known of both.
+    Raises a ValueError if there is no dialog to read, or no way.
     """
     groups = [group for group in ways_to_read(card) if group]
     if not groups:
@@ -121,7 +122,7 @@ def read_card(
     if before is not None:
         on_read(before)
         transcripts = [dialog for dialog in transcripts if dialog.name not in before.names]
-    sample = sample_of(model, transcripts)
+    sample = sample_of(model, transcripts, most)
     tokens = sum(count_tokens(model, dialog) for dialog in sample)
     scores: dict[str, Reading] = {}
     names = tuple(dialog.name for dialog in sample)

@@ -9,6 +9,7 @@ from functools import cached_property
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.conversations.sources import Sources, read_sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
+from fdkvc.core.parameters import check_count
 from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import kinds_in, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
@@ -17,7 +18,7 @@ from fdkvc.policies import baseline_of, with_pinned_prompts
 from fdkvc.runs.console import Running, print_results, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
 from fdkvc.runs.write import write_files
-from fdkvc.verdict.checked import read_card
+from fdkvc.verdict.checked import SAMPLE_TOKENS, read_card
 from fdkvc.verdict.model_shape import ModelShape, read_shape
 from fdkvc.verdict.plan import TARGET, Card, ModelRead, ways_for
 from fdkvc.verdict.results import ReplayRun, in_tokens
@@ -39,6 +40,8 @@ class Dialogs:
     baseline: str | None = None
     model: str | None = None
     """Which model checks a plan."""
+    read: int | None = None
+    """Tokens of the dialogs that it reads."""
     out: str | None = None
     tables: bool = False
     """Whether to print all tables."""
@@ -53,6 +56,10 @@ class Dialogs:
         baseline_of(self.replay.policies, self.baseline)
         if self.model is not None and self.plan is None:
             raise ValueError("--model reads the ways of a plan: give --plan, too")
+        if self.read is not None:
+            check_count("--read", self.read)
+            if self.model is None:
+                raise ValueError("--read is for a model: give --model, too")
         if self.tables and self.json:
             raise ValueError("--tables and --json cannot be combined: give only one")
 
@@ -76,6 +83,7 @@ def dialogs(options: Namespace) -> None:
         pin=options.pin,
         baseline=options.baseline,
         model=options.model,
+        read=options.read,
         out=options.out,
         tables=options.tables,
         json=options.json,
@@ -93,7 +101,7 @@ def run_dialogs(command: Dialogs) -> None:
     warn_each([skipped_text(skipped)])
     run = _replayed(command, recordings, digest)
     if run.card is not None and model is not None:
-        run = replace(run, read=_read(run.card, model, run.recordings, command.running))
+        run = replace(run, read=_read(command, run.card, model, run.recordings))
     text = run.tables_text if command.tables else run.text
     if command.json:
         text = json.dumps(run.record, indent=2, ensure_ascii=False)
@@ -136,13 +144,14 @@ def _replayed(command: Dialogs, recordings: Sequence[Recording], digest: str) ->
 
 
 def _read(
-    card: Card, model: AnyModel, recordings: Sequence[Recording], where: Running
+    command: Dialogs, card: Card, model: AnyModel, recordings: Sequence[Recording]
 ) -> ModelRead | None:
     """Return what a model reads of a plan; None, with a warning, if there is nothing to read."""
     warn_each([model.tokens.note])
-    with running(where) as how:
+    most = command.read or SAMPLE_TOKENS
+    with running(command.running) as how:
         try:
-            return read_card(card, model, transcripts_of(recordings), **how)
+            return read_card(card, model, transcripts_of(recordings), most=most, **how)
         except ValueError as error:
             warn_each([f"No model read it: {error}."])
             return None

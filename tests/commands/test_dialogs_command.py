@@ -381,6 +381,8 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
 
     assert run("dialogs", "--json", "--tables") == 2
     assert "cannot be combined" in capsys.readouterr().err
+    assert run("dialogs", "--plan", "--read", "9000") == 2
+    assert "--model" in capsys.readouterr().err
     assert run("dialogs", "--plan", "--target", "80") == 2
     assert "target" in capsys.readouterr().err
     assert run("dialogs", "--plan", "gpt") == 2

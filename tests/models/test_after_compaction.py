@@ -65,7 +65,7 @@ def probabilities(cache: ModelCache, ids: Sequence[int]) -> np.ndarray:
     """Return what a cache predicts after each of some tokens but the last."""
     logits = read([cache], ids)[0, :-1].astype(float)
     logits -= logits.max(axis=1, keepdims=True)
-    return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return np.asarray(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
 
 
 def test_each_way_reads_on_from_what_it_keeps(model: LanguageModel) -> None:

@@ -88,5 +88,7 @@ def test_a_model_reads_each_way_at_its_share_of_the_text() -> None:
     joined = read_card(card, MODEL, DIALOGS, seen.append, first, workers=1)
     assert joined.names == (DIALOGS[0].name, DIALOGS[1].name), "only what it has not read"
     assert (seen[-1], joined.tokens) == (first, sum(TOKENS)), "until all is read, what it was"
+    fewer = read_card(card, MODEL, DIALOGS, most=max(TOKENS), workers=1)
+    assert (fewer.dialogs, fewer.tokens) == (1, TOKENS[0])
     with pytest.raises(ValueError, match="there is nothing to check"):
         read_card(card_of(("fifo", None)), MODEL, DIALOGS)
