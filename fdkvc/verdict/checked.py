@@ -17,6 +17,7 @@ from fdkvc.conversations.forgot import Reading
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.summary import mean_table
 from fdkvc.models.answers import FULL, Answers, run_answers
+from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
@@ -24,6 +25,9 @@ from fdkvc.policies.ways import unpinned
 from fdkvc.runs.jobs import Execution
 from fdkvc.verdict.plan import TODAY, Card, ModelRead, Way
 from fdkvc.verdict.search import with_calls
+
+CHECKED_WITH = "smollm2"
+"""The model that reads a few dialogs of a file to check its card, where it is installed."""
 
 KL, RIGHT = "kl", "values_right_of_full"
 """What is compared."""
@@ -49,6 +53,14 @@ class Sized(Answers):
     def cases(self) -> Iterable[tuple[Policy, int]]:
         """The policies with their sizes."""
         return zip(self.policies, self.sizes, strict=True)
+
+
+def installed() -> bool:
+    """Whether that model is there."""
+    try:
+        return bool(find_model(CHECKED_WITH))
+    except ValueError:
+        return False
 
 
 def sample_of(

@@ -23,6 +23,7 @@ from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
 from fdkvc.engine.evidence import OLD, RECENT
 from fdkvc.engine.sinks import SINKS, sinks_of
+from fdkvc.models.planned import planned_ways
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
@@ -388,7 +389,8 @@ def card_sentences(card: Card) -> tuple[str, str]:
         if not card.dialogs:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
-            why = f"{way_words(best.policy)} needs {_size(card, best)}"
+            saved = count(round(card.tokens - best.slots), "token")
+            why = f"“{way_words(best.policy)}” would save {saved}"
         lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
         lead = f"{lead} in {card.shape.name}."
     else:
@@ -410,7 +412,7 @@ def _size(card: Card, way: Way) -> str:
 def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
-        parts.append("No model read it")
+        parts += ["No model read it", *(in_general(best) if card.pays else ())]
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
@@ -429,11 +431,36 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
+def in_general(way: Way | None) -> list[str]:
+    """Return what the plan's run says of a way, of which no model has read these conversations."""
+    if way is None:
+        return []
+    table = planned_ways().query("metric == 'values_right_of_full'").dropna(subset="mean")
+    rows = table[table.policy == unpinned(way.policy)].head(1).to_dict("records")
+    return [
+        f"in {row['n']:.0f} conversations of {row['sample']} with {row['budget']} entries, SmolLM2 "
+        f"kept {ranged(row['mean'], row['ci_low'], row['ci_high'], 0, percent)} of values right so"
+        for row in rows
+    ]
+
+
 def reading_words(reading: Reading) -> str:
     """Return what a model lost, in a few words."""
     if not reading.values:
         return f"its predictions change by {decimal(reading.kl, 2)} nats a token"
     return f"{reading.right} of {count(reading.values, 'value')} stay right"
+
+
+def legend(card: Card) -> str:
+    """Return what the cells of the table count."""
+    parts = [f"Tokens are those of {card.unit}, with the marks of its chat template"]
+    if any(way.reread > 0 for way in card.ways):
+        parts.append("again: tokens read again")
+    if any(way.reading is not None for way in card.ways):
+        parts.append("right, KL: values that stay right, nats a token from the full cache")
+    if any(way.guessed for way in card.ways):
+        parts.append("*: compares letters of words, so not recommended")
+    return f"{'; '.join(parts)}."
 
 
 RECORDED = "your compactions, recorded"

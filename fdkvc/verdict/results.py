@@ -31,11 +31,13 @@ from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes, unread_kinds
 from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.policies import baseline_of, read_policy, usable
 from fdkvc.runs.base import Run
 from fdkvc.runs.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
+from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.plan import (
     TARGETS,
@@ -45,6 +47,7 @@ from fdkvc.verdict.plan import (
     card_record,
     card_sentences,
     find_card,
+    legend,
 )
 from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes
 
@@ -66,8 +69,11 @@ LOSS_COLUMNS = {
 }
 """Columns of what was forgotten, and their headings."""
 
-WIDTH = 100
-"""Columns of a terminal."""
+WIDTH, LINES = 100, 24
+"""Columns of a terminal, and the lines of a card."""
+
+UNBROKEN: Any = {"break_on_hyphens": False, "break_long_words": False}
+"""How a line to copy is wrapped."""
 
 WORDS_OF = "words"
 """The unit of a run of an earlier version, which counted words and punctuation marks."""
@@ -417,12 +423,20 @@ def summary_text(run: ReplayRun) -> str:
 
 
 def card_text(card: Card) -> str:
-    """Return the card for a terminal of `WIDTH` columns."""
+    """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
     lead, basis = card_sentences(card)
-    lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
-    if card.dialogs or card.read is not None:
-        lines += ["", *card_grid(card, policies=False).within(WIDTH).text().splitlines(), ""]
-    for engine, line in card.settings.items():
-        lines += wrap(f"{engine}: {line}", WIDTH, break_on_hyphens=False)
-    lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
-    return "\n".join(lines)
+    above = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
+    below = [f"{engine}: {line}" for engine, line in card.settings.items()]
+    if card.read is None:
+        below.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
+    shown = card.dialogs or card.read is not None
+    below += [legend(card)] if shown else []
+    below = [row for line in below for row in wrap(line, WIDTH, **UNBROKEN)]
+    if not shown:
+        return "\n".join([*above, *below])
+    grid, room = card_grid(card, policies=False).within(WIDTH), LINES - len(above) - len(below) - 3
+    table = grid.text().splitlines()
+    if (left := len(grid.rows) - room) > 0:  # the last ways hold least
+        end = len(table) - (card.recorded is not None)
+        table[end - left - 1 : end] = [f"… and {left + 1} ways more, with --json"]
+    return "\n".join([*above, "", *table, "", *below])

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import time
-from functools import partial
 from html import escape, unescape
 from io import StringIO
 from pathlib import Path
@@ -50,6 +49,7 @@ from fdkvc.ui.downloads import files_of
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict import checked, plan, search
+from fdkvc.verdict.checked import sample_of
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import replay as replay_page
@@ -676,7 +676,7 @@ def test_a_tokenizer_of_ones_own_counts_the_tokens() -> None:
 
 
 def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (verdict_page, replay_page):
+    for module in (checked, verdict_page, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
     app = card(open_page("dialogs", file="dialogues"))
     checks = verdict_page._checks()
@@ -693,11 +693,11 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_model_reads_more_conversations_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (verdict_page, replay_page):
+    for module in (checked, verdict_page, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
     model, texts = shared_language_model(BUNDLED), shipped_file("dialogues").transcripts
     most = max(count_tokens(model, text) for text in texts)
-    monkeypatch.setattr(checked, "sample_of", partial(checked.sample_of, most=most))
+    monkeypatch.setattr(checked, "sample_of", lambda *given: sample_of(*given[:2], most))
     app = card(open_page("dialogs", file="dialogues", target=99))
 
     def read() -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.conversations.forgot import Recorded
+from fdkvc.conversations.forgot import Reading, Recorded
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED
 from fdkvc.core.transcripts import Transcript, Turn
@@ -20,7 +20,6 @@ from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.plan import (
     Card,
     ModelRead,
-    Reading,
     Way,
     card_grid,
     card_record,

@@ -39,8 +39,9 @@ from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS
+from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import SHAPE
-from fdkvc.verdict.page.replay import in_tokens_of, installed, read_on
+from fdkvc.verdict.page.replay import in_tokens_of, read_on
 from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, Vectors, choose_vectors
 from fdkvc.verdict.plan import TARGET
 

@@ -16,19 +16,15 @@ from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.recordings import Recording
 from fdkvc.models import after_compaction
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.ui.lru import cached
-from fdkvc.verdict.checked import read_card
+from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, Vectors, read_file
 from fdkvc.verdict.plan import Card, ModelRead
 from fdkvc.verdict.report import replay_report
 from fdkvc.verdict.results import ReplayRun, at_sizes, in_tokens
 from fdkvc.verdict.search import Tables, find_sizes
-
-CHECKED_WITH = "smollm2"
-"""The model that reads a few dialogs of a file to check its verdict, where it is installed."""
 
 
 @dataclass(frozen=True)
@@ -152,14 +148,6 @@ def check_file(
 
     how = how | {"on_progress": progress}
     return read_card(card, model, file.transcripts, on_read, before, **how)
-
-
-def installed() -> bool:
-    """Whether the model that checks a file is there."""
-    try:
-        return bool(find_model(CHECKED_WITH))
-    except ValueError:
-        return False
 
 
 def read_on(result: Forgot, on_read: OnRead) -> Forgot:

@@ -39,15 +39,14 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.run_panel import POLL_SECONDS, cancel_other, session_job, shared_jobs, standing
 from fdkvc.ui.sidebar import ENTRY, TURN
+from fdkvc.verdict.checked import CHECKED_WITH, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page.choices import Chosen, chosen_encoding
 from fdkvc.verdict.page.replay import (
-    CHECKED_WITH,
     FileRun,
     Replayed,
     check_file,
-    installed,
     measured_recordings,
     replay_file,
     report_of,
@@ -60,6 +59,7 @@ from fdkvc.verdict.plan import (
     Way,
     card_grid,
     card_sentences,
+    legend,
     ways_for,
 )
 
@@ -251,8 +251,8 @@ def _draw(
     if not card.dialogs and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
-    legend = _legend(done, card)
-    st.caption(plain(legend), help=help_on(legend))
+    words = _legend(done, card)
+    st.caption(plain(words), help=help_on(words))
     best = card.best
     if best is not None and best.size is not None:
         ways = dict.fromkeys((best, card.today, *card.ways[:2]))
@@ -265,16 +265,10 @@ def _draw(
 
 
 def _legend(done: Replayed, card: Card) -> str:
-    """Return what the cells of the table count."""
+    """Return what the cells of the table count, and of how many dialogs."""
     total, measured = len(done.file.transcripts), len(done.recordings)
     part = "" if measured == total else f" These are {measured:,} of {total:,} dialogs."
-    letters = " * scores by letters of words, since no model's vectors are there."
-    return (
-        f"Tokens are those of {card.unit}, with the marks of its chat template, for which a way "
-        f"holds what calls need; cache: {card.shape.name}; again: tokens read again; right, KL: "
-        "values that the model still gets right, and nats per token from the full cache."
-        f"{letters if any(way.guessed for way in card.ways) else ''}{part}"
-    )
+    return f"{legend(card)} Cache: {card.shape.name}.{part}"
 
 
 @cached
