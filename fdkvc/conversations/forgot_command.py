@@ -11,6 +11,7 @@ from fdkvc.conversations.lexical import Encoding
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.core.parameters import check_count
+from fdkvc.core.words import count
 from fdkvc.policies import read_policy
 from fdkvc.runs.console import flush, progress, warn
 from fdkvc.runs.jobs import Progress
@@ -67,4 +68,6 @@ def forgot_command(options: Namespace, encoding: Encoding, read_on: ReadOn | Non
         text = as_json(sessions, results, words)
     else:
         text = as_text(results, words) if results else none_sentence(sessions[0])
+        if results and (others := len(sessions) - len(compacted)):
+            text += f"\nWithout a compaction, and not compared: {count(others, 'conversation')}."
     flush(text + "\n")

@@ -59,7 +59,7 @@ def sentence(result: Forgot) -> str:
     """Say what a compaction forgot, what was done again, and which other way held more."""
     if not result.ways:
         return "Nothing can be compared here."
-    done, others, verb = result.ways[0], result.ways[1:], "were"
+    done, others, verb = result.ways[0], result.ways[1:], ""
     if result.compaction.kind == "imagined":
         done, others, verb = max(result.ways, key=lambda way: sum(way.held)), (), "would be"
     total, held = len(done.held), sum(done.held)
@@ -69,6 +69,7 @@ def sentence(result: Forgot) -> str:
         told = [f"{what} held {held:,} of {count(total, 'value')} that later calls needed."]
     calls, tokens = result.again(done)
     if calls:
+        verb = verb or ("was" if calls == 1 else "were")
         results = f"{count(tokens, 'token')} of results"
         told.append(f"{count(calls, 'call')} {verb} made again, with {results}.")
     best = max(others, key=lambda way: sum(way.held), default=done)

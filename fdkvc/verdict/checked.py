@@ -82,16 +82,19 @@ def sample_of(
                 sample.append(dialog)
                 room -= tokens
     if not sample:
-        begun = (_beginning(dialog, most // 2) for dialog in ordered)  # a word has two tokens
+        begun = (_beginning(model, dialog, most) for dialog in ordered)
         sample = [*islice(filter(None, begun), 1)]
     if not sample:
         raise ValueError("no dialog is short enough for a model to check the verdict on it")
     return sample
 
 
-def _beginning(dialog: Transcript, most: int) -> Transcript | None:
-    """Return the first turns of a dialog with at most so many words; None if there are none."""
-    turns = bisect_right([*accumulate(dialog.word_counts)], most)
+def _beginning(model: AnyModel, dialog: Transcript, most: int) -> Transcript | None:
+    """Return the first turns of a dialog with at most so many tokens; None if there are none."""
+    counts = [0] * len(dialog.turns)
+    for encoded in model.tokens.encode_dialog(dialog):
+        counts[encoded.passage.turn] += len(encoded.ids)
+    turns = bisect_right([*accumulate(counts)], most)
     calls = tuple(call for call in dialog.calls if call.turn < turns)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
     if not turns or (dialog.demands and not demands):

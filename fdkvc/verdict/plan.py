@@ -416,8 +416,9 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
-        among = f"{read.dialogs} of {card.dialogs:,}" if card.dialogs else f"{read.dialogs:,}"
-        parts.append(f"{read.model} read {among} conversations so{lost}")
+        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')}"
+        among = among if card.dialogs else count(read.dialogs, "conversation")
+        parts.append(f"{read.model} read {among} so, {count(read.tokens, 'token')}{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
     if card.promise is not None:

@@ -11,7 +11,7 @@ from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
 from fdkvc.conversations.forgot import WAYS, Forgot, Recorded, forgot
-from fdkvc.conversations.forgot_report import losses_rows, ways_rows
+from fdkvc.conversations.forgot_report import losses_rows, sentence, ways_rows
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.mentions import MentionFinder
 from fdkvc.conversations.session_text import ContextText
@@ -67,6 +67,7 @@ def test_a_worked_compaction() -> None:
     assert port.again == result.session.contexts[1][3]
     (again,) = result.repeats
     assert (again.method, again.message, again.tokens) == ("Read", port.again - 1, 8)
+    assert "1 call was made again, with 8 tokens" in sentence(result)
     summary = "A boat from Veldmar is wanted; boats.txt was read."
     stayed = len(word_spans(summary + "Seats: twelve. Book them later."))
     assert [(way.policy, way.tokens, way.read_again) for way in result.ways] == [

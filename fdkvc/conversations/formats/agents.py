@@ -191,7 +191,7 @@ class Thread:
         messages: list[Message] = []
         calls: dict[str, tuple[int, int]] = {}  # by id: the message, and which of its calls
         results: dict[tuple[int, int], int] = {}
-        alone = 0
+        alone = list[str]()  # places of results without a call
         for index, (message, place) in enumerate(self.messages):
             try:
                 said: list[Said] = [*turns_of([(message, place)], unread, calls_in_text=True)]
@@ -206,8 +206,9 @@ class Thread:
                 if turn.kind == "result":
                     call = message.get("tool_use_id") or message.get("call_id")
                     origin = calls.get(call) if isinstance(call, str) else None
-                    alone += origin is None
-                    if origin is not None:
+                    if origin is None:
+                        alone.append(place)
+                    else:
                         results.setdefault(origin, number)
                         tool = messages[origin[0]].calls[origin[1]].method
                 for order, call in enumerate(call_ids(message)):
@@ -226,7 +227,8 @@ class Thread:
             for number, message in enumerate(messages)
         )
         if alone:
-            self.notes.append(f"{count(alone, 'result')} without a call before it.")
+            results_alone = count(len(alone), "result")
+            self.notes.append(f"{results_alone} without a call before it, first in {alone[0]}.")
 
         def kept(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(numbers[index] for index in indices if index in numbers)
