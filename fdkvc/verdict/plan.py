@@ -460,7 +460,7 @@ def legend(card: Card) -> str:
     if any(way.reading is not None for way in card.ways):
         parts.append("right, KL: values that stay right, nats a token from the full cache")
     if any(way.guessed for way in card.ways):
-        parts.append("*: compares letters of words, so not recommended")
+        parts.append("*: sized by letters of words, not by a model's vectors")
     return f"{'; '.join(parts)}."
 
 
