@@ -435,7 +435,7 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(
 
 
 def again_read(cache: TextCache, ids: ArrayLike) -> Floats:
-    logits = read([cache], ids)[0]
+    logits: Floats = read([cache], ids)[0]
     cache.end_turn()
     return logits
 
