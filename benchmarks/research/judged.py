@@ -28,7 +28,7 @@ from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.models.answers import Answers, run_answers
 from fdkvc.models.judged import COMPARED, LAST, OTHERS, SHARE, SHIPPED, UNREINFORCED
 from fdkvc.models.numpy.head_recordings import count_tokens
-from fdkvc.models.numpy.language_model import shared_language_model
+from fdkvc.models.numpy.language_model import AnyModel, shared_language_model
 from fdkvc.policies import read_policy
 from fdkvc.runs.jobs import one_blas_thread
 
@@ -142,10 +142,12 @@ def conversations(part: Part, data: Path, out: Path) -> Sequence[Transcript]:
     return read_transcripts(file.read_bytes())
 
 
-def measure(part: Part, transcript: Transcript, file: Path) -> pd.DataFrame:
-    """Return the rows of a conversation, measured unless the file has them."""
+def measure(
+    part: Part, transcript: Transcript, file: Path, model: AnyModel | None = None
+) -> pd.DataFrame:
+    """Return the rows of a conversation, measured unless the file has them; by SmolLM2 if None."""
     if not file.exists():
-        model = shared_language_model(MODEL)
+        model = model or shared_language_model(MODEL)
         entries = part.budgets_of(count_tokens(model, transcript))
         settings = Answers(
             tuple(map(read_policy, part.policies)),

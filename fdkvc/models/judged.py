@@ -1,4 +1,4 @@
-"""What policies cost SmolLM2: a measured table that is shipped, and what it says."""
+"""What policies cost SmolLM2, a pretrained model: *judged* by it, in tables that are shipped."""
 
 from functools import cache
 from pathlib import Path

@@ -39,7 +39,7 @@ class Dialogs:
     pin: bool = False
     baseline: str | None = None
     model: str | None = None
-    """Which model checks a plan."""
+    """Which model checks a plan, and whose tokens all sizes are in."""
     read: int | None = None
     """Tokens of the dialogs that it reads."""
     out: str | None = None
