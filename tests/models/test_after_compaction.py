@@ -16,6 +16,7 @@ from fdkvc.models.after_compaction import read_on
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.text_cache import EvictingCache, ModelCache, read
 from fdkvc.policies import read_policy
+from tests.conversations.test_forgot import worked
 from tests.language_models import write_model
 from tests.models.numpy.test_speakers import CHATML, MARKS
 from tests.session_lines import ClaudeCode
@@ -33,20 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(folder: Path) -> LanguageModel:
     return load_language_model(folder)
-
-
-def log(words: str = "Good day.") -> ClaudeCode:
-    log = ClaudeCode()
-    log.user(words)
-    log.user("The code is QX-771, for Veldmar.")
-    log.call("Read", "c1", path="boats.txt")
-    log.result("c1", "The port of the replica is 8315.")
-    kept = log.user("Seats: twelve. Book them later.")
-    log.boundary(preTokens=900, postTokens=80, preservedMessages={"uuids": [kept]})
-    log.summary("A boat from Veldmar is wanted; boats.txt was read.")
-    log.say("Then I book it now.")
-    log.call("book", "c3", code="QX-771", port=8315)
-    return log
 
 
 def result_of(made: ClaudeCode) -> Forgot:
@@ -69,7 +56,7 @@ def probabilities(cache: ModelCache, ids: Sequence[int]) -> np.ndarray:
 
 
 def test_each_way_reads_on_from_what_it_keeps(model: LanguageModel) -> None:
-    result = result_of(log())
+    result = result_of(worked())
     ways = read_on(model, result).ways
     readings = {way.policy: way.reading for way in ways if way.reading is not None}
 
@@ -102,7 +89,12 @@ def test_each_way_reads_on_from_what_it_keeps(model: LanguageModel) -> None:
 
 
 def test_what_is_too_long_for_the_model_is_said_and_read_no_further(model: LanguageModel) -> None:
-    result = result_of(log("seat " * 1100))
+    made = ClaudeCode()
+    made.user("seat " * 1100)
+    made.boundary()
+    made.summary("Seats.")
+    made.say("Then I book.")
+    result = result_of(made)
     assert result.before > model.decoder.shape.positions
     told = read_on(model, result)
     assert all(way.reading is None for way in told.ways)
@@ -110,8 +102,8 @@ def test_what_is_too_long_for_the_model_is_said_and_read_no_further(model: Langu
 
 
 def test_what_follows_is_needed(model: LanguageModel) -> None:
-    made = log()
-    made.rows = made.rows[:7]
+    made = worked()
+    made.rows = made.rows[:6]
     assert "follows" in read_on(model, result_of(made)).notes[-1]
 
 
@@ -119,7 +111,7 @@ def test_the_command_prints_what_the_model_read(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "session.jsonl"
-    path.write_bytes(log().content)
+    path.write_bytes(worked().content)
     assert main(["forgot", str(path), "--model", str(folder), "--json"]) == 0
     (compaction,) = json.loads(capsys.readouterr().out)["compactions"]
     assert all(way["reading"]["kl"] > 0 for way in compaction["ways"])

@@ -11,8 +11,11 @@ from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
 from fdkvc.conversations.page.session import bar_html, messages_html
 from fdkvc.conversations.sessions import Session
+from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.ui.markdown import plain
+from fdkvc.verdict import checked
+from fdkvc.verdict.page import replay as replay_page
 from tests.app_pages import html, open_page, press, run_until, settled
 from tests.session_lines import ClaudeCode
 
@@ -125,3 +128,18 @@ def test_another_file_shows_no_session() -> None:
     app = open_page("dialogs", file="chat")
 
     assert 'class="session-bar"' not in html(app)
+
+
+def test_a_model_reads_on_after_a_compaction_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checked, replay_page):
+        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    log = long_log()
+    log.boundary()
+    log.summary("A code is to be checked.")
+    log.call("check", "c2", code="QX-771")
+    app = opened(read_dialog_file(log.content, "log.jsonl"))
+    assert "right, KL" not in html(app)
+    press(app, "Read on")
+    run_until(app, "read the next")
+    assert "right, KL" in html(app)
+    assert not [button for button in app.button if button.label == "Read on"]
