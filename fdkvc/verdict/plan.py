@@ -516,7 +516,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 def settings_of(way: Way) -> dict[str, str]:
     """Return the line that sets a way and its size, by engine or library."""
-    ours = f'PolicyCache(read_policy("{way.policy}"), {{}}, model, tokenizer=tokenizer)'
+    name = way.policy.replace(", ", ",")  # so that no line ends within it
+    ours = f'PolicyCache(read_policy("{name}"), {{}}, model, tokenizer=tokenizer)'
     lines = SETTINGS.get(way.policy, {"transformers": ours})
     return {engine: line.format(way.size) for engine, line in lines.items()}
 

@@ -28,9 +28,11 @@ from fdkvc.verdict.plan import (
     settings_of,
     ways_for,
 )
+from fdkvc.verdict.results import card_text
 
 SHAPE = read_shape("4x2x64x16")
 SIZES = (100, 200, 400)
+PINNED = "whitelist(sinks(weighted-recency), first=0, speaker=prompt)"
 RECALL: Mapping[str, tuple[float, ...]] = {
     "fifo": (0.5, 0.92, 0.96),
     "h2o": (0.6, 0.955, 0.94),
@@ -231,6 +233,21 @@ def test_a_way_is_set_by_a_line_of_each_engine_that_has_it(policy: str, engines:
     if anthropic := lines.get("Anthropic"):
         given = ast.literal_eval(anthropic.partition("context_management=")[2])
         assert given["edits"][0]["trigger"] == {"type": "input_tokens", "value": 1150}
+
+
+@pytest.mark.parametrize("policy", ["reread(clear-results)", PINNED])
+def test_a_terminal_has_at_most_24_lines_that_can_be_copied(policy: str) -> None:
+    best = Way(policy, 300, 0.96, 300.0, "tool result, > 6 turns", 53_116, guessed=True)
+    others = [replace(best, policy=name, size=None) for name in CANDIDATES * 2]
+    card = replace(card_of(clusters=3), ways=(best, *others), best=best)
+    lines = card_text(replace(card, recorded=Recorded(3, 63, 41))).splitlines()
+    assert len(lines) == 24
+    assert max(map(len, lines)) <= 100
+    assert sum("ways more" in line for line in lines) == 1
+    assert any("41 of 63" in line for line in lines)
+    for engine, line in card.settings.items():
+        (first,) = [number for number, row in enumerate(lines) if row.startswith(f"{engine}: ")]
+        assert " ".join(lines[first:]).startswith(f"{engine}: {line} ")
 
 
 def test_recorded_compactions_are_the_last_row() -> None:
