@@ -475,7 +475,8 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         note = " *" if way.guessed else ""
         row = [f"{way_words(way.policy)}{note}{mark}"]
         if way.size is None:
-            sizes = [f"never: {percent(way.recall)}", "", ""]
+            held = math.floor(100 * way.recall + 1e-6) / 100  # below the target, so it reads so
+            sizes = [f"never: {percent(held)}", "", ""]
         else:
             stored = written_bytes(way.slots * card.shape.entry_bytes)
             sizes = [f"{way.size:,}", percent(way.size / card.tokens), stored]

@@ -121,6 +121,8 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
     assert never.best is None
     assert "no way tried holds 95 %" in card_sentences(never)[0]
     assert "never: 30 %" in card_grid(never).text()
+    nearly = card_of({"sink": (0.1, 0.2, 0.949)})
+    assert "never: 94 %" in card_grid(nearly).text()
 
 
 def test_what_compares_letters_is_not_recommended_and_marked() -> None:
