@@ -555,6 +555,15 @@ def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
     assert "My file" not in [button.label for button in app.button]
 
 
+def test_a_page_that_stops_leaves_no_fragment_of_the_run_before() -> None:
+    app = open_dialogs()
+    kept = app._fragment_storage  # with the card's, which polls while a run is under way
+    assert any(kept._fragments)
+    app = press(app, "My file")
+    assert not app.exception
+    assert not any(kept._fragments)
+
+
 def test_a_plain_text_has_a_headline() -> None:
     app = open_dialogs(
         read_dialog_file(b"A: one two\nB: three four", "own.txt"), budget=2, policies="fifo"
