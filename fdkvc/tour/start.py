@@ -83,8 +83,7 @@ def show(shown: Page) -> None:
                 )
     open_on(shown, lane.run.dialogs, lambda: (lost.demand.turn, entry))
     with st.container(key="headline"):
-        sentence = headline(DEMANDS["call"], head.recording, lane, lost)
-        st.header(Markdown("{}.").format(sentence), anchor=False)
+        st.header(headline(DEMANDS["call"], head.recording, lane, lost), anchor=False)
     show_transcript(PAGE, head.recording, [lane], lane, lambda: None, sentences=1)
     st.caption(
         "Vectors here come from the letters of words, not their meaning, so scores reflect age and "

@@ -189,7 +189,7 @@ class Card:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The line that sets the recommended way, by engine; none where it does not pay."""
+        """What sets the recommended way, by engine; none where it does not pay."""
         return settings_of(self.best) if self.best is not None and self.pays else {}
 
     @property
@@ -416,7 +416,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
 
 def _size(card: Card, way: Way) -> str:
     share = percent((way.size or 0) / card.tokens)
-    return f"{way.size:,} tokens ({share} of a conversation)"
+    return f"{way.size:,} tokens of {card.unit} ({share} of a conversation)"
 
 
 def _basis(card: Card, read: ModelRead | None) -> str:
@@ -502,8 +502,12 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 
 def settings_of(way: Way) -> dict[str, str]:
-    """Return the line that sets a way and its size, by engine or library."""
-    ours = f'PolicyCache(read_policy("{way.policy}"), {{}}, model, tokenizer=tokenizer)'
+    """Return what sets a way and its size, by engine or library."""
+    ours = (
+        "from fdkvc import PolicyCache, read_policy\n"
+        f'cache = PolicyCache(read_policy("{way.policy}"), {{}}, model, tokenizer=tokenizer)\n'
+        "model.generate(**turn, cache=cache)"
+    )
     lines = SETTINGS.get(way.policy, {"transformers": ours})
     return {engine: line.format(way.size) for engine, line in lines.items()}
 

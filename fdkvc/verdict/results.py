@@ -422,8 +422,9 @@ def card_text(card: Card) -> str:
     lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
     if card.dialogs or card.read is not None:
         lines += ["", *fitted(card_grid(card, policies=False)).text().splitlines(), ""]
-    for engine, line in card.settings.items():
-        lines += wrap(f"{engine}: {line}", WIDTH, break_on_hyphens=False)
+    for engine, setting in card.settings.items():
+        for line in f"{engine}: {setting}".splitlines():
+            lines += wrap(line, WIDTH, break_on_hyphens=False)
     lines += wrap(f"Tokens are those of {card.unit}, with the marks of its chat template.", WIDTH)
     return "\n".join(lines)
 

@@ -53,7 +53,7 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     of_state = "" if demand.kind == "call" else f"The {name} of "
-    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}").format(
+    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}.").format(
         of_state,
         demand.source,
         demand.turn,
