@@ -145,6 +145,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         warn_skipped(file)
         _follow_card(page, file)
         dialog = choose_transcript(page, file)
+        beside_dialog = st.container()
         way, schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
             vectors, read = choose_vectors(page, file, dialog, below_title)
@@ -160,7 +161,8 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         _stop(page, below_title)
     head, mode = _choose_head(page, recording)
     chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
-    return Chosen(file, vectors, chosen, fields.number(page, BUDGET), recorded)
+    with beside_dialog:
+        return Chosen(file, vectors, chosen, fields.number(page, BUDGET), recorded)
 
 
 def _follow_card(page: str, file: files.DialogFile) -> None:
