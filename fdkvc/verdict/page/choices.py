@@ -209,10 +209,8 @@ def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
 def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str, str]:
     """Choose where the topics come from; return the choice and a marked schedule."""
     transcript = file.transcripts[dialog]
-    labels = dict(TOPICS.labels)
-    if not transcript.topics:
-        labels["annotated"] = "none"
-    way = fields.choice(page, replace(TOPICS, choices=labels))
+    unnamed = {} if transcript.topics else {"annotated": "none"}
+    way = fields.choice(page, replace(TOPICS, choices={**TOPICS.labels, **unnamed}))
     if way != "marked":
         return way, ""
     unmarked = "A" * len(transcript.turns)
