@@ -16,22 +16,11 @@ import pandas as pd
 from fdkvc.core.attention import Bools, Floats
 from fdkvc.core.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
-from fdkvc.models.answer_causes import (
-    Passages,
-    Word,
-    is_readable,
-    prompt_end,
-    turns_of,
-    words_in,
-)
+from fdkvc.models.answer_causes import Passages, Word, is_readable, prompt_end, turns_of, words_in
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import WRITERS, Kind, speaker_of
-from fdkvc.models.numpy.text_cache import (
-    TextCache,
-    check_length,
-    read,
-)
+from fdkvc.models.numpy.text_cache import TextCache, check_length, read
 from fdkvc.models.numpy.tokens import Tokens
 
 CAUSES = 5
