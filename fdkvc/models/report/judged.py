@@ -7,7 +7,8 @@ import pandas as pd
 
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.core.statistics import CONFIDENCE, p_words
+from fdkvc.core.statistics import CONFIDENCE
+from fdkvc.core.words import p_words
 from fdkvc.engine.metrics import METRICS
 from fdkvc.models.judged import (
     FIRST,
