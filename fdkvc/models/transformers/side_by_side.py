@@ -8,8 +8,8 @@ tokens. Rows with fewer of these end in padding, which no cache sees. For each l
 2. These differ in length. They are padded in front to the longest, and returned as one tensor. The
    attention will get that tensor, so what is expected next (`attention_hooks.Expected`) is
    replaced: each cache expected the row that it returned.
-3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns its mask,
-   which is padded like its keys; the padding is masked.
+3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns a mask of
+   its empty slots, if it has any; padding and later tokens are masked for all texts at once.
 
 A `SideBySide` stores nothing and is dropped after the pass. Each text's turn is then ended by its
 own cache, with `PolicyCache.end_turn`.
@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
-from torch.nn.functional import pad
 from transformers.cache_utils import DynamicCache
 
 from fdkvc.models.transformers.attention_hooks import AttentionInputs, Expected, this_pass
 from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.layer import on_device_of
 
 
 class SideBySide(DynamicCache):  # type: ignore[misc]
@@ -42,6 +43,8 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             )
         super().__init__()
         self._caches, self._new = caches, new
+        self._sizes: Sequence[int] = ()  # of the layer before, with its mask
+        self._seen = torch.empty(0)
         # The library makes its mask for as many keys as the longest cache has.
         self.layers = max(caches, key=lambda cache: cache.get_mask_sizes(0, 0)[0]).layers
 
@@ -57,10 +60,7 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             row = slice(text, text + 1), slice(None), slice(new)
             rows.append(cache.update(key_states[row], value_states[row], layer_idx))
         sizes = [keys.shape[2] for keys, _ in rows]
-        keys, values = (
-            torch.cat([pad(part, (0, 0, max(sizes) - part.shape[2], 0)) for part in parts])
-            for parts in zip(*rows, strict=True)
-        )
+        keys, values = map(_padded, zip(*rows, strict=True))
         before = partial(self._before_attention, layer_idx, sizes)
         this_pass.expected = Expected(keys, values, before, after=_end_no_turn)
         return keys, values
@@ -69,25 +69,42 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
         self, layer: int, sizes: Sequence[int], inputs: AttentionInputs
     ) -> torch.Tensor | None:
         """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S), or None."""
-        n, masks = inputs.queries.shape[2], []
-        for text, (cache, new, size) in enumerate(zip(self._caches, self._new, sizes, strict=True)):
-            mask = None  # a single token sees everything
-            if n > 1:
-                ones = inputs.queries.new_ones(1, 1, new, size, dtype=torch.bool)
-                mask = ones.tril(size - new)
-            masks.append(cache.before_attention(layer, inputs.of_text(text, new, mask)))
-        if all(mask is None for mask in masks) and len({*sizes}) == 1:
+        empty = [  # masks of empty slots alone
+            cache.before_attention(layer, inputs.of_text(text, new))
+            for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
+        ]
+        masks = {text: mask for text, mask in enumerate(empty) if mask is not None}
+        if not masks and inputs.queries.shape[2] == 1 and len({*sizes}) == 1:
             return None
-        heads = max(1 if mask is None else mask.shape[1] for mask in masks)
-        never = torch.finfo(inputs.queries.dtype).min
-        rows = []
-        for mask, new, size in zip(masks, self._new, sizes, strict=True):
-            seen = inputs.queries.new_zeros(1, 1, new, size)
-            if mask is not None:
-                seen = seen.masked_fill(~mask, never) if mask.dtype == torch.bool else seen + mask
-            seen = pad(seen.expand(-1, heads, -1, -1), (max(sizes) - size, 0), value=never)
-            rows.append(pad(seen, (0, 0, 0, n - new)))
-        return torch.cat(rows)
+        if sizes != self._sizes:  # most layers have those of the layer before
+            self._sizes, self._seen = sizes, self._seen_by_all(sizes, inputs.queries)
+        if not masks:
+            return self._seen
+        heads = max(mask.shape[1] for mask in masks.values())
+        seen = self._seen.repeat(1, heads, 1, 1)
+        for text, mask in masks.items():
+            part = seen[text, :, : mask.shape[2], -mask.shape[3] :]
+            torch.minimum(part, mask[0], out=part)
+        return seen
+
+    def _seen_by_all(self, sizes: Sequence[int], queries: torch.Tensor) -> torch.Tensor:
+        """Return the mask (B, 1, n, S) of texts of these sizes without empty slots."""
+        keys, tokens = max(sizes), queries.shape[2]
+        size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
+        place = torch.arange(keys, device=queries.device) - (keys - size)  # (B, 1, S)
+        last = torch.arange(tokens, device=queries.device)[:, None] + (size - new)  # (B, n, 1)
+        hidden = ((place < 0) | (place > last))[:, None]
+        seen = queries.new_zeros(hidden.shape)
+        return seen.masked_fill_(hidden, torch.finfo(seen.dtype).min)
+
+
+def _padded(vectors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return vectors (1, K, ·, h) of texts, padded in front to the longest (B, K, S, h)."""
+    longest = max(vectors, key=lambda of_text: of_text.shape[2])
+    padded = longest.new_zeros(len(vectors), *longest.shape[1:])
+    for row, of_text in enumerate(vectors):
+        padded[row, :, padded.shape[2] - of_text.shape[2] :] = of_text
+    return padded
 
 
 def _end_no_turn() -> None:
