@@ -122,7 +122,8 @@ def held(tokens: type[HeadTokens], model: Any, key: str | Policy, decides: str, 
             cache._needed |= {"queries"}
             cache._captured |= cache._needed
         for seed, length in enumerate(LENGTHS):
-            model(text(length, seed), **{CACHE: cache})
+            for part in text(length, seed).split(4, dim=1):  # a turn may be several passes
+                model(part, **{CACHE: cache})
             cache.end_turn()
             by_turn.append(cache.held)
     return by_turn
