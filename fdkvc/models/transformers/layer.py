@@ -116,7 +116,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if flash:
             new = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
             return torch.cat([~empty[:, 0], new], dim=1)
-        if mask is None:  # a single token sees everything
+        if mask is None:  # what a token sees of the turn is masked elsewhere, if at all
             mask = query.new_zeros((len(query), 1, 1, turn))
         slots = ~empty[:, :, None]
         if mask.dtype != torch.bool:

@@ -43,8 +43,6 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             )
         super().__init__()
         self._caches, self._new = caches, new
-        self._sizes: Sequence[int] = ()  # of the layer before, with its mask
-        self._seen = torch.empty(0)
         # The library makes its mask for as many keys as the longest cache has.
         self.layers = max(caches, key=lambda cache: cache.get_mask_sizes(0, 0)[0]).layers
 
@@ -73,29 +71,22 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             cache.before_attention(layer, inputs.of_text(text, new))
             for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
         ]
-        masks = {text: mask for text, mask in enumerate(empty) if mask is not None}
-        if not masks and inputs.queries.shape[2] == 1 and len({*sizes}) == 1:
+        queries, most = inputs.queries, max(sizes)
+        masks = [mask for mask in empty if mask is not None]
+        if not masks and queries.shape[2] == 1 and min(sizes) == most:
             return None
-        if sizes != self._sizes:  # most layers have those of the layer before
-            self._sizes, self._seen = sizes, self._seen_by_all(sizes, inputs.queries)
-        if not masks:
-            return self._seen
-        heads = max(mask.shape[1] for mask in masks.values())
-        seen = self._seen.repeat(1, heads, 1, 1)
-        for text, mask in masks.items():
-            part = seen[text, :, : mask.shape[2], -mask.shape[3] :]
-            torch.minimum(part, mask[0], out=part)
-        return seen
-
-    def _seen_by_all(self, sizes: Sequence[int], queries: torch.Tensor) -> torch.Tensor:
-        """Return the mask (B, 1, n, S) of texts of these sizes without empty slots."""
-        keys, tokens = max(sizes), queries.shape[2]
         size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
-        place = torch.arange(keys, device=queries.device) - (keys - size)  # (B, 1, S)
-        last = torch.arange(tokens, device=queries.device)[:, None] + (size - new)  # (B, n, 1)
-        hidden = ((place < 0) | (place > last))[:, None]
-        seen = queries.new_zeros(hidden.shape)
-        return seen.masked_fill_(hidden, torch.finfo(seen.dtype).min)
+        place = torch.arange(most, device=queries.device) - (most - size)  # in its text (B, 1, S)
+        token = torch.arange(queries.shape[2], device=queries.device)[:, None] + (size - new)
+        hidden = ((place < 0) | (place > token))[:, None]
+        heads = max((mask.shape[1] for mask in masks), default=1)
+        seen = queries.new_zeros(hidden.shape).masked_fill_(hidden, torch.finfo(queries.dtype).min)
+        seen = seen.repeat(1, heads, 1, 1)
+        for row, mask in zip(seen, empty, strict=True):
+            if mask is not None:
+                part = row[:, : mask.shape[2], -mask.shape[3] :]
+                torch.minimum(part, mask[0], out=part)
+        return seen
 
 
 def _padded(vectors: Sequence[torch.Tensor]) -> torch.Tensor:

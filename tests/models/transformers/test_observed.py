@@ -37,6 +37,7 @@ from tests.refusals import assert_one_sentence
 pytestmark = [NO_OLD_NAME, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 NEAR = 1e-5
+VECTORS = {"attention", "similarity", "queries", "keys", "values", "chance"}
 POLICIES = (
     *EVICTING,
     *(f"{key}(h2o)" for key in WITHIN),
@@ -223,7 +224,12 @@ def test_padding_is_not_observed(llama: Any, key: str, monkeypatch: pytest.Monke
                 assert [*head[head >= 0]] == [*same[same >= 0]]
 
 
-TEXT_ALONE = ("fifo", "sink", "weighted-recency", "sinks(learned)", "whitelist(fifo)", "shift")
+TEXT_ALONE = [
+    key
+    for key in (*EVICTING, *(f"{wrapper}(fifo)" for wrapper in (*WITHIN, "recall")))
+    if not VECTORS & {*read_policy(key).looks_at}
+]
+"""Among them are messages and regions."""
 
 
 @pytest.mark.parametrize("key", TEXT_ALONE)
@@ -235,7 +241,7 @@ def test_text_alone_touches_no_vector(
 
     for name in ("vectors", "states", "bring"):
         monkeypatch.setattr(PolicyLayer, name, refuse if name != "bring" else nothing)
-    assert held(TensorTokens, llama, key, "head")[-1].shape[2] <= 6
+    assert len(held(TensorTokens, llama, key, "head")) == len(LENGTHS)
 
 
 def nothing(layer: PolicyLayer, **vectors: Any) -> None:
