@@ -130,8 +130,7 @@ class TensorTokens(HeadTokens):
     def _of_states(self, of_layer: Callable[[Any, Any], tuple[Any, Any]]) -> Any:
         """Return a number of each token by row (R, N + 1), then 0, on the device.
 
-        Of each layer they come for the hidden states of slots, each once, and for those of the
-        turn.
+        Those of a layer come for the hidden states of its slots, each once, and of the turn.
         """
         rows = []
         for layer in self.vectors:  # only numbers stay of one when the next begins

@@ -60,26 +60,24 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
         sizes = [keys.shape[2] for keys, _ in rows]
         keys, values = map(_padded, zip(*rows, strict=True))
         before = partial(self._before_attention, layer_idx, sizes)
-        this_pass.expected = Expected(keys, values, before, after=_end_no_turn)
+        # Turns end by `PolicyCache.end_turn` only.
+        this_pass.expected = Expected(keys, values, before, after=lambda: None)
         return keys, values
 
     def _before_attention(
         self, layer: int, sizes: Sequence[int], inputs: AttentionInputs
-    ) -> torch.Tensor | None:
-        """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S), or None."""
+    ) -> torch.Tensor:
+        """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S)."""
         empty = [  # masks of empty slots alone
             cache.before_attention(layer, inputs.of_text(text, new))
             for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
         ]
         queries, most = inputs.queries, max(sizes)
-        masks = [mask for mask in empty if mask is not None]
-        if not masks and queries.shape[2] == 1 and min(sizes) == most:
-            return None
+        heads = max(1 if mask is None else mask.shape[1] for mask in empty)
         size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
         place = torch.arange(most, device=queries.device) - (most - size)  # in its text (B, 1, S)
         token = torch.arange(queries.shape[2], device=queries.device)[:, None] + (size - new)
         hidden = ((place < 0) | (place > token))[:, None]
-        heads = max((mask.shape[1] for mask in masks), default=1)
         seen = queries.new_zeros(hidden.shape).masked_fill_(hidden, torch.finfo(queries.dtype).min)
         seen = seen.repeat(1, heads, 1, 1)
         for row, mask in zip(seen, empty, strict=True):
@@ -96,10 +94,6 @@ def _padded(vectors: Sequence[torch.Tensor]) -> torch.Tensor:
     for row, of_text in enumerate(vectors):
         padded[row, :, padded.shape[2] - of_text.shape[2] :] = of_text
     return padded
-
-
-def _end_no_turn() -> None:
-    """After an attention: turns end by `PolicyCache.end_turn` only."""
 
 
 def _joins(cache: PolicyCache, first: PolicyCache) -> bool:
