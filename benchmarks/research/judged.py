@@ -26,9 +26,9 @@ from fdkvc.conversations.formats import read_transcripts
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
 from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.models.answers import Answers, run_answers
-from fdkvc.models.judged import COMPARED, LAST, OTHERS, SHARE, SHIPPED, UNREINFORCED
+from fdkvc.models.judged import COMPARED, SHARE, SHIPPED, UNREINFORCED
 from fdkvc.models.numpy.head_recordings import count_tokens
-from fdkvc.models.numpy.language_model import shared_language_model
+from fdkvc.models.numpy.language_model import AnyModel, shared_language_model
 from fdkvc.policies import read_policy
 from fdkvc.runs.jobs import one_blas_thread
 
@@ -95,6 +95,13 @@ BFCL, TAU_BENCH, TOOLTALK = (
     f"agents/{name}" for name in ("bfcl_dev.json.xz", "airline_dev.json", "tooltalk.json")
 )
 
+OTHERS = "SGD, 20 others"
+"""The data on which FD-KVC without reinforcement by relevance, found on 12 training dialogs, was
+measured once."""
+
+LAST = "SGD, 30 further dialogs"
+"""The data on which weighted recency, found on 24 training dialogs, was measured once."""
+
 PARTS = (
     Part("SGD", SGD, 30, (128,), OF_SGD),
     Part("SGD, each layer", SGD, 15, (128,), (*LEADING[2:], UNREINFORCED), "layer"),
@@ -142,10 +149,12 @@ def conversations(part: Part, data: Path, out: Path) -> Sequence[Transcript]:
     return read_transcripts(file.read_bytes())
 
 
-def measure(part: Part, transcript: Transcript, file: Path) -> pd.DataFrame:
-    """Return the rows of a conversation, measured unless the file has them."""
+def measure(
+    part: Part, transcript: Transcript, file: Path, model: AnyModel | None = None
+) -> pd.DataFrame:
+    """Return the rows of a conversation, measured unless the file has them; by SmolLM2 if None."""
     if not file.exists():
-        model = shared_language_model(MODEL)
+        model = model or shared_language_model(MODEL)
         entries = part.budgets_of(count_tokens(model, transcript))
         settings = Answers(
             tuple(map(read_policy, part.policies)),

@@ -117,8 +117,8 @@ def read_safetensors(
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of the content of a file of *safetensors*.
 
-    `types` has NumPy's name of each supported type. Raises a ValueError if an array has another, or
-    the file is broken, which gets its name.
+    `types` has NumPy's name of each supported type. Raises a ValueError, which names the file, if
+    an array has another or the file is broken.
     """
     import safetensors
 

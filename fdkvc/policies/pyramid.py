@@ -31,7 +31,7 @@ class Pyramid(Wrapper):
     last: float = parameter(
         0.5,
         "Last layer",
-        "The last layer's budget as a multiple of the mean; the first layer gets 2 minus that.",
+        "The last layer's budget as a multiple of the mean, of which the first gets 2 − λ.",
         symbol=r"\lambda",
         low=0,
         high=2,

@@ -38,7 +38,7 @@ class Dialogs:
     pin: bool = False
     baseline: str | None = None
     model: str | None = None
-    """Which model checks a plan."""
+    """Which model checks a plan, and whose tokens all sizes are in."""
     out: str | None = None
     tables: bool = False
     """Whether to print all tables."""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from benchmarks.live_app import settled
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.limits import MAX_UPLOAD_MEGABYTES
+from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.simulate import simulate
@@ -27,7 +29,6 @@ from tests.browser.conftest import WIDE
 from tests.browser.test_every_page import PHONE
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
-RECORDING = lexical_recording(DIALOGS[0], 0, Encoding())
 LAST = len(DIALOGS[0].turns) - 1
 NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.example/x.png) $x$'
 
@@ -61,6 +62,11 @@ def underline(page: Page, policy: str) -> None:
     settled(page)
 
 
+@cache
+def recording() -> Recording:
+    return lexical_recording(DIALOGS[0], 0, Encoding())
+
+
 def bring(page: Page, path: Path) -> None:
     page.locator("input[type=file]").set_input_files(path)
 
@@ -79,8 +85,8 @@ def expect_marks(page: Page, trace: Trace, turn: int) -> None:
     """Expect the words that the underlined policy holds, has just evicted and no longer holds."""
     kept = set(trace.kept[0, turn].tolist()) - {-1}
     before = set(trace.kept[0, turn - 1].tolist()) - {-1}
-    starts = RECORDING.starts
-    words = {place for place, word in enumerate(RECORDING.words) if word}  # marks have no element
+    starts = recording().starts
+    words = {place for place, word in enumerate(recording().words) if word}  # marks have no element
     assert marked(page, "held") == sorted(kept & words)
     new = {*range(*starts[turn : turn + 2])}
     assert marked(page, "gone") == sorted(((before | new) - kept) & words)
@@ -90,7 +96,7 @@ def expect_marks(page: Page, trace: Trace, turn: int) -> None:
 def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page: Page) -> None:
     open_dialogs(page, policies="fifo,fd-kvc", turn=0)
     expect_turn(page, 0)
-    traces = [simulate(policy_named(key), RECORDING.dialogs, 48) for key in ("fifo", "fd-kvc")]
+    traces = [simulate(policy_named(key), recording().dialogs, 48) for key in ("fifo", "fd-kvc")]
 
     for key, turn in (("ArrowRight", 1), ("End", LAST), ("ArrowLeft", LAST - 1)):
         page.keyboard.press(key)
@@ -112,7 +118,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     needed = page.locator(NEEDED).last
     needed.click()  # what a call needed leads to the word that was said
     token = needed.get_attribute("data-token")
-    value, _ = RECORDING.value_of[int(token or "")]
+    value, _ = recording().value_of[int(token or "")]
     expect(why.locator("header")).to_contain_text(f"“{value}” · value")
     expect(why.locator("header")).to_contain_text(f"token {token} · topic")
 

@@ -29,6 +29,7 @@ def nearest(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_the_guides_command_compares_its_policy_with_every_leading_way(
     nearest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

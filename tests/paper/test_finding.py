@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -14,8 +15,9 @@ from fdkvc.paper.study import Study
 from tests.studies import few_dialogs, other_budget, paper_study
 
 
-@pytest.mark.parametrize("study", [papers_run().study, paper_study()], ids=["shipped", "fewer"])
-def test_a_headline_counts_the_verdicts(study: Study) -> None:
+@pytest.mark.parametrize("study_of", [lambda: papers_run().study, paper_study])
+def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
+    study = study_of()
     figures = Counter(fact.verdict for fact in facts(study) if fact.verdict is not None)
     claims = Counter(result.verdict for result in claim_results(study))
     head, more = finding(study)

@@ -45,7 +45,8 @@ from fdkvc.models.llama_cpp.context import (
     state_of,
     vocabulary_of,
 )
-from fdkvc.models.numpy.head_eviction import POSITIONS, check_keeps, check_no_future, with_new
+from fdkvc.models.numpy.features import with_new
+from fdkvc.models.numpy.head_eviction import POSITIONS, check_keeps, check_no_future
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import Kind, Passage, Writer
 from fdkvc.models.numpy.tokens import role_of

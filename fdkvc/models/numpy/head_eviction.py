@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import KINDS, Ints
+from fdkvc.core.attention import Ints
 from fdkvc.core.cache import EMPTY
 from fdkvc.core.parameters import Field, check_count
 from fdkvc.engine.simulate import initial_state, take_turn
@@ -82,8 +82,8 @@ class EvictionStep:
     """What a turn evicted, in each layer and KV head."""
 
     sources: Ints
-    """Shape (L, K, S + R). The slot that each token in the cache and its second tier had before:
-    the old slots (first tier, then second), followed by the turn's tokens; −1 for none."""
+    """Shape (L, K, S + R). The column, during the turn, of each token in the S slots of the cache
+    and the R of its second tier: the old slots, then the turn's tokens; −1 for none."""
     find_evicted: Callable[[], tuple[tuple[Ints, Ints, Ints], Codes]]
     """Computes what `evicted` and `rule` are, which few ask for."""
 
@@ -105,9 +105,10 @@ class EvictionStep:
 class HeadEviction:
     """The state of a policy over a text; immutable.
 
-    `decides` says which heads decide together; see `DECIDES`. The heads are those of `layers`, by
-    default as many as they have, from the `first_layer` on; `tokens` observe their vectors. Raises
-    a ValueError for a budget below 1, or a policy that uses the future.
+    `decides` says which heads decide together; see `DECIDES`. The layers of `heads` may be a part
+    of a model, from its `first_layer` on, which shares a budget among all its `layers`; by default
+    they are all. `tokens` observe their vectors. Raises a ValueError for a budget below 1, or a
+    policy that uses the future.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class HeadEviction:
         rows = deciders.layers * deciders.heads
         together = {"head": deciders.group, "layer": deciders.heads, "model": rows}[decides]
         self._together = Together(policy, together)
-        # Layers that decide together count as one, since they share no budget.
+        # Layers share a budget only where each decides by itself.
         self._layers = 1 if alike or decides == "model" else layers or heads.layers
         self._first_layer, self._tokens = first_layer, tokens
         # 2. What a turn changes.
@@ -162,16 +163,16 @@ class HeadEviction:
         """Return the state after a turn of `new` tokens, at least 1, and what the turn evicted.
 
         The vectors are those of each layer, of the slots before the turn (first tier, then second)
-        and of the new tokens; the features (N, ...) those of each token so far, as far as known, as
-        of `fdkvc.models.numpy.tokens.Tokens.features`.
+        and of the new tokens. The features (N, ...) are those of each token so far; see
+        `fdkvc.models.numpy.tokens.Tokens.features`. Those that are unknown are left out.
         """
         heads = self._deciders
         layers, kv_heads = heads.layers, heads.kv_heads
         rows, first = layers * heads.heads, self.slots.shape[2]
         born = np.append(self._born, np.full(new, self._turns))
 
-        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, which
-        #    reads the columns of some other token; no policy looks at them.
+        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, for
+        #    which NumPy takes the vectors and features of the last token; no policy looks at them.
         turn_tokens = np.arange(self.count, self.count + new)
         turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
         ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
@@ -219,7 +220,10 @@ class HeadEviction:
         return after, EvictionStep(self._for_all_heads(sources), find_evicted)
 
     def _of_kv_heads(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Return rows (R, ·) by KV head (L, K, ·): the query heads of a group are alike."""
+        """Return rows (B, ·), one for each query head, by KV head (L, K, ·).
+
+        The query heads of a group are alike.
+        """
         heads = self._deciders
         return column.reshape(heads.layers, heads.kv_heads, heads.group, -1)[:, :, 0]
 
@@ -264,53 +268,3 @@ def check_keeps(policy: Policy) -> None:
         raise ValueError(
             f"{policy.name} reads its text again, so it keeps no entries: use it in answers or live"
         )
-
-
-def with_new(
-    features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
-) -> dict[str, NDArray[Any]]:
-    """Return the features of a text with those of its new tokens.
-
-    Speakers and kinds go on until the next mark; results have the tools of the calls before them,
-    in their order.
-    """
-    for name in ("speakers", "kinds"):
-        if features.get(name, np.empty(0)).size and name in new:
-            new = {**new, name: np.where(new[name] == -1, features[name][-1], new[name])}
-    if "tools" in new:
-        new = {**new, "tools": _with_tools_of_results(features, new)}
-    return {
-        name: np.concatenate([features[name], column]) if name in features else column
-        for name, column in new.items()
-    }
-
-
-def _with_tools_of_results(
-    features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
-) -> NDArray[Any]:
-    """Return the tools of new tokens, with those of results."""
-    tools, results = new["tools"].copy(), new["kinds"] == KINDS.index("result")
-    if not results.any():
-        return tools
-    for start in np.flatnonzero(results & ~np.append(False, results[:-1])).tolist():
-        end = start + int(np.append(results[start:], False).argmin())
-        kinds = np.append(features.get("kinds", tools[:0]), new["kinds"][:start])
-        tools[start:end] = _tool_of_next(
-            kinds, np.append(features.get("tools", tools[:0]), tools[:start])
-        )
-    return tools
-
-
-def _tool_of_next(kinds: NDArray[Any], tools: NDArray[Any]) -> int:
-    """Return the tool of the next result, 0 if unknown: results are in the order of the calls."""
-    begins = np.append(True, (np.diff(kinds) != 0) | (np.diff(tools) != 0))
-    called, results = list[int](), 0
-    for start in np.flatnonzero(begins[: len(kinds)])[::-1].tolist():
-        kind = kinds[start]
-        if kind == KINDS.index("call"):
-            called.append(int(tools[start]))
-        elif kind == KINDS.index("result") and not called:
-            results += 1
-        elif kind >= 0 and called:
-            break
-    return called[::-1][results] if results < len(called) else 0

@@ -12,7 +12,8 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from fdkvc.core.attention import Ints
-from fdkvc.models.numpy.head_eviction import HeadEviction, Heads, with_new
+from fdkvc.models.numpy.features import with_new
+from fdkvc.models.numpy.head_eviction import HeadEviction, Heads
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.numpy.text_cache import ModelCache, Reader, read
 from fdkvc.policies import Policy

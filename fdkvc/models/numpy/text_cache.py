@@ -21,7 +21,7 @@ unchanged.
 
 `read`, `end_turn`, `follow`, `reserve` and `forget_queries` change a cache. `fork`, `restored`,
 `before_turn` and `without_hidden` change nothing, and return another cache, which shares the
-vectors (see `fdkvc.models.numpy.token_vectors`). All of these, and `follow`, copy by
+vectors (see `fdkvc.models.numpy.token_vectors`). These four, and `follow`, copy by
 `TextCache._take`.
 """
 
@@ -41,7 +41,8 @@ from fdkvc.core.cache import EMPTY
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.trace import Codes, Rule
 from fdkvc.models.numpy.decoder import Decoder, ModelSizes, attention, unnormalized_attention
-from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, check_keeps, with_new
+from fdkvc.models.numpy.features import with_new
+from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, check_keeps
 from fdkvc.models.numpy.model_text import Kind
 from fdkvc.models.numpy.token_vectors import TokenVectors
 from fdkvc.policies import Policy
@@ -70,7 +71,7 @@ class ModelCache(Protocol):
     ids: list[int]
     """The tokens read so far."""
     turn_kind: Kind | None = None
-    """That of the passage which is read: its tokens may not tell a system prompt."""
+    """That of the passage which is read; None if only marks in the text tell it."""
 
     @property
     def engine(self) -> ModelCache:
@@ -121,7 +122,7 @@ class TextCache(ModelCache):
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was evicted so far."""
+        """Whether it still computes what a full cache does, so that it can `follow` one."""
         return self._whole
 
     @property
@@ -150,7 +151,10 @@ class TextCache(ModelCache):
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
-        """Store the vectors of the next tokens, and attend; see `AttentionCache`."""
+        """Store the vectors of the next tokens, and attend.
+
+        What the decoder calls in each layer; see `fdkvc.models.numpy.decoder.AttentionCache`.
+        """
         shape, start, n = self.decoder.shape, self.count, len(hidden)
         # 1. Store the vectors. The count grows after the last layer, when `read` notes the tokens.
         if layer == 0:
@@ -190,7 +194,10 @@ class TextCache(ModelCache):
         return np.concatenate([self._gathered[name][layer], turn], axis=1)
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
-        """Mark what queries (m, K, G, h) do not attend to: the last columns (…, m, ·)."""
+        """Mark which keys queries (m, K, G, h) do not attend to (…, m, ·).
+
+        The columns are the last of those keys: where nothing earlier is masked, only the m newest.
+        """
         m = len(queries)
         if self.attended is None or (self.attended[layer] >= 0).all():
             return later_tokens(m)
@@ -220,7 +227,10 @@ class TextCache(ModelCache):
         self.turn_start = self.count
 
     def _evict(self) -> None:
-        """Set which tokens are attended to from now on."""
+        """Set which tokens are attended to from now on: here, the turn's, too."""
+        if self.attended is not None:  # of a cache that begins `before_turn`
+            turn = range(self.turn_start, self.count)
+            self._set_attended(_with_tokens(self.attended, turn))
 
     def _set_attended(self, attended: Ints | None) -> None:
         """Set the tokens of earlier turns that are attended to."""
@@ -272,11 +282,10 @@ class TextCache(ModelCache):
     def before_turn(self, turn: int, restored: Sequence[int] = ()) -> TextCache:
         """Return what a turn began with, attending to the `restored` earlier tokens, too.
 
-        It can be read with, evicts no more, and stores keys and values only. Raises a ValueError if
-        there was no such turn.
+        It can be read with, and evicts no more. Raises a ValueError if there was no such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
-        other = TextCache(self.decoder, ())
+        other = self._new()
         if turn:
             other.turn_start = self.ends[turn - 1]
             other._take(self, other.turn_start)
@@ -284,29 +293,39 @@ class TextCache(ModelCache):
             other._set_attended(None if attended is None else _with_tokens(attended, restored))
         return other
 
+    def _new(self) -> TextCache:
+        """Return an empty cache that reads as this one does, but evicts nothing."""
+        return TextCache(self.decoder, ())
+
     def attention(self, position: int, *, whole_text: bool = False) -> Floats:
         """Return the attention weights of the token at a position (L, H, N).
 
         They determined which token was written after it. With `whole_text` they are over all tokens
-        so far, as they were computed, instead of those attended to.
+        so far, as they were computed, instead of those attended to. The cache stores all `layers`.
         """
         check_count("the position", position, 0, self.count - 1)
         shape, turn = self.decoder.shape, int(np.searchsorted(self.ends, position, side="right"))
         start = self.ends[turn - 1] if turn else 0
-        attended = None
-        if turn and not whole_text:
-            current = turn == len(self.ends)
-            attended = self.attended if current else self.attended_by_turn[turn - 1]
-        sees = np.zeros((shape.layers, shape.kv_heads, self.count + 1), np.bool_)
-        if attended is not None:
-            np.put_along_axis(sees, attended, True, axis=2)  # −1 is the column beyond
-            sees[:, :, start:] = False
-        sees[:, :, 0 if attended is None else start : position + 1] = True
         queries = self.vectors("queries")[:, :, position - self.count]
         grouped = queries.reshape(-1, shape.kv_heads, shape.group, 1, shape.head_width)
-        masked = ~sees[:, :, None, None, :-1]
+        sees = np.zeros((shape.layers, shape.kv_heads, self.count), np.bool_)
+        sees[:, :, start : position + 1] = True
+        sees[:, :, :start] = True if whole_text or not turn else self._saw(turn, grouped)
+        masked = ~sees[:, :, None, None]
         by_layer = map(attention, grouped, self.vectors("keys"), masked)
         return np.stack([*by_layer]).reshape(shape.layers, shape.heads, self.count)
+
+    def _saw(self, turn: int, queries: Floats) -> Bools:
+        """Mark which tokens before a turn from 1 on its queries (L, K, G, 1, h) saw (L, K, N)."""
+        start = self.ends[turn - 1]
+        # That of this turn is not as the turn before left it if tokens were restored since.
+        current = turn == len(self.ends)
+        attended = self.attended if current else self.attended_by_turn[turn - 1]
+        if attended is None:
+            return np.ones((*queries.shape[:2], start), np.bool_)
+        saw = np.zeros((*queries.shape[:2], self.count + 1), np.bool_)
+        np.put_along_axis(saw, attended, True, axis=2)  # −1 is the column beyond
+        return saw[:, :, :start]
 
 
 class EvictingCache(TextCache):
@@ -378,8 +397,25 @@ class RetrievalCache(TextCache):
         m, start = len(queries), self.turn_start
         if start <= self.budget:
             return super()._mask(layer, queries, end)
-        keys = self._vectors.before("keys", start)[layer]
-        size = min(self.policy.size, self.budget)
+        read = self._nearest(self._vectors.before("keys", start)[layer], queries)
+        mask = np.zeros((len(read), 1, m, end), np.bool_)
+        mask[:, 0, :, :start] = ~read
+        mask[..., -m:] |= later_tokens(m)
+        return mask
+
+    def _saw(self, turn: int, queries: Floats) -> Bools:
+        start = self.ends[turn - 1]
+        if start <= self.budget:
+            return super()._saw(turn, queries)
+        keys, by_token = self._vectors.before("keys", start), queries.transpose(0, 3, 1, 2, 4)
+        return np.stack([*map(self._nearest, keys, by_token)])[:, :, 0]
+
+    def _new(self) -> TextCache:
+        return RetrievalCache(self.decoder, self.policy, self.budget)
+
+    def _nearest(self, keys: Floats, queries: Floats) -> Bools:
+        """Mark which keys (K, S, h) each of the queries (m, K, G, h) reads (K, m, S)."""
+        start, size = keys.shape[1], min(self.policy.size, self.budget)
         low, high = (
             extreme.reduceat(keys, np.arange(0, start, size), axis=1).swapaxes(1, 2)[:, None]
             for extreme in (np.minimum, np.maximum)
@@ -393,10 +429,7 @@ class RetrievalCache(TextCache):
         above, tied = nearness > last, nearness == last
         remaining = pages - above.sum(axis=2, keepdims=True)
         read = above | (tied & (np.cumsum(tied, axis=2) <= remaining))
-        mask = np.zeros((len(keys), 1, m, end), np.bool_)
-        mask[:, 0, :, :start] = ~np.repeat(read, size, axis=2)[:, :, :start]
-        mask[..., -m:] |= later_tokens(m)
-        return mask
+        return np.repeat(read, size, axis=2)[:, :, :start]
 
 
 def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:

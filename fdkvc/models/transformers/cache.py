@@ -50,6 +50,7 @@ from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.cache import padded
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.sinks import FirstTokensWarning, sinks_notes
+from fdkvc.models.numpy.features import with_new
 from fdkvc.models.numpy.head_eviction import (
     DECIDES,
     POSITIONS,
@@ -59,7 +60,6 @@ from fdkvc.models.numpy.head_eviction import (
     check_keeps,
     deciding,
     equal_budgets,
-    with_new,
 )
 from fdkvc.models.numpy.model_text import Kind
 from fdkvc.models.numpy.tokens import TOKEN_FEATURES, Tokens, library_tokens

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.core.attention import Observation
+from fdkvc.core.attention import Floats, Observation
 from fdkvc.core.token_traits import word_surprisal
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.trace import Rule
@@ -424,6 +425,29 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(
     wanted = read_in_turns(Masked(decoder, sees), ids, lengths)
     np.testing.assert_allclose(logits, wanted, atol=NEAR * np.abs(wanted).max())
     assert (cache.evicted_in == -1).all()
+
+    for position in range(len(ids)):
+        saw = np.repeat(sees[:, :, position], shape.group, axis=1)
+        assert ((cache.attention(position) > 0) == saw).all()
+    again = cache.before_turn(2)
+    repeated = np.concatenate([again_read(again, part) for part in np.split(ids[12:], [9])])
+    np.testing.assert_allclose(repeated, wanted[12:], atol=NEAR * np.abs(wanted).max())
+
+
+def again_read(cache: TextCache, ids: ArrayLike) -> Floats:
+    logits: Floats = read([cache], ids)[0]
+    cache.end_turn()
+    return logits
+
+
+def test_what_a_turn_began_with_goes_on_over_later_turns(decoder: Decoder) -> None:
+    ids = text(decoder, 24)
+    cache = EvictingCache(decoder, policy_named("fifo"), 5)
+    read_in_turns(cache, ids, [8, 8, 8])
+    again = cache.before_turn(2)
+    logits = np.concatenate([again_read(again, part) for part in np.split(ids[16:], [4])])
+    at_once = again_read(cache.before_turn(2), ids[16:])
+    np.testing.assert_allclose(logits, at_once, atol=NEAR * np.abs(at_once).max())
 
 
 @pytest.mark.parametrize("marks", [MARKS, ("<pad>",)])
