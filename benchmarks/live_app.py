@@ -55,18 +55,18 @@ def open_chromium(*flags: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def serve(log: Path) -> Iterator[tuple[str, int]]:
-    """Run the app with the project's settings; yield its address and the server's process id.
+def serve(log: Path, root: Path = ROOT) -> Iterator[tuple[str, int]]:
+    """Run the app of a checkout with its settings; yield its address and the server's process id.
 
     The server's output goes to the file `log`, and into the RuntimeError if it does not answer.
     """
     port = _free_port()
-    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py")]
+    command = [sys.executable, "-m", "streamlit", "run", str(root / "app.py")]
     command += ["--server.port", str(port), "--server.headless", "true"]
     address = f"http://{HOST}:{port}"
     with (
         log.open("w") as output,
-        subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as server,
+        subprocess.Popen(command, cwd=root, stdout=output, stderr=subprocess.STDOUT) as server,
     ):
         try:
             _wait_for_health(server, address, log)

@@ -2,11 +2,14 @@
 
     python -m benchmarks.live_cost
     python -m benchmarks.live_cost --shape 1b --device cuda --budget 1024
+    python -m benchmarks.live_cost --judge smollm2 --threads 2
     python -m benchmarks.live_cost --all --device cuda
 
 A text of random tokens is read in turns, and tokens are written. In each round every cache does so,
 the library's first; ratios are to it, in the same round, and the table has their medians. The peak
-is that of the GPU's allocator, or of the cache's tensors on the CPU, where time is CPU time.
+is that of the GPU's allocator, or of the cache's tensors on the CPU, where time is CPU time. With
+``--judge`` a model judges dialogs under four ways, by `live` and by `answers`: in CPU time with one
+thread, else in the time that passes, which needs idle cores.
 
 With ``--all`` everything that needs a GPU runs, in at most eight minutes: rows of two shapes, a
 turn of 4,096 tokens over 32,768 entries, whether the GPU keeps what the CPU keeps in the same
@@ -15,6 +18,7 @@ precision, and a judged table. What there is no time for is printed as not run.
 
 import argparse
 import gc
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter, process_time
@@ -77,6 +81,8 @@ POLICIES = (
     *("sinks(tova)", "fd-kvc", "surprisal"),
 )
 
+Clock = Callable[[], float]
+
 COLUMNS = (
     "read ratio",
     "written ratio",
@@ -122,7 +128,8 @@ def cache_of(model: Any, policy: str, budget: int, decides: str) -> Any:
     if policy == "library":
         return DynamicCache(config=model.config)
     how: Any = {"decides": decides, "by_itself": False, "tokenizer": Words()}
-    return PolicyCache(read_policy(policy), budget, model, **how)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # no text is judged
+        return PolicyCache(read_policy(policy), budget, model, **how)
 
 
 def measure(model: Any, cache: Any, turns: Sequence[Sequence[int]]) -> tuple[float, float, float]:
@@ -209,8 +216,8 @@ def large_turn(shape: str, device: str, policy: str) -> str:
     return result
 
 
-def agreement(shape: str, device: str, policy: str) -> str:
-    """Return how many entries differ between the device and the CPU in the same precision.
+def agreement(shape: str, device: str, policies: Sequence[str]) -> Iterator[str]:
+    """Yield how many entries differ between the device and the CPU in the same precision.
 
     The CPU's copy of the model has its weights; a decision is an entry of a head that is kept.
     """
@@ -224,43 +231,69 @@ def agreement(shape: str, device: str, policy: str) -> str:
     model.model.layers = model.model.layers[:2]
     model.config.num_hidden_layers = 2
     models = model, copy.deepcopy(model).to("cpu")
-    caches = [cache_of(one, policy, 256, "head") for one in models]
-    differ = decided = 0
-    with torch.inference_mode():
+    for policy in policies:
+        caches = [cache_of(one, policy, 256, "head") for one in models]
+        differ = decided = 0
         for _ in range(3):
             ids = torch.randint(SHAPES[shape]["vocab_size"], (1, TURN))
             for one, cache in zip(models, caches, strict=True):
-                one(input_ids=ids.to(one.device), **{cache_name(one): cache})
-                cache.end_turn()
+                given: Any = {cache_name(one): cache, "logits_to_keep": 1}
+                with torch.inference_mode():
+                    one(input_ids=ids.to(one.device), **given)
+                    cache.end_turn()
             ours, theirs = (cache.held for cache in caches)
             heads = (held.reshape(-1, held.shape[2]) for held in (ours, theirs))
             for one, other in zip(*heads, strict=True):
                 decided += len(one)
                 differ += len({*one.tolist()} - {*other.tolist()})
-    return f"{policy}: {differ:,} of {decided:,} entries differ ({differ / decided:.2%})"
+        yield f"{policy}: {differ:,} of {decided:,} entries differ ({differ / decided:.2%})"
 
 
-def judged(shape: str, device: str, dialogs: int) -> str:
-    """Return the seconds of a table of dialogs under twelve ways at one size, by `live`'s code."""
+def judged_seconds(
+    model: Any, dialogs: int, ways: Sequence[str], *, workers: int = 1, clock: Clock = perf_counter
+) -> float:
+    """Return how long a model takes to judge ways at one size, by the code of `live`."""
     from fdkvc.conversations.formats import EXAMPLES, read_file
     from fdkvc.models.answers import Answers, run_answers
-    from fdkvc.models.numpy import BUNDLED
-    from fdkvc.models.numpy.tokens import load_tokens
-    from fdkvc.models.transformers.loop import LiveDecoder, LiveModel
     from fdkvc.policies import read_policy
 
-    model = made(shape, device, 8192)
-    tokens = load_tokens(BUNDLED, SHAPES[shape]["vocab_size"])
-    live = LiveModel(shape, LiveDecoder(model), tokens, "")
     found = read_file(EXAMPLES / "dialogues.json")
     talks = [
         replace(found[number % len(found)], name=f"dialog {number}") for number in range(dialogs)
     ]
+    settings, began = Answers(tuple(map(read_policy, ways)), (128,)), clock()
+    run_answers(settings, model, talks, workers=workers)
+    return clock() - began
+
+
+def judged(shape: str, device: str, dialogs: int) -> str:
+    """Return the seconds of a table of dialogs under twelve ways at one size."""
+    from fdkvc.models.numpy import BUNDLED
+    from fdkvc.models.numpy.tokens import load_tokens
+    from fdkvc.models.transformers.loop import LiveDecoder, LiveModel
+
+    tokens = load_tokens(BUNDLED, SHAPES[shape]["vocab_size"])
+    live = LiveModel(shape, LiveDecoder(made(shape, device, 8192)), tokens, "")
     ways = (*POLICIES, "random", "reread(fifo)")
-    settings = Answers(tuple(map(read_policy, ways)), (128,))
-    began = perf_counter()
-    run_answers(settings, live, talks, workers=1)
-    return f"{dialogs} dialogs, {len(ways)} ways, one size: {perf_counter() - began:.0f} s"
+    seconds = judged_seconds(live, dialogs, ways)
+    return f"{dialogs} dialogs, {len(ways)} ways, one size: {seconds:.0f} s"
+
+
+def beside_answers(name: str, threads: int, rounds: int, dialogs: int = 4) -> Iterator[str]:
+    """Yield how long `live` takes to judge dialogs with a model, and `answers`, in each round."""
+    from fdkvc.models.numpy.language_model import load_language_model
+    from fdkvc.models.transformers.loop import load_live
+
+    models = load_live(name), load_language_model(name)
+    clock = process_time if threads == 1 else perf_counter
+    few = ("fifo", "sinks(h2o)", "fd-kvc", "surprisal")
+    for _ in range(rounds):
+        live, answers = (
+            judged_seconds(model, dialogs, few, workers=workers, clock=clock)
+            for model, workers in zip(models, (1, threads), strict=True)
+        )
+        seconds = f"live {live:.1f} s, answers {answers:.1f} s, {live / answers:.2f} times"
+        yield f"{name}, {dialogs} dialogs, {threads} threads: {seconds}"
 
 
 def everything(device: str, seconds: float, shapes: Sequence[str]) -> None:
@@ -279,7 +312,7 @@ def everything(device: str, seconds: float, shapes: Sequence[str]) -> None:
     few, tokens = ("fifo", "sinks(h2o)", "fd-kvc"), 512 if small == "tiny" else 2048
     steps: list[tuple[float, Callable[[], Any]]] = [
         (0, lambda: table(small, POLICIES, 3, tokens // 2, tokens)),
-        (60, lambda: print(*(agreement(small, device, name) for name in few[1:]), sep="\n")),
+        (60, lambda: print(*agreement(small, device, POLICIES[3:]), sep="\n")),
         (120, lambda: print(judged(judge, device, 4 if judge == "tiny" else 30))),
         (60, lambda: table(large, few, 1, tokens // 2, tokens)),
         (60, lambda: print(*(large_turn(large, device, name) for name in few[1:]), sep="\n")),
@@ -308,12 +341,18 @@ def main() -> None:
     parser.add_argument("--decides", choices=("head", "layer", "model"), default="head")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--judge", metavar="MODEL", help="times of live and answers")
     parser.add_argument("--all", action="store_true", help="everything that needs a GPU")
     parser.add_argument("--seconds", type=float, default=460, help="that --all may take")
     parser.add_argument("--shapes", nargs=3, choices=SHAPES, default=("135m", "1b", "8b"))
     options = vars(parser.parse_args())
-    torch.set_num_threads(options.pop("threads"))
+    threads, judge = options.pop("threads"), options.pop("judge")
+    torch.set_num_threads(threads)
     every, seconds, shapes = (options.pop(name) for name in ("all", "seconds", "shapes"))
+    if judge:
+        for row in beside_answers(judge, threads, options["rounds"]):
+            print(row, flush=True)
+        return
     if every:
         everything(options["device"], seconds, shapes)
         return

@@ -26,7 +26,7 @@ from fdkvc.conversations.formats import read_transcripts
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
 from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.models.answers import Answers, run_answers
-from fdkvc.models.judged import COMPARED, LAST, OTHERS, SHARE, SHIPPED, UNREINFORCED
+from fdkvc.models.judged import COMPARED, SHARE, SHIPPED, UNREINFORCED
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import AnyModel, shared_language_model
 from fdkvc.policies import read_policy
@@ -94,6 +94,13 @@ SGD = "sgd/dev.json.xz"
 BFCL, TAU_BENCH, TOOLTALK = (
     f"agents/{name}" for name in ("bfcl_dev.json.xz", "airline_dev.json", "tooltalk.json")
 )
+
+OTHERS = "SGD, 20 others"
+"""The data on which FD-KVC without reinforcement by relevance, found on 12 training dialogs, was
+measured once."""
+
+LAST = "SGD, 30 further dialogs"
+"""The data on which weighted recency, found on 24 training dialogs, was measured once."""
 
 PARTS = (
     Part("SGD", SGD, 30, (128,), OF_SGD),

@@ -28,16 +28,8 @@ from fdkvc.core.statistics import cluster_mean, holm
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, verdict_on
-from fdkvc.models.judged import SHARE
-from fdkvc.models.planned import (
-    COMPARISONS,
-    COMPARISONS_FILE,
-    DECIDED,
-    WAYS,
-    WAYS_FILE,
-    planned_grid,
-    planned_ways,
-)
+from fdkvc.models.judged import COMPARISONS_FILE, SHARE, WAYS_FILE, planned_ways
+from fdkvc.models.report.judged import DECIDED, planned_grid
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
@@ -46,6 +38,41 @@ DECIDES = ("head", "model")
 RIGHT = "values_right_of_full"
 BY = ("recent", "middle", "old", "user", "assistant", "result")
 """Ages of values at the call that needs them, and their sources; described, too."""
+
+WAYS = [
+    "sample",
+    "decides",
+    "policy",
+    "metric",
+    "budget",
+    "planned",
+    "n",
+    "services",
+    "count",
+    "mean",
+    "ci_low",
+    "ci_high",
+]
+"""Columns of the first table; `planned` conversations were to be read, and n were."""
+
+COMPARISONS = [
+    "asks",
+    "sample",
+    "more",
+    "less",
+    "metric",
+    "n",
+    "services",
+    "count",
+    "mean_diff",
+    "ci_low",
+    "ci_high",
+    "p",
+    "p_holm",
+    "verdict",
+    "more_clusters",
+]
+"""Columns of the second."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +153,7 @@ def ways(asked: Mapping[str, Any], rows: pd.DataFrame) -> pd.DataFrame:
             by = ["policy", "metric", "budget"]
             means = means[~few].set_index(by).reindex(order, axis=0).rename_axis(by).reset_index()
             tables.append(means.assign(sample=name, decides=part.decides, planned=part.count))
-    table: pd.DataFrame = pd.concat(tables, ignore_index=True)[list(WAYS)]
+    table: pd.DataFrame = pd.concat(tables, ignore_index=True)[WAYS]
     return table
 
 
@@ -153,7 +180,7 @@ def comparisons(asked: Mapping[str, Any], rows: pd.DataFrame) -> pd.DataFrame:
                 )
     columns = [name for name in COMPARISONS if name != "p_holm"]
     table = pd.DataFrame(results, columns=columns).astype({"more_clusters": "Int64"})
-    return table.assign(p_holm=holm(table.p))[list(COMPARISONS)]
+    return table.assign(p_holm=holm(table.p))[COMPARISONS]
 
 
 def differences(

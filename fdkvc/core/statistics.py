@@ -1,4 +1,4 @@
-"""Statistics over dialogs: intervals, paired differences, and sentences about them.
+"""Statistics over dialogs: intervals and paired differences.
 
 Every array has shape (n,), with a finite number for each of at least one dialog; any other raises
 a ValueError. Policies are compared on the same dialogs, so the comparison is paired: dialog i under
@@ -8,7 +8,7 @@ one policy with dialog i under the other. Intervals are at 95 %.
 import math
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
@@ -75,43 +75,6 @@ class Paired(Summary):
         if self.sd == 0:
             return "same"
         return "significant" if self.p < 1 - CONFIDENCE else "not significant"
-
-    def words(self, p: float | None = None) -> str:
-        """Return the result as text, with its own p-value or an adjusted one.
-
-        Examples
-        --------
-        >>> paired([0.91, 0.93, 0.95, 0.93], [0.70, 0.71, 0.72, 0.71]).words()
-        '+0.220 (95 % interval 0.207 to 0.233), p < 0.001'
-        >>> paired([0.9, 0.7, 0.8], [0.8, 0.8, 0.7]).words()
-        'not significant (p = 0.67)'
-        >>> paired([0.9, 0.8], [0.8, 0.7]).words()
-        'the same in every dialog (+0.100)'
-        >>> paired([0.9, 0.8], [0.9, 0.8]).words()
-        'no difference in any dialog'
-        >>> paired([0.9], [0.8]).words()
-        'too few dialogs to tell (+0.100 in the only one)'
-        >>> paired([0.91, 0.93, 0.95, 0.93], [0.70, 0.71, 0.72, 0.71]).words(p=0.06)
-        'not significant (p = 0.060)'
-        """
-        if p is not None and self.sd > 0:
-            return replace(self, p=p).words()
-        match self.verdict:
-            case "too few":
-                difference = f"{self.mean:+.{_decimals(self.mean)}f}"
-                return f"too few dialogs to tell ({difference} in the only one)"
-            case "same" if self.mean == 0:
-                return "no difference in any dialog"
-            case "same":
-                return f"the same in every dialog ({self.mean:+.{_decimals(self.mean)}f})"
-            case "not significant":
-                return f"not significant ({p_words(self.p)})"
-            case "significant":
-                digits = _decimals(self.high - self.mean)
-                return (
-                    f"{self.mean:+.{digits}f} ({100 * CONFIDENCE:g} % interval "
-                    f"{self.low:.{digits}f} to {self.high:.{digits}f}), {p_words(self.p)}"
-                )
 
 
 def summarize(values: npt.ArrayLike) -> Summary:
@@ -474,21 +437,3 @@ def _one_per_dialog(name: str, values: npt.ArrayLike) -> Doubles:
             "finite number"
         )
     return array
-
-
-def _decimals(size: float) -> int:
-    """Return the decimals to show: three, or more where the number would round to 0."""
-    return max(3, -math.floor(math.log10(abs(size)))) if size else 3
-
-
-def p_words(p: float) -> str:
-    """Return a p-value in words.
-
-    Examples
-    --------
-    >>> p_words(0.0004), p_words(0.0312), p_words(0.25)
-    ('p < 0.001', 'p = 0.031', 'p = 0.25')
-    """
-    if p < 0.001:
-        return "p < 0.001"
-    return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"

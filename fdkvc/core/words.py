@@ -66,6 +66,19 @@ def p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else short(p)
 
 
+def p_words(p: float) -> str:
+    """Return a p-value in words.
+
+    Examples
+    --------
+    >>> p_words(0.0004), p_words(0.0312), p_words(0.25)
+    ('p < 0.001', 'p = 0.031', 'p = 0.25')
+    """
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+
+
 def digits_for(*numbers: float, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different."""
     different = len(set(numbers))

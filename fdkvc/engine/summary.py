@@ -55,8 +55,8 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
             *over, low, high = _mean(group, change)
             significant = None if np.isnan(low) else bool(low > 0 or high < 0)
             metric = late_metric(key[-1])
-            known = cluster_mean(change, group.services.tolist(), _weights(group))
-            tests = known.p, verdict_on(known, metric), known.clusters_to_settle(metric.margin)
+            mean = cluster_mean(change, group.services.tolist(), _weights(group))
+            tests = mean.p, verdict_on(mean, metric), mean.clusters_to_settle(metric.margin)
             results.append((*key, policy, baseline, *over, low, high, significant, *tests))
     columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
     table = pd.DataFrame(

@@ -34,13 +34,13 @@ def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ..
     >>> kinds_in([Transcript("a", (Turn("user", "hi"), Turn("bot", "yes")))], calls=True)
     ('user', 'assistant')
     """
-    found = set[str]()
+    kinds = set[str]()
     for transcript in transcripts:
-        found |= {"call"} if calls and transcript.calls else set()
+        kinds |= {"call"} if calls and transcript.calls else set()
         for number, turn in enumerate(transcript.turns):
-            found |= {"call"} if turn.call_characters else set()
-            found.add(transcript.span_kind(number, turn.call_characters))
-    return _named(set(map(KINDS.index, found)))
+            kinds |= {"call"} if turn.call_characters else set()
+            kinds.add(transcript.span_kind(number, turn.call_characters))
+    return _named(set(map(KINDS.index, kinds)))
 
 
 def _named(kinds: Collection[int]) -> tuple[str, ...]:

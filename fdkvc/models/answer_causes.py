@@ -70,8 +70,8 @@ def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Wo
 
 def prompt_end(tokens: Tokens, ids: Sequence[int], first: int, end: int) -> int:
     """Return where a text's own system prompt ends, which is in its first passage; 0 without."""
-    prompt, *own = tokens.texts_of(ids[first:end], first)
-    return prompt[1] if own else 0
+    prompt, *passages = tokens.texts_of(ids[first:end], first)
+    return prompt[1] if passages else 0
 
 
 def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:

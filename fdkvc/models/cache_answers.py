@@ -5,7 +5,7 @@ The one that is shipped is SmolLM2's of an example, written by ``python -m bench
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,13 +77,9 @@ class RecordedAnswer:
     restored: Mapping[str, Restoration]
     """By the name of the policy."""
 
-    def to_json(self) -> str:
-        """Return it as a file's text."""
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
-
 
 def read_recorded(content: str) -> RecordedAnswer:
-    """Return what `RecordedAnswer.to_json` wrote."""
+    """Return a recording from its file's text."""
     stored = json.loads(content)
     answers, restored = {}, {}
     for name, row in stored["answers"].items():

@@ -42,25 +42,25 @@ SEED = 1
 def claim(options: Namespace) -> None:
     """Compare the policy of a file with the leading ways."""
     check_count("count", options.count)
-    own = policy_named(register(policy_in(Path(options.file))).key)
-    mine = (own, wrapped("sinks", own))
+    policy = policy_named(register(policy_in(Path(options.file))).key)
+    ways = (policy, wrapped("sinks", policy))
     settings = Answers(
-        (*mine, *map(read_policy, LEADING)), (options.budget,), decides=options.decides
+        (*ways, *map(read_policy, LEADING)), (options.budget,), decides=options.decides
     )
     model = small_model(options.model)
     warn_each([model.tokens.note])
     dialogs, _ = readable_dialogs(model, read_sources(options))
-    some = drawn(dialogs, options.count)
+    read = drawn(dialogs, options.count)
     threads = cores() if is_large(model) else 1  # other processes cannot import the file
     with running(Running(threads)) as how:
-        rows = run_answers(settings, model, some, **how)
-    table = against([policy.name for policy in mine], rows)
+        rows = run_answers(settings, model, read, **how)
+    table = against([way.name for way in ways], rows)
     if options.out is not None:
         out = Path(options.out)
         write_files(out.parent, {out.name: table.to_csv(index=False).encode()})
     clusters = int(rows.services.nunique())
     about = (
-        f"{model.name}: {len(some)} of {count(len(dialogs), 'dialog')}, {options.budget} entries, "
+        f"{model.name}: {len(read)} of {count(len(dialogs), 'dialog')}, {options.budget} entries, "
         f"decided by {options.decides}; 95 % intervals are {over_clusters(clusters)}."
     )
     print_results("\n\n".join([about, *texts(table)]), options.out)
@@ -88,11 +88,11 @@ def policy_in(file: Path) -> type[Policy]:
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Policy) and kind.__module__ == spec.name
     ]
-    found = [kind for kind in kinds if not issubclass(kind, tuple(WRAPPERS.values()))]
-    if len(found) != 1:
-        names = ", ".join(kind.__name__ for kind in found) or "none"
+    policies = [kind for kind in kinds if not issubclass(kind, tuple(WRAPPERS.values()))]
+    if len(policies) != 1:
+        names = ", ".join(kind.__name__ for kind in policies) or "none"
         raise ValueError(f"{file.name} must define one class derived from Policy, but has {names}")
-    return found[0]
+    return policies[0]
 
 
 def drawn(dialogs: Sequence[Transcript], most: int) -> list[Transcript]:
@@ -101,31 +101,31 @@ def drawn(dialogs: Sequence[Transcript], most: int) -> list[Transcript]:
     return random.Random(SEED).sample(calling, min(most, len(calling)))
 
 
-def against(mine: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
-    """Return how each of one's own ways differs from each leading way.
+def against(ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
+    """Return how each way of a claim differs from each leading way.
 
     Columns way, metric, own (its mean), other, mean (the other's), and those of
-    `paired_differences`, of which the difference is the own way minus the other.
+    `paired_differences`, of which the difference is the claim's minus the other's.
     """
     rows = rows[rows.metric.isin(MEASURES)]
     means = mean_table(rows).set_index(["policy", "metric"])["mean"]
     tables = [
-        paired_differences(rows[rows.policy.isin([*mine, other])], other) for other in LEADING
+        paired_differences(rows[rows.policy.isin([*ways, other])], other) for other in LEADING
     ]
     table = pd.concat(tables, ignore_index=True)
-    own, others = (
+    means_of_ways, means_of_others = (
         [means[pair] for pair in zip(table[name], table.metric, strict=True)]
         for name in ("policy", "baseline")
     )
-    table = table.assign(own=own, other=others).sort_values(
-        ["policy", "metric"], key=lambda names: names.map([*mine, *MEASURES].index), kind="stable"
+    table = table.assign(own=means_of_ways, other=means_of_others).sort_values(
+        ["policy", "metric"], key=lambda names: names.map([*ways, *MEASURES].index), kind="stable"
     )
     columns = ["policy", "metric", "own", "baseline", "other", "n", "services"]
     return table[[*columns, "mean_diff", "ci_low", "ci_high", "p", "verdict", "more_clusters"]]
 
 
 def texts(table: pd.DataFrame) -> list[str]:
-    """Return a table of words for each own way and measure."""
+    """Return a table of words for each way of a claim and each measure."""
     parts = []
     for (way, key), part in table.groupby(["policy", "metric"], sort=False):
         metric = late_metric(str(key))

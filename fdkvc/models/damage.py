@@ -16,25 +16,11 @@ import pandas as pd
 from fdkvc.core.attention import Bools, Floats
 from fdkvc.core.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
-from fdkvc.models.answer_causes import (
-    Passages,
-    Word,
-    is_readable,
-    prompt_end,
-    turns_of,
-    words_in,
-)
-from fdkvc.models.numpy.decoder import attention
+from fdkvc.models.answer_causes import Passages, Word, is_readable, prompt_end, turns_of, words_in
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import WRITERS, Kind, speaker_of
-from fdkvc.models.numpy.text_cache import (
-    BLOCK,
-    TextCache,
-    check_length,
-    later_tokens,
-    read,
-)
+from fdkvc.models.numpy.text_cache import TextCache, check_length, read
 from fdkvc.models.numpy.tokens import Tokens
 
 CAUSES = 5
@@ -320,18 +306,3 @@ def _evicted(cache: TextCache, turn: int) -> Bools:
         evicted[:] = True
         np.put_along_axis(evicted, attended, False, axis=2)  # −1 is the column beyond
     return evicted[:, :, :-1]
-
-
-def attention_received(cache: TextCache) -> Floats:
-    """Return the mean attention that each token gets from the tokens after it (L, H, N)."""
-    shape, count = cache.decoder.shape, cache.count
-    total = np.zeros((shape.layers, shape.heads, count))
-    for layer, first in np.ndindex(shape.layers, -(-count // BLOCK)):
-        first, end = first * BLOCK, min((first + 1) * BLOCK, count)
-        queries = cache.vectors("queries")[layer, :, first:end]
-        keys = cache.vectors("keys")[layer, :, :end]
-        grouped = queries.reshape(shape.kv_heads, shape.group, end - first, shape.head_width)
-        weights = attention(grouped, keys, later_tokens(end - first))
-        weights[..., np.arange(end - first), np.arange(first, end)] = 0  # a token's own
-        total[layer, :, :end] += weights.sum(axis=2, dtype=float).reshape(shape.heads, end)
-    return np.asarray(total / np.maximum(np.arange(count)[::-1], 1), np.float32)

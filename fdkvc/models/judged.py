@@ -7,14 +7,27 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.engine.metrics import METRICS
-from fdkvc.models.planned import planned_comparisons, planned_ways
 from fdkvc.policies import read_policy
 
-SHIPPED = Path(__file__).parent / "shipped" / "judged.csv"
+_FOLDER = Path(__file__).parent / "shipped"
+SHIPPED = _FOLDER / "judged.csv"
 """Measured by benchmarks/research/judged.py.
 
 A row per data, policy, budget and metric, with the mean, the paired difference from `COMPARED`, and
 their 95 % intervals over clusters.
+"""
+
+WAYS_FILE = _FOLDER / "planned_ways.csv"
+"""What came out of a plan that is older than its run, benchmarks/research/plan.toml.
+
+A row per sample, who decides, way, metric and budget. benchmarks/research/planned.py follows it.
+"""
+
+COMPARISONS_FILE = _FOLDER / "planned_comparisons.csv"
+"""What each comparison of the plan says.
+
+A row for the measure that is tested, and one for the values right. The difference is the ways
+`more` together minus the ways `less`.
 """
 
 METRICS_SHOWN = ("kl", "values_right_of_full")
@@ -27,15 +40,11 @@ ENDS = ["mean_diff", "ci_low", "ci_high"]
 COMPARED = "sinks(h2o)"
 """The policy with attention that others are compared with."""
 
-LAST = "SGD, 30 further dialogs"
-"""The data on which weighted recency, found on 24 training dialogs, was measured once."""
-
 SHARE = "% of the text"
 """In the name of data whose budgets are percents of each conversation's tokens."""
 
-OTHERS, UNREINFORCED = "SGD, 20 others", "fd-kvc alpha_0=0.0"
-"""The data on which FD-KVC without reinforcement by relevance, found on 12 training dialogs, was
-measured once."""
+UNREINFORCED = "fd-kvc alpha_0=0.0"
+"""FD-KVC without reinforcement by relevance."""
 
 
 def part_title(data: str, budget: int) -> str:
@@ -62,6 +71,16 @@ def judged_table() -> pd.DataFrame:
         order = lost.reindex(part.policy).to_numpy().argsort(kind="stable")
         parts.append(part.iloc[order])
     return pd.concat(parts)
+
+
+def planned_ways() -> pd.DataFrame:
+    """Return how every way of the plan did."""
+    return pd.read_csv(WAYS_FILE)
+
+
+def planned_comparisons() -> pd.DataFrame:
+    """Return what each comparison of the plan says."""
+    return pd.read_csv(COMPARISONS_FILE).astype({"more_clusters": "Int64"})
 
 
 @cache

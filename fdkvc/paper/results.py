@@ -157,8 +157,8 @@ class StudyRun(BenchmarkRun):
 
     @property
     def text(self) -> str:
-        found = "\n".join(finding_text(self.study))
-        return f"{markdown(measured_tables(self.study))}\n{found}".strip()
+        finding = "\n".join(finding_text(self.study))
+        return f"{markdown(measured_tables(self.study))}\n{finding}".strip()
 
 
 @dataclass(frozen=True, eq=False)

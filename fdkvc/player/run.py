@@ -74,13 +74,13 @@ class DialogChoice(ChosenDialog):
     @property
     def title(self) -> str:
         """The scenario and the seed, with the schedule and numbers of a person's own."""
-        own = f" {self.scenario.schedule}" if self.scenario.key not in SCENARIOS else ""
+        schedule = f" {self.scenario.schedule}" if self.scenario.key not in SCENARIOS else ""
         world = [
             f", {field.label.lower()} {getattr(self.world, field.name)}"
             for field in fields_of(World)
             if getattr(self.world, field.name) != field.default
         ]
-        return f"{self.scenario.label}{own}, seed {self.seed}{''.join(world)}"
+        return f"{self.scenario.label}{schedule}, seed {self.seed}{''.join(world)}"
 
     def load(self) -> DialogBatch:
         """Generate the dialog."""

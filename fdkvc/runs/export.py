@@ -68,11 +68,10 @@ def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) ->
     >>> meaning_of("turns.csv", "n"), meaning_of("sweep.csv", "gamma")
     ('dialogs', 'value of this hyperparameter')
     """
-    own = meanings().get(file, {})
-    known = {**(also or {}), **meanings()["columns"], **own}
-    if column in known:
-        return known[column]
-    return next((words for name, words in known.items() if fnmatchcase(column, name)), "")
+    columns = {**(also or {}), **meanings()["columns"], **meanings().get(file, {})}
+    if column in columns:
+        return columns[column]
+    return next((words for name, words in columns.items() if fnmatchcase(column, name)), "")
 
 
 def with_readme(title: str, files: Files, also: Mapping[str, str] | None = None) -> Files:

@@ -10,7 +10,7 @@ from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import Page, panel, side_by_side
 from fdkvc.ui.lanes import Lane, load_lanes
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import Markdown
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.verdict.page.evidence import headline
 from fdkvc.verdict.page.transcript import DEMANDS, Outcome, outcomes_of, show_transcript
 
@@ -83,8 +83,7 @@ def show(shown: Page) -> None:
                 )
     open_on(shown, lane.run.dialogs, lambda: (lost.demand.turn, entry))
     with st.container(key="headline"):
-        sentence = headline(DEMANDS["call"], head.recording, lane, lost)
-        st.header(Markdown("{}.").format(sentence), anchor=False)
+        st.header(plain(headline(DEMANDS["call"], head.recording, lane, lost)), anchor=False)
     show_transcript(PAGE, head.recording, [lane], lane, lambda: None, sentences=1)
     st.caption(
         "Vectors here come from the letters of words, not their meaning, so scores reflect age and "

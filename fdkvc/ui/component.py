@@ -59,5 +59,4 @@ def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
 
     The stage ignores what was sent before what it has.
     """
-    sent = {"what": what, "sent": time.time()}
-    _ear(key=key, data={**sent, **data}, on_message_change=lambda: None)
+    _ear(key=key, data={"what": what, "sent": time.time(), **data}, on_message_change=lambda: None)

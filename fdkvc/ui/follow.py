@@ -8,6 +8,7 @@ import streamlit as st
 
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.metrics import default_metrics
+from fdkvc.player.entry_files import file_stem
 from fdkvc.player.moments import nearly_kept as nearly_kept
 from fdkvc.player.moments import value_sentences
 from fdkvc.player.payload import DialogText, LaneHead
@@ -22,7 +23,6 @@ from fdkvc.ui.lanes import Lane
 from fdkvc.ui.sidebar import ENTRY, HUES, TURN
 
 _RECEIVED = "stage/received"
-SCENE_FILE = "scene.html"
 
 
 def open_on(
@@ -121,8 +121,8 @@ def save_scene(
         return scene_html(title, shown(), sentences=sentences, **parts).encode()
 
     offer_file(
-        f"{page}/download/{SCENE_FILE}",
-        SCENE_FILE,
+        f"{page}/download/scene",
+        f"{file_stem({run.trace.policy.name: run for run in runs})}-scene.html",
         content,
         label="Save this scene",
         icon="theaters",

@@ -1,7 +1,7 @@
 """What all pages share: their names, their frame, their style."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -9,6 +9,7 @@ from typing import TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
+from streamlit.runtime.scriptrunner import StopException
 
 from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme
 from fdkvc.core.parameters import Field
@@ -135,7 +136,10 @@ def page(
     st.container(key="page-purpose").markdown(plain(purpose))
     shown = Page(name, link, beside_title, st.container())
     shown.show_problems(wrong)
-    yield shown
+    # Streamlit forgets fragments of the run before only where a run ends as usual: one that polls
+    # would write once more, into containers that are no longer there.
+    with suppress(StopException):
+        yield shown
     if [*link] == ["section"]:  # followed for that section alone
         scroll_to(".stTabs")
     if not staged:

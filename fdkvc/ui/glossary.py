@@ -28,8 +28,8 @@ WORDS = {
 
 def help_on(text: str) -> Markdown | None:
     """Explain the words of this project that a text has, for the help beside it."""
-    found = [word for word in WORDS if re.search(rf"(?i)\b{word}s?\b", text)]
-    return plain(" ".join(f"{word}: {WORDS[word]}" for word in found)) if found else None
+    words = [word for word in WORDS if re.search(rf"(?i)\b{word}s?\b", text)]
+    return plain(" ".join(f"{word}: {WORDS[word]}" for word in words)) if words else None
 
 
 def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:

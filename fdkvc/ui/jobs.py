@@ -19,7 +19,6 @@ from fdkvc.ui.lru import size_of
 
 Report = Callable[[Progress], None]
 
-
 Work = Callable[..., Any]
 """A function of `on_progress`, a `Report`, and `cancelled`, an event that it checks regularly.
 

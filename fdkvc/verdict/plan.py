@@ -23,7 +23,7 @@ from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
 from fdkvc.engine.evidence import OLD, RECENT
 from fdkvc.engine.sinks import SINKS, sinks_of
-from fdkvc.models.planned import planned_ways
+from fdkvc.models.judged import planned_ways
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
@@ -178,7 +178,7 @@ class Card:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The line that sets the recommended way, by engine; none where it does not pay."""
+        """What sets the recommended way, by engine; none where it does not pay."""
         return settings_of(self.best) if self.best is not None and self.pays else {}
 
     @property
@@ -406,7 +406,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
 
 def _size(card: Card, way: Way) -> str:
     share = percent((way.size or 0) / card.tokens)
-    return f"{way.size:,} tokens ({share} of a conversation)"
+    return f"{way.size:,} tokens of {card.unit} ({share} of a conversation)"
 
 
 def _basis(card: Card, read: ModelRead | None) -> str:
@@ -516,9 +516,13 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 
 def settings_of(way: Way) -> dict[str, str]:
-    """Return the line that sets a way and its size, by engine or library."""
+    """Return what sets a way and its size, by engine or library."""
     name = way.policy.replace(", ", ",")  # so that no line ends within it
-    ours = f'PolicyCache(read_policy("{name}"), {{}}, model, tokenizer=tokenizer)'
+    ours = (
+        "from fdkvc import PolicyCache, read_policy\n"
+        f'cache = PolicyCache(read_policy("{name}"), {{}}, model, tokenizer=tokenizer)\n'
+        "model.generate(**turn, cache=cache)"
+    )
     lines = SETTINGS.get(way.policy, {"transformers": ours})
     return {engine: line.format(way.size) for engine, line in lines.items()}
 

@@ -161,6 +161,7 @@ def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_downloa
 
     with other.expect_download() as download:
         other.get_by_role("button", name="Save this scene").click()
+    assert download.value.suggested_filename == f"{file_stem({'sink': run})}-scene.html"
     download.value.save_as(tmp_path / "scene.html")
     other.goto((tmp_path / "scene.html").as_uri())
     expect(other.get_by_role("heading", name="Sink+Window on Topic Return, seed 5")).to_be_visible()

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import smollm2
+from benchmarks.smollm2 import attention_received
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.attention import Floats
 from fdkvc.models import damage as module
@@ -18,7 +20,6 @@ from fdkvc.models.damage import (
     LEAST,
     SPACE,
     Text,
-    attention_received,
     chat_text,
     dialog_text,
     read_damage,
@@ -233,7 +234,7 @@ def test_a_cache_that_holds_everything_hurts_no_word(model: LanguageModel, text:
 def test_the_attention_received_is_the_mean_over_later_tokens(
     model: LanguageModel, text: Text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", 7)
+    monkeypatch.setattr(smollm2, "BLOCK", 7)
     cache: TextCache = model.full()
     read([cache], text.ids)
 

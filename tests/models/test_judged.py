@@ -8,9 +8,15 @@ import pandas as pd
 
 from benchmarks.research import judged as script
 from fdkvc.models import judged
-from fdkvc.models.judged import COMPARED, SHIPPED, first_rows, judged_sentence, judged_table
-from fdkvc.models.planned import planned_comparisons, planned_grid
-from fdkvc.models.report.judged import TITLE, judged_report
+from fdkvc.models.judged import (
+    COMPARED,
+    SHIPPED,
+    first_rows,
+    judged_sentence,
+    judged_table,
+    planned_comparisons,
+)
+from fdkvc.models.report.judged import TITLE, judged_report, planned_grid
 from fdkvc.policies import read_policy
 from tests.app_pages import html, open_page
 

@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.research.planned import comparisons, differences, plan, texts, ways
 from fdkvc.core.statistics import cluster_mean, holm
-from fdkvc.models.planned import comparison_name, planned_comparisons, planned_ways
+from fdkvc.models.judged import planned_comparisons, planned_ways
+from fdkvc.models.report.judged import comparison_name
 from fdkvc.policies import read_policy
 from tests.app_pages import ROOT
 

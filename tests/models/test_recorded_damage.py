@@ -11,9 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.smollm2 import BUDGET, DIALOG, POLICIES
+from benchmarks.smollm2 import (
+    BUDGET,
+    DIALOG,
+    POLICIES,
+    attention_received,
+    damage_json,
+    record_damage,
+)
 from fdkvc.conversations.formats import EXAMPLES, read_file, read_transcripts
-from fdkvc.models.damage import Damage, Text, attention_received, dialog_text, read_damage
+from fdkvc.models.damage import Damage, Text, dialog_text, read_damage
 from fdkvc.models.numpy.language_model import (
     LanguageModel,
     load_language_model,
@@ -24,7 +31,6 @@ from fdkvc.models.recorded_damage import (
     SHIPPED,
     RecordedDamage,
     read_recorded,
-    record_damage,
     shipped_damage,
 )
 from fdkvc.models.report.damage import attended_columns, damage_html, damage_sentences
@@ -61,7 +67,7 @@ def same(one: Damage, other: Damage) -> None:
 def test_a_recording_is_read_as_it_was_written(
     model: LanguageModel, recorded: RecordedDamage
 ) -> None:
-    again = read_recorded(recorded.to_json())
+    again = read_recorded(damage_json(recorded))
 
     for name in ("model", "parameters", "dialog", "budget", "text"):
         assert getattr(again, name) == getattr(recorded, name)
@@ -75,7 +81,7 @@ def test_a_recording_is_read_as_it_was_written(
     read([full], recorded.text.ids)
     expected = attention_received(full).mean(axis=1)
     np.testing.assert_allclose(again.received, expected, atol=6e-4)
-    assert again.to_json() == read_recorded(again.to_json()).to_json()
+    assert damage_json(again) == damage_json(read_recorded(damage_json(again)))
 
 
 def test_hostile_words_stay_words_in_what_is_shown(recorded: RecordedDamage) -> None:

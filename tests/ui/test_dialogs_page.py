@@ -260,7 +260,7 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
     assert app.header[0].value == (
         f"{plain(demand.source)} in turn {demand.turn} needs {plain(demand.slot)} = "
         f"*{plain(demand.value)}*, said by the {giver} in turn {last}. "
-        f"{policy_named(key).title} evicted it {when}, by the budget"
+        f"{policy_named(key).title} evicted it {when}, by the budget."
     )
 
 
@@ -270,7 +270,7 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
     assert link_of(app)["file"] == "rental"
     assert app.header[0].value == (
         "find\\_member in turn 2 needs member = *HB-7302*, said by the user in turn 1. FD-KVC "
-        "evicted it at once, by the budget"
+        "evicted it at once, by the budget."
     )
     assert shown_turn(app) == 2
     (view,) = [message for message in told(app) if message.get("what") == "view"]
@@ -555,6 +555,15 @@ def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
     assert "My file" not in [button.label for button in app.button]
 
 
+def test_a_page_that_stops_leaves_no_fragment_of_the_run_before() -> None:
+    app = open_dialogs()
+    kept = app._fragment_storage  # with the card's, which polls while a run is under way
+    assert any(kept._fragments)
+    app = press(app, "My file")
+    assert not app.exception
+    assert not any(kept._fragments)
+
+
 def test_a_plain_text_has_a_headline() -> None:
     app = open_dialogs(
         read_dialog_file(b"A: one two\nB: three four", "own.txt"), budget=2, policies="fifo"
@@ -592,7 +601,7 @@ def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans
     assert not app.exception
     assert app.header[0].value == (
         "free\\_bikes in turn 11 needs day = *2025-06-14*, returned by a tool in turn 7. Surprisal "
-        "evicted it in turn 8, by the budget"
+        "evicted it in turn 8, by the budget."
     )
     assert shown_turn(app) == 11
     recording = shipped_file("rental").recording(0)

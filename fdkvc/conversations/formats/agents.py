@@ -254,8 +254,8 @@ def call_ids(message: Mapping[str, Any]) -> list[Any]:
 
 def with_unread(sessions: list[Session], unread: Unread) -> list[Session]:
     """Return sessions with messages, the first with what is not read of the file."""
-    told = [session for session in sessions if session.messages]
-    return [replace(told[0], unread=tuple(unread.items())), *told[1:]] if told else []
+    filled = [session for session in sessions if session.messages]
+    return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
 
 def transcripts_of(session: Session, calls: bool) -> Iterator[Transcript | SkippedError]:

@@ -77,7 +77,7 @@ def _blocks(parts: list[Placed], place: str, unread: Unread) -> Iterator[dict[st
                 given = [call[field] for field in INPUTS if call.get(field)]
                 yield {"type": "tool_use", "name": name, "input": given[0] if given else {}}
             returned = [call[field] for field in OUTPUTS if call.get(field) is not None]
-            results += [{"type": "tool_result", "content": _text(it)} for it in returned[:1]]
+            results += [{"type": "tool_result", "content": _text(words)} for words in returned[:1]]
         yield from results
 
 

@@ -55,7 +55,7 @@ PLACES: Mapping[str, Callable[[Roles, int], bool]] = {
     "prompted": lambda roles, place: roles[:1] == ["system"],
     "second": lambda roles, place: roles[: max(place - 1, 0)][-1:] == ["tool"],
 }
-"""What may be true of the place before the message `at` of a conversation."""
+"""What may be true of the place before a message, by its number among the roles."""
 
 THINKING = "<think>", "</think>"
 

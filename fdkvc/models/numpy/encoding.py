@@ -15,7 +15,7 @@ from fdkvc.core.limits import MAX_TURN_TOKENS
 from fdkvc.core.recordings import Token
 from fdkvc.core.transcripts import Transcript, check_size
 from fdkvc.core.words import error_reason
-from fdkvc.models.numpy.gguf_file import NAMED_MODELS, find_model, is_gguf, read_gguf
+from fdkvc.models.numpy.gguf_file import NAMED_MODELS, bpe_tokenizer, find_model, is_gguf, read_gguf
 from fdkvc.models.numpy.language_model import model_name
 from fdkvc.models.numpy.model_folder import check_tokenizer, parse_config
 from fdkvc.models.numpy.tokens import (
@@ -114,22 +114,7 @@ def as_tokenizer(compact: Mapping[str, Any]) -> dict[str, Any]:
 
     ``first`` are the tokens that no merge makes, of which so many are ``special``.
     """
-    names = [*compact["first"], *(merge.replace(" ", "") for merge in compact["merges"])]
-    flags = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    byte_level["use_regex"] = True
-    digits = {"type": "Digits", "individual_digits": True}
-    return {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": index, "content": name, "special": True, **flags}
-            for index, name in enumerate(names[: compact["special"]])
-        ],
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "vocab": {name: index for index, name in enumerate(names)},
-            "merges": list(compact["merges"]),
-        },
-    }
+    merges = compact["merges"]
+    names = [*compact["first"], *(merge.replace(" ", "") for merge in merges)]
+    special = dict.fromkeys(names[: compact["special"]], True)
+    return bpe_tokenizer(names, merges, special, "smollm")

@@ -14,7 +14,7 @@ import re
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -238,22 +238,12 @@ class GgufFile(Mapping[str, Floats]):
             raise ValueError("a merge of its tokenizer does not name two tokens")
         if any(merge.startswith("#version") for merge in merges):  # for the library a comment
             merges = [merge.split(" ") for merge in merges]  # which takes five times as much memory
-        added = []
-        no = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
-        for index, (token, kind) in enumerate(zip(tokens, types, strict=True)):
-            if kind in (_CONTROL, _USER_DEFINED):
-                added.append({"id": index, "content": token, "special": kind == _CONTROL} | no)
-        content: dict[str, Any] = {
-            "version": "1.0",
-            "added_tokens": added,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[split]},
-            "decoder": _BYTES,
-            "model": {
-                "type": "BPE",
-                "vocab": {token: index for index, token in enumerate(tokens)},
-                "merges": merges,
-            },
+        added = {
+            token: kind == _CONTROL
+            for token, kind in zip(tokens, types, strict=True)
+            if kind in (_CONTROL, _USER_DEFINED)
         }
+        content = bpe_tokenizer(tokens, merges, added, split)
         begin: Any = self.fields.get("tokenizer.ggml.bos_token_id")
         if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
             check_count("tokenizer.ggml.bos_token_id", begin, 0, len(tokens) - 1)
@@ -268,6 +258,27 @@ class GgufFile(Mapping[str, Floats]):
                 "special_tokens": {text: {"id": text, "ids": [begin], "tokens": [text]}},
             }
         return content
+
+
+def bpe_tokenizer(
+    tokens: Sequence[str], merges: Sequence[Any], added: Mapping[str, bool], split: str
+) -> dict[str, Any]:
+    """Return the content of a ``tokenizer.json`` of byte-level BPE, with a key of `_SPLITS`.
+
+    Of the tokens, no merge makes those that are `added`, some of which are special.
+    """
+    ids = {token: index for index, token in enumerate(tokens)}
+    no = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": ids[token], "content": token, "special": special, **no}
+            for token, special in added.items()
+        ],
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[split]},
+        "decoder": _BYTES,
+        "model": {"type": "BPE", "vocab": ids, "merges": merges},
+    }
 
 
 def find_model(name: str) -> Path:

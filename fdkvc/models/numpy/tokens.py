@@ -33,20 +33,8 @@ from fdkvc.models.numpy.chat_template import (
     tool_prompts,
 )
 from fdkvc.models.numpy.gguf_file import GgufFile
-from fdkvc.models.numpy.model_folder import (
-    TOKENIZER,
-    check_tokenizer,
-    read_json,
-    stderr_silenced,
-)
-from fdkvc.models.numpy.model_text import (
-    CALL_TAGS,
-    Kind,
-    Passage,
-    Writer,
-    model_text,
-    read_call,
-)
+from fdkvc.models.numpy.model_folder import TOKENIZER, check_tokenizer, read_json, stderr_silenced
+from fdkvc.models.numpy.model_text import CALL_TAGS, Kind, Passage, Writer, model_text, read_call
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -264,8 +252,8 @@ class Tokens:
         is one of them. What a written passage is closed with later belongs to the next.
         """
         begun = self._messages(ids, kind)
-        known = self._speaker(ids) >= 0
-        speakers = np.full(len(ids), _SPEAKER_OF[begun[0].kind] if known else -1, np.intp)
+        marked = self._speaker(ids) >= 0
+        speakers = np.full(len(ids), _SPEAKER_OF[begun[0].kind] if marked else -1, np.intp)
         for message in begun:
             speakers[message.start :] = _SPEAKER_OF[message.kind]
         return speakers

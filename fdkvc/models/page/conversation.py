@@ -305,8 +305,9 @@ class Answered:
     @property
     def expected_calls(self) -> tuple[str, ...]:
         """The dialog's own calls, or those of the full cache where it has no answer."""
-        own = self.conversation.expected_calls
-        return own if self.has_true_text else tuple(self.calls(FULL))
+        if self.has_true_text:
+            return self.conversation.expected_calls
+        return tuple(self.calls(FULL))
 
     def graded_calls(self, name: str) -> list[causes.GradedCall]:
         """Return each call graded against the expected one; a missing call is empty."""

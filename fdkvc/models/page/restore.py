@@ -47,10 +47,10 @@ def _summary(title: str, answers: Restoration, expected: str) -> Markdown:
     for attempt in answers.attempts:
         if len(attempt.spans) == 1 and answers.right(attempt.written, expected):
             span = attempt.spans[0]
-            found = "the call is right" if what == "call" else f"{answers.word} is back"
+            result = "the call is right" if what == "call" else f"{answers.word} is back"
             return Markdown(
                 "**The {} failed because *{}* was evicted in {}: with it restored, {}.**"
-            ).format(what, span.text, turns_in_words(*span.evicted_in), found)
+            ).format(what, span.text, turns_in_words(*span.evicted_in), result)
     together, of_all, full = answers.attempts[-1], "", ""
     if len(together.spans) > 1:
         all_right = answers.right(together.written, expected)

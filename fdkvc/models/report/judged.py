@@ -1,13 +1,23 @@
 """Shipped results on SmolLM2: how far each policy moves its predictions, and what it forgets."""
 
+import math
 from html import escape
 
 import pandas as pd
 
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.models.judged import FIRST, first_rows, judged_sentence, judged_table, part_title
-from fdkvc.models.planned import planned_grid
+from fdkvc.core.statistics import CONFIDENCE
+from fdkvc.core.words import p_words
+from fdkvc.engine.metrics import METRICS
+from fdkvc.models.judged import (
+    FIRST,
+    first_rows,
+    judged_sentence,
+    judged_table,
+    part_title,
+    planned_comparisons,
+)
 from fdkvc.player.report import drawing, report_html
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
@@ -19,6 +29,18 @@ TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
     "values_right_of_full": "Values still right, of those right with the full cache, %",
 }
+
+HEADS = (
+    "question",
+    "ways",
+    "sample: conversations in clusters",
+    "KL, nats",
+    "the first is",
+    "values right, points",
+)
+"""Headings of the comparisons."""
+
+DECIDED = {"head": "each head", "model": "the whole model"}
 
 ABOUT = (
     "KL is how far the model's predictions are from those with the full cache, in nats per token; "
@@ -57,6 +79,58 @@ def _grid(rows: pd.DataFrame) -> Grid:
     ]
     rows = rows.assign(part=part, policy=[read_policy(name).title for name in rows.policy])
     return pivot(rows, figures(rows), ["policy"], column="part", missing="–")
+
+
+def comparison_name(more: str, less: str) -> str:
+    """Return the ways of a comparison, and who decides.
+
+    Examples
+    --------
+    >>> comparison_name("head: sinks(h2o)", "head: sinks(random)")
+    'sinks(h2o) − sinks(random), each head'
+    >>> comparison_name("model: sinks(random) + head: sink", "head: sinks(random) + model: sink")
+    'sinks(random) − sink, the whole model − each head'
+    """
+    (who, way), *rest = (cell.split(": ") for cell in more.split(" + "))
+    (other_who, other), *_ = (cell.split(": ") for cell in less.split(" + "))
+    if not rest:
+        return f"{way} − {other}, {DECIDED[who]}"
+    (_, other), *_ = rest
+    return f"{way} − {other}, {DECIDED[who]} − {DECIDED[other_who]}"
+
+
+def planned_grid() -> Grid:
+    """Return the comparisons of the plan: the difference in KL, what it is, and that in values."""
+    table = planned_comparisons()
+    tested, beside = (table[table.metric == metric] for metric in ("kl", "values_right_of_full"))
+    rows = [
+        (
+            row.asks,
+            comparison_name(row.more, row.less),
+            f"{row['sample']}, {row.n} in {row.services}",
+            _difference(row),
+            _verdict(row),
+            _difference(values),
+        )
+        for (_, row), (_, values) in zip(tested.iterrows(), beside.iterrows(), strict=True)
+    ]
+    return Grid(HEADS, rows)
+
+
+def _difference(row: pd.Series) -> str:
+    if math.isnan(row.mean_diff):
+        return "–"
+    return METRICS[row.metric].figure(row.mean_diff, row.ci_low, row.ci_high, signs=True)
+
+
+def _verdict(row: pd.Series) -> str:
+    """Return a verdict, corrected for all comparisons, or what would settle it."""
+    if row.verdict == "open" and pd.notna(row.more_clusters):
+        return f"open: {row.more_clusters:,} clusters more would settle it"
+    if row.verdict in ("better", "worse"):
+        corrected = row.verdict if row.p_holm < 1 - CONFIDENCE else "open after correction"
+        return f"{corrected}, {p_words(row.p_holm)}"
+    return str(row.verdict)
 
 
 def judged_report() -> str:

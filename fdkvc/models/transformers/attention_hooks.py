@@ -89,13 +89,13 @@ class AttentionInputs:
     positions: Any
     """Shape (…, n). Those that rotary angles were last computed of, where they are captured."""
 
-    def of_text(self, text: int, new: int, mask: Any) -> AttentionInputs:
-        """Return the first new tokens of one text, with a mask of its own."""
+    def of_text(self, text: int, new: int) -> AttentionInputs:
+        """Return the first new tokens of one text, without a mask."""
         row = slice(text, text + 1)
         return replace(
             self,
             queries=self.queries[row, :, :new],
-            mask=mask,
+            mask=None,
             hidden=self.hidden[row, :new],
             ids=None if self.ids is None else self.ids[row, :new],
             positions=None if self.positions is None else self.positions[..., row, :new],

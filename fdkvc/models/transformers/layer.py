@@ -116,7 +116,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if flash:
             new = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
             return torch.cat([~empty[:, 0], new], dim=1)
-        if mask is None:  # a single token sees everything
+        if mask is None:  # what a token sees of the turn is masked elsewhere, if at all
             mask = query.new_zeros((len(query), 1, 1, turn))
         slots = ~empty[:, :, None]
         if mask.dtype != torch.bool:
@@ -136,6 +136,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             queries = queries.masked_fill(padding[:, None, :, None], 0)
         added, before = queries.sum(dim=2, keepdim=True, dtype=torch.float32), self._query_sum
         self._query_sum = added if before is None else before + added
+
+    @property
+    def noted(self) -> set[str]:
+        """What is there of the turn's tokens besides keys and values."""
+        return {*self._brought} | ({"mean query"} if self._query_sum is not None else set())
 
     def mean_query(self, text: int) -> Any:
         """Return the mean of the turn's queries of a text (H, 1, h)."""
@@ -248,8 +253,9 @@ def on_device_of(tensor: Any, array: NDArray[Any]) -> Any:
 def _gathered(entries: Any, places: Any) -> Any:
     """Return the entries (B, heads, N, ·) at the places of each KV head (B, K, S)."""
     group = entries.shape[1] // places.shape[1]  # heads of a group keep the same
-    where = places.repeat_interleave(group, dim=1)[..., None]
-    return entries.gather(2, where.expand(-1, -1, -1, entries.shape[-1]))
+    if group > 1:
+        places = places.repeat_interleave(group, dim=1)
+    return entries.gather(2, places[..., None].expand(-1, -1, -1, entries.shape[-1]))
 
 
 def kind_of(layer: Any) -> str:

@@ -12,6 +12,7 @@ It has the interface of the bundled model's class, so `fdkvc.models.answers` mea
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,10 @@ from fdkvc.policies import Policy, policy_named
 
 TOKENS_AT_ONCE, ON_A_GPU = 2**14, 16
 """Tokens of several texts that are attended to at once; on a GPU so many times more."""
+
+PADDED = 1.1
+"""How many times their new tokens texts are padded to at most, except on a GPU, where a pass costs
+more than its tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,15 +175,18 @@ def _read_at_once(caches: Sequence[LiveTextCache], new: Sequence[int]) -> Iterat
         text.cache.get_mask_sizes(tokens, text.cache.decided[0])[0]
         for text, tokens in zip(caches, new, strict=True)
     ]
-    most = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1
+    most, padded = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1, PADDED
     if caches[0].decoder.model.device.type == "cuda":
-        most *= ON_A_GPU
+        most, padded = most * ON_A_GPU, math.inf
     rows: list[int] = []
-    for row in np.argsort(attended, kind="stable")[::-1].tolist():  # the longest first
-        if rows and (len(rows) + 1) * attended[rows[0]] > most:
+    for row in np.lexsort((attended, new))[::-1].tolist():  # the longest first
+        more = [*rows, row]
+        keys = len(more) * max(attended[text] for text in more)
+        tokens = len(more) * new[more[0]] / sum(new[text] for text in more)
+        if rows and (keys > most or tokens > padded):
             yield rows
-            rows = []
-        rows.append(row)
+            more = [row]
+        rows = more
     yield rows
 
 

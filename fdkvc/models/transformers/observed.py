@@ -8,7 +8,7 @@ Everything is computed in single precision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize, pad
 
-from fdkvc.core.attention import Floats, Ints, Observation
+from fdkvc.core.attention import Floats, Ints, Observation, Product
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.transformers.layer import PolicyLayer, Where, on_device_of
@@ -96,21 +96,25 @@ class TensorTokens(HeadTokens):
                 some = slice(first + head, first + head + len(chosen.chosen))
                 yield some, self._part([chosen], some, part.first_layer)
 
-    @cached_property
-    def logits(self) -> Floats:
-        """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
-        products = [_products(layer, layer.mean_query) for layer in self.vectors]
-        return _copied(pad(torch.cat(products), (0, 1), value=-np.inf))
+    def products(self, name: Product, turn: int) -> tuple[Floats, int]:
+        """Return those of the turn's means, the only ones."""
+        return self._of_means[name], 0
 
     @cached_property
-    def similarities(self) -> Floats:
-        """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
+    def _of_means(self) -> Mapping[Product, Floats]:
+        """What `products` returns (R, 1, N + 1), as far as the turn is noted; one copy of all."""
 
         def of_layer(states: Any, turn: Any) -> tuple[Any, Any]:
             mean = normalize(turn.mean(dim=0, keepdim=True, dtype=torch.float32))
             return _largest_cosines(states, mean), _largest_cosines(turn, mean)
 
-        return self._of_states(of_layer)[:, None]
+        noted, rows = self.vectors[0].layer.noted, dict[Product, Any]()
+        if "mean query" in noted:
+            logits = [_products(layer, layer.mean_query) for layer in self.vectors]
+            rows["logits"] = pad(torch.cat(logits), (0, 1), value=-np.inf)
+        if "hidden" in noted:
+            rows["similarities"] = self._of_states(of_layer)[:, None]
+        return dict(zip(rows, _copied(torch.stack([*rows.values()])), strict=True))
 
     @cached_property
     def repetitions(self) -> Floats:
@@ -121,28 +125,21 @@ class TensorTokens(HeadTokens):
             newer = (directions @ directions.T).triu(1)  # zeros elsewhere
             return _largest_cosines(states, directions).clamp(min=0), newer.amax(dim=1)
 
-        return self._of_states(of_layer)
+        return _copied(self._of_states(of_layer))
 
-    def _of_states(self, of_layer: Callable[[Any, Any], tuple[Any, Any]]) -> Floats:
-        """Return a number of each token by row (R, N + 1), then 0.
+    def _of_states(self, of_layer: Callable[[Any, Any], tuple[Any, Any]]) -> Any:
+        """Return a number of each token by row (R, N + 1), then 0, on the device.
 
-        Of each layer they come for the hidden states of slots, each once, and for those of the
-        turn.
+        Those of a layer come for the hidden states of its slots, each once, and of the turn.
         """
-        numbers, indices = list[Any](), list[Ints]()
+        rows = []
         for layer in self.vectors:  # only numbers stay of one when the next begins
             *vectors, shared = layer.hidden
-            numbers += of_layer(*vectors)
-            indices.append(shared)
-        copied = np.split(_copied(torch.cat(numbers)), np.cumsum([*map(len, numbers)])[:-1])
-        rows = np.zeros((len(self.new), self.positions.shape[1] + 1), np.float32)
-        by_layer = np.split(rows, len(indices))
-        for shared, states, turn, row in zip(
-            indices, copied[::2], copied[1::2], by_layer, strict=True
-        ):
-            row[:, : shared.shape[1]] = self._per_row(states[shared])
-            row[:, shared.shape[1] : -1] = turn
-        return rows
+            states, turn = of_layer(*vectors)
+            of_slots = states[on_device_of(states, shared)]  # (K, S)
+            every = torch.cat([of_slots, pad(turn, (0, 1)).expand(len(of_slots), -1)], dim=1)
+            rows.append(every.repeat_interleave(self._group // len(every), dim=0))
+        return torch.cat(rows)
 
     @property
     def keys(self) -> Any:
@@ -168,6 +165,11 @@ class TensorObservation(Observation):
     """A turn of `TensorTokens`."""
 
     tokens: TensorTokens
+
+    @cached_property
+    def _turn_start(self) -> Ints:
+        """Start of each row in flattened products, whichever of them are observed."""
+        return self._row_start + np.arange(len(self.new))[:, None]
 
     def repetition(self, token: Ints) -> Floats:
         """Largest cosine of each token with a newer one of this turn (B, C), at least 0."""

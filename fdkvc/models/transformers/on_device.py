@@ -28,15 +28,6 @@ FUNCTIONS: Mapping[Callable[..., Any], Callable[..., Any]] = {
 """What of NumPy is computed on the device, beside the ufuncs that torch has under their names."""
 
 
-def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that reduces an axis on the device."""
-
-    def method(self: OnDevice, axis: int, *, keepdims: bool = False) -> Any:
-        return _result(reduce(self.tensor, dim=axis, keepdim=keepdims))
-
-    return method
-
-
 class OnDevice(NDArrayOperatorsMixin):
     """An array (B, C, …) on a device; what torch lacks is computed from a copy.
 
@@ -97,11 +88,6 @@ class OnDevice(NDArrayOperatorsMixin):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
-    @property
-    def dtype(self) -> Any:
-        """The type of its numbers."""
-        return self.tensor[:0].cpu().numpy().dtype
-
     def astype(self, dtype: Any) -> Any:
         """Return it with numbers of another type."""
         return _result(self.tensor.to(torch.from_numpy(np.empty(0, dtype)).dtype))
@@ -118,8 +104,13 @@ class OnDevice(NDArrayOperatorsMixin):
         """Return the entries at an index."""
         return _result(self.tensor[self._own(index)]) if axis == 0 else np.take(self, index, axis)
 
-    sum, mean = _reduction(torch.sum), _reduction(torch.mean)
-    max, min = _reduction(torch.amax), _reduction(torch.amin)
+    def sum(self, axis: int, *, keepdims: bool = False) -> Any:
+        """Return sums over an axis."""
+        return _result(self.tensor.sum(dim=axis, keepdim=keepdims))
+
+    def max(self, axis: int, *, keepdims: bool = False) -> Any:
+        """Return the largest over an axis."""
+        return _result(self.tensor.amax(dim=axis, keepdim=keepdims))
 
 
 def _result(tensor: Any) -> Any:

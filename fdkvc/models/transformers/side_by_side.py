@@ -8,8 +8,8 @@ tokens. Rows with fewer of these end in padding, which no cache sees. For each l
 2. These differ in length. They are padded in front to the longest, and returned as one tensor. The
    attention will get that tensor, so what is expected next (`attention_hooks.Expected`) is
    replaced: each cache expected the row that it returned.
-3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns its mask,
-   which is padded like its keys; the padding is masked.
+3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns a mask of
+   its empty slots, if it has any; padding and later tokens are masked for all texts at once.
 
 A `SideBySide` stores nothing and is dropped after the pass. Each text's turn is then ended by its
 own cache, with `PolicyCache.end_turn`.
@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
-from torch.nn.functional import pad
 from transformers.cache_utils import DynamicCache
 
 from fdkvc.models.transformers.attention_hooks import AttentionInputs, Expected, this_pass
 from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.layer import on_device_of
 
 
 class SideBySide(DynamicCache):  # type: ignore[misc]
@@ -57,41 +58,42 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             row = slice(text, text + 1), slice(None), slice(new)
             rows.append(cache.update(key_states[row], value_states[row], layer_idx))
         sizes = [keys.shape[2] for keys, _ in rows]
-        keys, values = (
-            torch.cat([pad(part, (0, 0, max(sizes) - part.shape[2], 0)) for part in parts])
-            for parts in zip(*rows, strict=True)
-        )
+        keys, values = map(_padded, zip(*rows, strict=True))
         before = partial(self._before_attention, layer_idx, sizes)
-        this_pass.expected = Expected(keys, values, before, after=_end_no_turn)
+        # Turns end by `PolicyCache.end_turn` only.
+        this_pass.expected = Expected(keys, values, before, after=lambda: None)
         return keys, values
 
     def _before_attention(
         self, layer: int, sizes: Sequence[int], inputs: AttentionInputs
-    ) -> torch.Tensor | None:
-        """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S), or None."""
-        n, masks = inputs.queries.shape[2], []
-        for text, (cache, new, size) in enumerate(zip(self._caches, self._new, sizes, strict=True)):
-            mask = None  # a single token sees everything
-            if n > 1:
-                ones = inputs.queries.new_ones(1, 1, new, size, dtype=torch.bool)
-                mask = ones.tril(size - new)
-            masks.append(cache.before_attention(layer, inputs.of_text(text, new, mask)))
-        if all(mask is None for mask in masks) and len({*sizes}) == 1:
-            return None
-        heads = max(1 if mask is None else mask.shape[1] for mask in masks)
-        never = torch.finfo(inputs.queries.dtype).min
-        rows = []
-        for mask, new, size in zip(masks, self._new, sizes, strict=True):
-            seen = inputs.queries.new_zeros(1, 1, new, size)
+    ) -> torch.Tensor:
+        """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S)."""
+        empty = [  # masks of empty slots alone
+            cache.before_attention(layer, inputs.of_text(text, new))
+            for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
+        ]
+        queries, most = inputs.queries, max(sizes)
+        heads = max(1 if mask is None else mask.shape[1] for mask in empty)
+        size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
+        place = torch.arange(most, device=queries.device) - (most - size)  # in its text (B, 1, S)
+        token = torch.arange(queries.shape[2], device=queries.device)[:, None] + (size - new)
+        hidden = ((place < 0) | (place > token))[:, None]
+        seen = queries.new_zeros(hidden.shape).masked_fill_(hidden, torch.finfo(queries.dtype).min)
+        seen = seen.repeat(1, heads, 1, 1)
+        for row, mask in zip(seen, empty, strict=True):
             if mask is not None:
-                seen = seen.masked_fill(~mask, never) if mask.dtype == torch.bool else seen + mask
-            seen = pad(seen.expand(-1, heads, -1, -1), (max(sizes) - size, 0), value=never)
-            rows.append(pad(seen, (0, 0, 0, n - new)))
-        return torch.cat(rows)
+                part = row[:, : mask.shape[2], -mask.shape[3] :]
+                torch.minimum(part, mask[0], out=part)
+        return seen
 
 
-def _end_no_turn() -> None:
-    """After an attention: turns end by `PolicyCache.end_turn` only."""
+def _padded(vectors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return vectors (1, K, ·, h) of texts, padded in front to the longest (B, K, S, h)."""
+    longest = max(vectors, key=lambda of_text: of_text.shape[2])
+    padded = longest.new_zeros(len(vectors), *longest.shape[1:])
+    for row, of_text in enumerate(vectors):
+        padded[row, :, padded.shape[2] - of_text.shape[2] :] = of_text
+    return padded
 
 
 def _joins(cache: PolicyCache, first: PolicyCache) -> bool:

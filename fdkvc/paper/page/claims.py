@@ -57,7 +57,8 @@ def show_claims(page: str, study: Study) -> None:
     results = claims_of(study)
     counts = counted(results)
     wanted = choose_verdict(page, "Claims", counts)
-    legend = " · ".join(" ".join(MARKS[key]) for key, number in counts.items() if number)
+    marks = {name_of(key): MARKS[key] for key, number in counts.items() if number}
+    legend = " · ".join(f"{sign} {name}: {meaning}" for name, (sign, meaning) in marks.items())
     st.caption(plain(f"{legend} · click a claim for its numbers"))
     chosen = [result for result in results if wanted in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen)}")

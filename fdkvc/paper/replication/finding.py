@@ -127,10 +127,10 @@ def size_of_alignments(results: Results) -> str:
     if max(published) > min(measured) / 4:
         return ""
     spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
-    printed, other, own = (f"{decimal(low)} to {decimal(high)}" for low, high in spans)
+    printed, other_space, same_space = (f"{decimal(low)} to {decimal(high)}" for low, high in spans)
     return (
         f"The published ones ({printed}) have the size of alignments of unrelated vectors: "
-        f"{other} with the topic in another space than the output, {own} in the same."
+        f"{other_space} with the topic in another space than the output, {same_space} in the same."
     )
 
 

@@ -146,6 +146,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         warn_skipped(file)
         _follow_card(page, file)
         dialog = choose_transcript(page, file)
+        beside_dialog = st.container()
         way, schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
             vectors, read = choose_vectors(page, file, dialog, below_title)
@@ -161,7 +162,8 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         _stop(page, below_title)
     head, mode = _choose_head(page, recording)
     chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
-    return Chosen(file, vectors, chosen, fields.number(page, BUDGET), recorded)
+    with beside_dialog:
+        return Chosen(file, vectors, chosen, fields.number(page, BUDGET), recorded)
 
 
 def _follow_card(page: str, file: files.DialogFile) -> None:
@@ -208,10 +210,8 @@ def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
 def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str, str]:
     """Choose where the topics come from; return the choice and a marked schedule."""
     transcript = file.transcripts[dialog]
-    labels = dict(TOPICS.labels)
-    if not transcript.topics:
-        labels["annotated"] = "none"
-    way = fields.choice(page, replace(TOPICS, choices=labels))
+    unnamed = {} if transcript.topics else {"annotated": "none"}
+    way = fields.choice(page, replace(TOPICS, choices={**TOPICS.labels, **unnamed}))
     if way != "marked":
         return way, ""
     unmarked = "A" * len(transcript.turns)

@@ -41,10 +41,9 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
     else:
         kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
         kept = kept[kept >= 0]
-        oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
+        born = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
         tokens = count(recording.starts[-1], "token")
-        held_tokens = f"{len(kept):,} of {tokens}"
-        words = f"{lane.label} ends with {held_tokens}; the oldest is from turn {oldest}"
+        words = f"{lane.label} ends with {len(kept):,} of {tokens}; the oldest is from turn {born}"
     st.header(plain(words), anchor=False)
 
 
@@ -53,7 +52,7 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     of_state = "" if demand.kind == "call" else f"The {name} of "
-    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}").format(
+    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}.").format(
         of_state,
         demand.source,
         demand.turn,

@@ -190,8 +190,7 @@ def _run(
     encoding: Encoding,
 ) -> FileRun:
     settings = ways_for(measured_recordings(file, encoding), added=added)
-    settings = replace(settings, heads=(heads,))
-    return FileRun(settings, target, file.key, vectors, encoding, file)
+    return FileRun(replace(settings, heads=(heads,)), target, file.key, vectors, encoding, file)
 
 
 def _follow(page: str, file: DialogFile, card: Card) -> None:

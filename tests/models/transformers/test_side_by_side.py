@@ -96,7 +96,10 @@ def test_texts_with_closed_up_positions_and_other_tokens() -> None:
 @pytest.mark.parametrize(
     ("shape", "attention"), [(shape, OTHER[how]) for shape, how, _ in CASES if shape != CAPPED[0]]
 )
-def test_texts_of_several_lengths_are_read_at_once(shape: str, attention: str) -> None:
+def test_texts_of_several_lengths_are_read_at_once(
+    shape: str, attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "PADDED", 9)  # as on a GPU
     closed = shape in ("llama", "qwen3", "mistral")
     model = loaded(shape, attention, positions="slots" if closed else "kept")
     together, alone = caches_of(model), caches_of(model)
@@ -159,9 +162,13 @@ def test_as_many_texts_as_memory_allows_are_read_at_once(monkeypatch: pytest.Mon
     read(others[1:], [6])
     assert sizes == [4], "each alone"
 
+    sizes.clear()
+    monkeypatch.setattr(loop, "TOKENS_AT_ONCE", 1000)
+    read_each(others, [np.zeros(new, np.intp) for new in (2, 19, 2, 20, 2)])
+    assert sizes == [2, 3], "little padding"
     windows = loaded("gemma3")
     read([windows.full(), windows.full()], [1, 2])
-    assert sizes == [4], "layers with a window are the library's"
+    assert sizes == [2, 3], "layers with a window are the library's"
 
 
 @pytest.mark.parametrize("numbers", [1, 4 * 40 * 256, 2**24])

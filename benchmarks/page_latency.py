@@ -1,0 +1,96 @@
+"""Seconds until pages are settled: opened cold, a tab, and a changed setting; of two checkouts.
+
+Each page is opened in a new session; then a tab of Benchmark is opened, and the recency decay on
+Step through is changed. The checkouts take turns, so that what else the machine does slows both.
+
+    python -m benchmarks.page_latency BEFORE [--rounds 3]
+"""
+
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+
+from playwright.sync_api import Browser, Error, Page
+
+from benchmarks import ROOT, options
+from benchmarks.live_app import open_chromium, serve, settled
+from benchmarks.stage_latency import SCREEN
+from fdkvc.ui.frame import PAGES
+
+TABS = ("Tables", "Alignment")
+DECAYS = ("0.8", "0.85", "0.9")
+
+
+def _until_settled(page: Page, began: float) -> float:
+    settled(page)
+    return perf_counter() - began
+
+
+def measure(browser: Browser, address: str) -> dict[str, list[float]]:
+    """Return the seconds of each page, tab and setting; those that a checkout lacks are missing."""
+    times: dict[str, list[float]] = {}
+    for path, title, _ in PAGES:
+        context, name = browser.new_context(viewport=SCREEN), Path(path).stem
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        began = perf_counter()
+        page.goto(f"{address}/{name if name != 'start' else ''}")
+        page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+        times[title] = [_until_settled(page, began)]
+        try:
+            if name == "benchmark":
+                times["a tab of Benchmark"] = [_tab_seconds(page, tab) for tab in TABS]
+            if name == "step":
+                times["recency decay on Step through"] = _decay_seconds(page)
+        except Error as error:
+            print(f"{address}, {title}: {error.message.splitlines()[0]}")
+        context.close()
+    return times
+
+
+def _tab_seconds(page: Page, name: str) -> float:
+    tab, began = page.get_by_role("tab", name=name, exact=True), perf_counter()
+    tab.click()
+    page.locator("[role=tabpanel]:not([hidden]) :is(table, canvas, svg)").first.wait_for()
+    return _until_settled(page, began)
+
+
+def _decay_seconds(page: Page) -> list[float]:
+    page.get_by_text("Hyperparameters", exact=True).click()
+    field, stage, times = page.locator("input[aria-label^='Recency decay']"), ".stage", []
+    for value in DECAYS:
+        page.wait_for_timeout(1500)
+        before = page.locator(stage).get_attribute("data-run")
+        field.fill(value)
+        began = perf_counter()
+        field.press("Enter")
+        page.locator(f"{stage}:not([data-run='{before}'])").wait_for()
+        times.append(_until_settled(page, began))
+    return times
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = options(__doc__, "before", rounds=3)
+    roots = {"before": asked.before, "now": ROOT}
+    all_times: dict[str, dict[str, list[float]]] = {}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        browser = stack.enter_context(open_chromium())
+        apps = {
+            name: stack.enter_context(serve(folder / name, root))[0] for name, root in roots.items()
+        }
+        for _ in range(asked.rounds):
+            for name, address in apps.items():
+                for what, times in measure(browser, address).items():
+                    all_times.setdefault(what, {}).setdefault(name, []).extend(times)
+    for what, by_root in all_times.items():
+        medians = [f"{name} {statistics.median(times):.2f} s" for name, times in by_root.items()]
+        firsts = [f"{name} {times[0]:.2f} s" for name, times in by_root.items()]
+        print(f"{what}: {', '.join(medians)}; first of all: {', '.join(firsts)}")
+
+
+if __name__ == "__main__":
+    main()
