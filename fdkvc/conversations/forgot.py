@@ -93,7 +93,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelLoss:
     """What a model lost under a way."""
 
     right: int
@@ -126,7 +126,7 @@ class Fitted:
     """Whether each of `Forgot.repeats` would be made again, because its first result left."""
     read_again: int
     """Tokens that the model has to read again."""
-    reading: Reading | None = None
+    reading: ModelLoss | None = None
     """What a model lost right after, if one read on."""
 
 

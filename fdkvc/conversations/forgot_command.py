@@ -7,7 +7,7 @@ from time import perf_counter
 from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
 from fdkvc.conversations.forgot_report import as_json, as_text, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
-from fdkvc.conversations.lexical import Encoding
+from fdkvc.conversations.lexical import Encoder
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.core.parameters import check_count
@@ -17,7 +17,7 @@ from fdkvc.runs.console import flush, progress, warn
 from fdkvc.runs.jobs import Progress
 
 
-def forgot_command(options: Namespace, encoding: Encoding, read_on: ReadOn | None = None) -> None:
+def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None = None) -> None:
     """Print what each compaction of a session forgot, in the tokens of a model."""
     ways = None if options.ways is None else [*map(read_policy, options.ways)]
     if options.at is not None:

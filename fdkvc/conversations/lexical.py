@@ -31,7 +31,7 @@ LEXICAL = "lexical embedding"
 """How `Recording.source` begins."""
 
 
-class Encoding(Protocol):
+class Encoder(Protocol):
     """Cuts a dialog into the tokens of a model; it can be pickled."""
 
     @property
@@ -48,7 +48,7 @@ class Encoding(Protocol):
 
 
 def lexical_recording(
-    transcript: Transcript, seed: int = 0, encoding: Encoding | None = None
+    transcript: Transcript, seed: int = 0, encoding: Encoder | None = None
 ) -> Recording:
     """Give each token of a dialog a random vector: by default, each word and punctuation mark.
 
@@ -98,7 +98,7 @@ def embedded(
     )
 
 
-def source_of(seed: int, encoding: Encoding | None = None) -> str:
+def source_of(seed: int, encoding: Encoder | None = None) -> str:
     """Return what a recording says of its vectors."""
     unit = "" if encoding is None else f", tokens of {encoding.name}"
     return f"{LEXICAL}, seed {seed}{unit}"
@@ -116,7 +116,7 @@ class LexicalRecordings(Sequence[Recording]):
     """
 
     def __init__(
-        self, transcripts: Sequence[Transcript], seed: int = 0, encoding: Encoding | None = None
+        self, transcripts: Sequence[Transcript], seed: int = 0, encoding: Encoder | None = None
     ) -> None:
         SEED.check(seed, "seed")
         self.transcripts, self.seed, self.encoding = transcripts, seed, encoding
@@ -151,7 +151,7 @@ class LexicalRecordings(Sequence[Recording]):
 
 
 @lru_cache(maxsize=1)
-def _last_recording(transcript: Transcript, seed: int, encoding: Encoding | None) -> Recording:
+def _last_recording(transcript: Transcript, seed: int, encoding: Encoder | None) -> Recording:
     return lexical_recording(transcript, seed, encoding)
 
 

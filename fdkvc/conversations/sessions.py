@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.conversations.lexical import Encoding
+from fdkvc.conversations.lexical import Encoder
 from fdkvc.core.limits import MAX_SESSION_TOKENS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.scripts import word_spans
@@ -103,7 +103,7 @@ class Session:
     unit: str = "words and punctuation marks"
     """What its tokens are: by default, as they are until `in_tokens`."""
 
-    def in_tokens(self, encoding: Encoding) -> "Session":
+    def in_tokens(self, encoding: Encoder) -> "Session":
         """Return the session in the tokens of a model; a ValueError if it has too many."""
         texts = (replace(row, encoded=encoding.spans(row.turn.text)) for row in self.messages)
         return replace(self, messages=self.checked(texts), unit=f"tokens of {encoding.name}")

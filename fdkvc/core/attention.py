@@ -253,7 +253,7 @@ def word_id(word: str) -> int:
 Product = Literal["logits", "similarities"]
 
 
-class Tokens(Protocol):
+class ObservedTokens(Protocol):
     """The tokens of B rows, as an observation reads them.
 
     The last column of an array (B, S, M + 1) is for index −1, the empty slot. In the flattened
@@ -319,7 +319,7 @@ class Tokens(Protocol):
     def first_layer(self) -> int:
         """The layer of the first row."""
 
-    def parts(self) -> Iterable[tuple[slice, Tokens]]:
+    def parts(self) -> Iterable[tuple[slice, ObservedTokens]]:
         """Return groups of consecutive rows with their tokens, to compute one group at a time."""
 
     @property
@@ -355,7 +355,7 @@ class Observation:
     """From 0 over the dialog."""
     new: Ints
     """The turn's own tokens (B, n), padded with −1."""
-    tokens: Tokens
+    tokens: ObservedTokens
     """All tokens of the rows."""
 
     def remembered(self, what: str, token: Ints, compute: Callable[[], T]) -> T:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import Any
 
-from fdkvc.conversations.forgot import Forgot, OnRead, Reading
+from fdkvc.conversations.forgot import Forgot, ModelLoss, OnRead
 from fdkvc.conversations.forgot_command import forgot_command
 from fdkvc.conversations.formats.agents import transcript_of
 from fdkvc.core.transcripts import Transcript
@@ -99,7 +99,7 @@ class _Boundary:
     def read(self, on_read: OnRead) -> Forgot:
         """Read the text and what follows, and return what each way loses."""
         one_blas_thread()
-        readings = dict[str, Reading]()
+        readings = dict[str, ModelLoss]()
         read_together([self._reading(on_read, readings)])
         ways = (replace(way, reading=readings[way.policy]) for way in self.result.ways)
         size = sum(len(row.ids) for row in self.after)
@@ -111,7 +111,7 @@ class _Boundary:
         return replace(self.result, ways=tuple(ways), notes=(*self.result.notes, note))
 
     def _reading(
-        self, on_read: OnRead, readings: dict[str, Reading]
+        self, on_read: OnRead, readings: dict[str, ModelLoss]
     ) -> answers.Reading[list[answers.Row]]:
         policies = tuple(read_policy(way.policy) for way in self.result.ways if way.policy)
         room = self.model.decoder.shape.positions
@@ -157,7 +157,7 @@ class _Boundary:
         for row, name in enumerate(names):
             measured = reader.measures(row)
             share, values = measured.get("values_right_of_full", (0.0, 0))
-            readings[name] = Reading(round(share * values), values, measured["kl"][0])
+            readings[name] = ModelLoss(round(share * values), values, measured["kl"][0])
         return []
 
 

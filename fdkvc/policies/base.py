@@ -13,7 +13,7 @@ The loop over turns calls a policy in this order:
 
 Only `terms` has no default. The loop itself removes entries below a threshold, inserts and evicts.
 A `fdkvc.policies.wrapper.Wrapper` overrides some of these methods of the policy that it wraps.
-`Card` is what readers see of a policy; it decides nothing.
+`PolicyCard` is what readers see of a policy; it decides nothing.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Available:
     """Those of `fdkvc.core.attention.KINDS` whose tokens are marked."""
 
 
-class Card:
+class PolicyCard:
     """A policy as readers see it."""
 
     label: ClassVar[str]
@@ -185,10 +185,10 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Policy(Card, Checked, ABC):
+class Policy(PolicyCard, Checked, ABC):
     """An eviction policy; its dataclass fields are its hyperparameters.
 
-    `Card` has what is displayed of it. What is declared as a property, here and in `Card`, is
+    `PolicyCard` has what is displayed of it. What is declared as a property, here and there, is
     mostly a plain attribute of the class; it is a property where it depends on hyperparameters.
     """
 

@@ -13,7 +13,7 @@ from typing import Unpack
 
 import pandas as pd
 
-from fdkvc.conversations.forgot import Reading
+from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.summary import mean_table
 from fdkvc.models.answers import FULL, Answers, run_answers
@@ -139,7 +139,7 @@ def read_card(
         transcripts = [dialog for dialog in transcripts if dialog.name not in before.names]
     sample = sample_of(model, transcripts, most)
     tokens = sum(count_tokens(model, dialog) for dialog in sample)
-    scores: dict[str, Reading] = {}
+    scores: dict[str, ModelLoss] = {}
     names = tuple(dialog.name for dialog in sample)
     read = ModelRead(model.name, names, tokens, scores, complete=False)
     for group in groups:
@@ -154,7 +154,7 @@ def read_card(
     return read if before is None else before.joined(read)
 
 
-def readings_of(table: pd.DataFrame) -> dict[str, Reading]:
+def readings_of(table: pd.DataFrame) -> dict[str, ModelLoss]:
     """Return what a model lost under each policy of a table of `run_answers`."""
     means = mean_table(table[table.metric.isin((KL, RIGHT)) & (table.policy != FULL)])
     kl, right = (means[means.metric == metric].set_index("policy") for metric in (KL, RIGHT))
@@ -162,5 +162,5 @@ def readings_of(table: pd.DataFrame) -> dict[str, Reading]:
     for name, lost in kl["mean"].items():
         values = int(right["count"].get(name, 0))
         kept = round(float(right["mean"].get(name, 0.0)) * values)
-        readings[str(name)] = Reading(kept, values, float(lost))
+        readings[str(name)] = ModelLoss(kept, values, float(lost))
     return readings

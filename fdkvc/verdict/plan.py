@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.conversations.arguments import age_of
-from fdkvc.conversations.forgot import Reading, Recorded
+from fdkvc.conversations.forgot import ModelLoss, Recorded
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.parameters import Field
@@ -106,7 +106,7 @@ class Way:
     """Tokens that are read again in a dialog, on average."""
     guessed: bool = False
     """Whether it scores by vectors that only a model has, and letters stood in for them."""
-    reading: Reading | None = None
+    reading: ModelLoss | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class ModelRead:
     names: tuple[str, ...]
     """Those of the dialogs."""
     tokens: int
-    scores: Mapping[str, Reading]
+    scores: Mapping[str, ModelLoss]
     """By policy."""
     complete: bool = True
     """Whether it has read under every way that matters."""
@@ -138,11 +138,11 @@ class ModelRead:
 
     def joined(self, other: "ModelRead") -> "ModelRead":
         """Return what it has read with other dialogs, under the ways of both."""
-        names, scores = (*self.names, *other.names), dict[str, Reading]()
+        names, scores = (*self.names, *other.names), dict[str, ModelLoss]()
         for name in self.scores.keys() & other.scores.keys():
             one, two = self.scores[name], other.scores[name]
             kl = (one.kl * self.dialogs + two.kl * other.dialogs) / len(names)
-            scores[name] = Reading(one.right + two.right, one.values + two.values, kl)
+            scores[name] = ModelLoss(one.right + two.right, one.values + two.values, kl)
         return ModelRead(self.model, names, self.tokens + other.tokens, scores)
 
 
@@ -445,7 +445,7 @@ def in_general(way: Way | None) -> list[str]:
     ]
 
 
-def reading_words(reading: Reading) -> str:
+def reading_words(reading: ModelLoss) -> str:
     """Return what a model lost, in a few words."""
     if not reading.values:
         return f"its predictions change by {decimal(reading.kl, 2)} nats a token"

@@ -18,7 +18,7 @@ from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import initial_state, simulate, take_turn
 from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
-from fdkvc.policies.base import Card
+from fdkvc.policies.base import PolicyCard
 from fdkvc.policies.by_row import ByRow, by_row
 from fdkvc.policies.wrapper import Wrapper
 from fdkvc.synthetic.draw import generate
@@ -162,7 +162,11 @@ def undisplayed(policy: Policy) -> Policy:
     def refuse(_: Policy) -> None:
         raise AssertionError("a decision read what is displayed")
 
-    names = [name for name in (*Card.__annotations__, *vars(Card)) if not name.startswith("_")]
+    names = [
+        name
+        for name in (*PolicyCard.__annotations__, *vars(PolicyCard))
+        if not name.startswith("_")
+    ]
     bare: Policy = object.__new__(
         type("Bare", (type(policy),), dict.fromkeys(names, property(refuse)))
     )

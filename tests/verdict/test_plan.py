@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import fdkvc
-from fdkvc.conversations.forgot import Reading, Recorded
+from fdkvc.conversations.forgot import ModelLoss, Recorded
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED
 from fdkvc.core.transcripts import Transcript, Turn
@@ -155,7 +155,7 @@ def test_a_way_that_keeps_the_first_tokens_comes_before_one_that_does_not() -> N
 def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: str) -> None:
     names = ("sinks(weighted-recency)", "sink")
     scores = {
-        name: Reading(kept, 20, lost) for name, kept, lost in zip(names, right, kl, strict=True)
+        name: ModelLoss(kept, 20, lost) for name, kept, lost in zip(names, right, kl, strict=True)
     }
     read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores)
     card = card_of(read=read)
@@ -196,7 +196,7 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert "only a model can tell" in card_sentences(card)[0]
     assert (card.best, card.promise) == (None, None)
     assert [(way.policy, way.size) for way in card.ways] == [("sinks(fifo)", 250), ("sink", 250)]
-    scores = {"sinks(fifo)": Reading(0, 0, 0.4), "sink": Reading(0, 0, kl)}
+    scores = {"sinks(fifo)": ModelLoss(0, 0, 0.4), "sink": ModelLoss(0, 0, kl)}
     read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores))
     assert (card_record(read)["best"] or {"policy": None})["policy"] == best
     lead, basis = card_sentences(read)
@@ -273,8 +273,10 @@ def test_recorded_compactions_are_the_last_row() -> None:
 
 
 def test_what_a_model_reads_of_more_dialogs_counts_with_what_it_has_read() -> None:
-    one = ModelRead("SmolLM2", ("a", "b", "c"), 900, {"sink": Reading(4, 5, 0.1)})
-    two = ModelRead("SmolLM2", ("d",), 300, {"sink": Reading(1, 3, 0.5), "fifo": Reading(0, 3, 1)})
+    one = ModelRead("SmolLM2", ("a", "b", "c"), 900, {"sink": ModelLoss(4, 5, 0.1)})
+    two = ModelRead(
+        "SmolLM2", ("d",), 300, {"sink": ModelLoss(1, 3, 0.5), "fifo": ModelLoss(0, 3, 1)}
+    )
     both = one.joined(two)
     assert (both.names, both.tokens) == (("a", "b", "c", "d"), 1200)
     assert [*both.scores] == ["sink"]

@@ -26,7 +26,7 @@ from fdkvc.conversations.forgot_report import (
     ways_grid,
 )
 from fdkvc.conversations.formats import read_sessions
-from fdkvc.conversations.lexical import Encoding
+from fdkvc.conversations.lexical import Encoder
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
@@ -51,7 +51,7 @@ SHOWN_CHARACTERS = 800
 
 
 @dataclass(frozen=True)
-class Card:
+class CompactionCard:
     """What is shown of a compaction."""
 
     sentence: str
@@ -67,7 +67,7 @@ class Card:
     """What its numbers count."""
 
     @classmethod
-    def of(cls, result: Forgot) -> "Card":
+    def of(cls, result: Forgot) -> "CompactionCard":
         """Return the card of a compaction."""
         lost = result.lost()
         caption = " ".join([f"{heading(result)}.", *notes_of(result)])
@@ -95,7 +95,7 @@ class SessionRun:
     """Its place in the file."""
     size: int
     """At which a session without compactions is compared."""
-    encoding: Encoding
+    encoding: Encoder
     """What counts tokens."""
     file: DialogFile = field(compare=False, repr=False)
 
@@ -107,22 +107,22 @@ class SessionRun:
 
 
 @cached
-def sessions_of(file: DialogFile, encoding: Encoding) -> tuple[Session, ...]:
+def sessions_of(file: DialogFile, encoding: Encoder) -> tuple[Session, ...]:
     """Return the sessions of a file in tokens; none if it is no log of a coding agent."""
     sessions = read_sessions(zlib.decompress(file.packed), file.name) if file.is_log else ()
     return tuple(session.in_tokens(encoding) for session in sessions)
 
 
-def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Card]:
+def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[CompactionCard]:
     """Return the cards of a session."""
-    began, cards = perf_counter(), list[Card]()
+    began, cards = perf_counter(), list[CompactionCard]()
 
     def report(done: int, total: int) -> None:
         title = f"Comparing ways to fit: compaction {done + 1} of {total}"
         on_progress(Progress(done, total, title, perf_counter() - began, partial=[*cards]))
 
     for result in forgot(run.chosen, on_progress=report):
-        cards.append(Card.of(result))
+        cards.append(CompactionCard.of(result))
         if cancelled.is_set():
             break
     return cards
@@ -130,7 +130,7 @@ def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Card
 
 def read_compaction(
     run: SessionRun, number: int, read_on: ReadOn, on_progress: Report, cancelled: Event
-) -> Card:
+) -> CompactionCard:
     """Let a model read on after a compaction of a session, and return its card."""
     (result,), began = forgot(run.chosen, numbers=[number]), perf_counter()
 
@@ -139,11 +139,11 @@ def read_compaction(
             raise ValueError("it was cancelled")
         on_progress(Progress(done, total, "Reading on", perf_counter() - began))
 
-    return Card.of(read_on(result, report))
+    return CompactionCard.of(read_on(result, report))
 
 
 def show_session(
-    page: str, file: DialogFile, encoding: Encoding, read_on: ReadOn | None = None
+    page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None = None
 ) -> Recorded | None:
     """Show a coding agent's session, if the file is one: its cards, its bar and its transcript.
 
@@ -165,7 +165,7 @@ def show_session(
         asked = shared_jobs().find(st.session_state.get(f"{page}/session-reading"))
         under_way = [row for row in (job, asked) if row is not None and not row.finished]
 
-        def read(number: int, card: Card) -> Card:
+        def read(number: int, card: CompactionCard) -> CompactionCard:
             return card if read_on is None else _read(page, run, number, card, read_on)
 
         def draw() -> None:
@@ -178,7 +178,7 @@ def show_session(
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
-    cards: Sequence[Card] = job.result or ()
+    cards: Sequence[CompactionCard] = job.result or ()
     if not cards or size:
         return None
     needed, lost = sum(card.needed for card in cards), sum(card.lost for card in cards)
@@ -205,7 +205,9 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
         return session, 0
 
 
-def _read(page: str, run: SessionRun, number: int, card: Card, read_on: ReadOn) -> Card:
+def _read(
+    page: str, run: SessionRun, number: int, card: CompactionCard, read_on: ReadOn
+) -> CompactionCard:
     """Offer to let a model read on after a compaction; return its card, once it has."""
     content = (run, number)
     job = shared_jobs().of(content)
@@ -223,13 +225,15 @@ def _read(page: str, run: SessionRun, number: int, card: Card, read_on: ReadOn) 
     return job.result or card
 
 
-def _draw(scope: str, session: Session, job: Job, read: Callable[[int, Card], Card]) -> None:
+def _draw(
+    scope: str, session: Session, job: Job, read: Callable[[int, CompactionCard], CompactionCard]
+) -> None:
     """Draw the chosen compaction's card."""
     if not job.finished:
         share, words = standing(job)
         st.progress(share, text=plain(words))
     problems(job.problem)
-    cards: Sequence[Card] = job.latest or ()
+    cards: Sequence[CompactionCard] = job.latest or ()
     if not session.compactions:
         return
     bar, chosen, several = st.container(), 0, len(session.compactions) > 1
@@ -254,7 +258,7 @@ def _draw(scope: str, session: Session, job: Job, read: Callable[[int, Card], Ca
     _draw_moment(scope, session, moment, loss)
 
 
-def _draw_card(scope: str, card: Card) -> None:
+def _draw_card(scope: str, card: CompactionCard) -> None:
     """Draw a card, with a button for each of its losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
     st.caption(plain(card.caption))

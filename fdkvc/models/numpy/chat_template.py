@@ -133,7 +133,7 @@ class Given(NamedTuple):
         return self.tool if roles[index] == "tool" else roles[index]
 
 
-class Reading(NamedTuple):
+class ReadPassage(NamedTuple):
     """A passage that is read."""
 
     passage: int
@@ -213,7 +213,7 @@ class ChatTexts:
                 raise ValueError(f"the model's chat template refuses a {role} message {place}")
         return messages
 
-    def around(self, roles: Roles, end: str = END) -> tuple[list[Reading], list[list[str]]]:
+    def around(self, roles: Roles, end: str = END) -> tuple[list[ReadPassage], list[list[str]]]:
         """Return the passages that are read, and the texts before, between and after them.
 
         Each text is a list of parts; `end` may be `BEGUN`.
@@ -221,11 +221,11 @@ class ChatTexts:
         messages = self.messages(roles)
         given = [role for role, _ in messages]
         gaps = [self.gaps[self._key(given, number, end)] for number in range(len(given) + 1)]
-        read, texts = list[Reading](), [[gaps[0].text]]
+        read, texts = list[ReadPassage](), [[gaps[0].text]]
         for (role, passages), before, after in zip(messages, gaps, gaps[1:], strict=False):
             joined = [before, *[Gap(JOIN)] * (len(passages) - 1), after]
             for number, *sides in zip(passages, joined, joined[1:], strict=False):
-                read.append(Reading(number, role, *sides))
+                read.append(ReadPassage(number, role, *sides))
                 texts.append([sides[1].text])
             if not passages:
                 texts[-1].append(after.text)
@@ -239,7 +239,7 @@ class ChatTexts:
         nearest = [other for other in self.gaps if other[:2] == key[:2]]
         return max(nearest, key=lambda other: sum(map(str.__eq__, key, other)))
 
-    def content(self, text: str, reading: Reading) -> tuple[str, list[int]]:
+    def content(self, text: str, reading: ReadPassage) -> tuple[str, list[int]]:
         """Return the text of a passage as it is written, and where each character was in it."""
         inner, first, thought = reading.before.inner, 0, range(0)
         if reading.role == "thinking":

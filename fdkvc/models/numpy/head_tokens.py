@@ -1,4 +1,4 @@
-"""A model's tokens as policies observe them; implements `fdkvc.core.attention.Tokens`.
+"""A model's tokens as policies observe them; implements `fdkvc.core.attention.ObservedTokens`.
 
 Each query head of a layer is a row. Logits are the model's own, q·k/√h after positional rotation;
 embeddings are the hidden states that enter the layer, as in `fdkvc.models.transformers.recorded`.

@@ -26,7 +26,7 @@ from fdkvc.models.numpy.chat_template import (
     JOIN,
     START,
     ChatTexts,
-    Reading,
+    ReadPassage,
     SpecialTokens,
     ToolList,
     chat_texts,
@@ -497,7 +497,7 @@ class TemplateTokens(Tokens):
         return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
 
     def _text(
-        self, passage: Passage, reading: Reading, listed: bool, space: str = ""
+        self, passage: Passage, reading: ReadPassage, listed: bool, space: str = ""
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a passage's text as it is written, and its own characters of each."""
         if listed:

@@ -75,7 +75,7 @@ class ReadFile:
     skipped: Mapping[int, str]
 
 
-class Reading(NamedTuple):
+class FileReading(NamedTuple):
     """A model that reads the dialogs of a file."""
 
     key: str
@@ -220,5 +220,5 @@ def choose_vectors(
         )
         work = partial(read_file, vectors, file, dialog)
         name = f"Read with {vectors.label}"
-        run_panel(f"{page}/vectors", name, work, Reading(file.key, vectors))
+        run_panel(f"{page}/vectors", name, work, FileReading(file.key, vectors))
     return vectors, None
