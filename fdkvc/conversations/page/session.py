@@ -212,8 +212,12 @@ def _read(
     content = (run, number)
     job = shared_jobs().of(content)
     if job is None:
-        words = "SmolLM2 reads up to 1,000 tokens that follow, from what each way keeps"
-        if st.button("Read on", key=f"{page}/read-on", icon=":material/play_arrow:", help=words):
+        if st.button(
+            "Read on",
+            key=f"{page}/read-on",
+            icon=":material/play_arrow:",
+            help="SmolLM2 reads up to 1,000 tokens that follow, from what each way keeps",
+        ):
             work = partial(read_compaction, run, number, read_on)
             session_job(f"{page}/session-reading", shared_jobs(), work, content)
             st.rerun()
