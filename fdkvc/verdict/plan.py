@@ -220,7 +220,7 @@ def find_card(
     recalls, tokens = call_recalls(table), float(np.mean(lengths))
     letters, by_name = source.startswith(LEXICAL), {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]
-    reread = table[table.metric == REREAD].set_index(["policy", "budget"]).value
+    reread = table[table.metric == REREAD].groupby(["policy", "budget"]).value.mean()
     ways = list[Way]()
     for name, rows in recalls.groupby("policy", sort=False):
         policy = by_name[str(name)]
@@ -229,7 +229,6 @@ def find_card(
         shown = max(means, key=means.__getitem__) if size is None else size
         stored = policy.slots(shown, 1, 1) + policy.tier_places(shown, int(tokens))
         cell = (arguments.policy == name) & (arguments.budget == shown)
-        again = reread.get((name, shown), math.nan)
         ways.append(
             Way(
                 policy.name,
@@ -237,7 +236,7 @@ def find_card(
                 means[shown],
                 min(float(stored), tokens),
                 forgets_most(arguments[cell]),
-                float(np.mean(again)) if policy.reads_again else math.nan,
+                float(reread.get((name, shown), math.nan)) if policy.reads_again else math.nan,
                 letters and not VECTORS.isdisjoint(policy.looks_at),
                 None if read is None else read.scores.get(policy.name),
             )

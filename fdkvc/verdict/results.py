@@ -426,7 +426,7 @@ def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
     lead, basis = card_sentences(card)
     above = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
-    settings = (f"{engine}: {lines}" for engine, lines in card.settings.items())
+    settings = (f"{lines}  # {engine}" for engine, lines in card.settings.items())
     below = [line for lines in settings for line in lines.splitlines()]
     if card.read is None:
         below.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
