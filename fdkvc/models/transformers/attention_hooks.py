@@ -3,7 +3,7 @@
 A *transformers* cache is given keys and values, but a policy may look at more. The hooks bring it,
 through the library's attention interface.
 
-Once, when the first `PolicyCache` of a model is made:
+Once, when the first `PolicyCache` of a model is made, or its shape is asked for:
 
 1. `attach` registers the model's *eager* or *sdpa* attention again under a prefixed name, wrapped
    in `_attend`, and makes the model use it. Flash attention is wrapped under its own name.
@@ -21,7 +21,8 @@ Then, in each forward pass, whose state is in `this_pass` (each thread has its o
    `AttentionInputs`, attends with the mask that this returns, and calls its `after`.
 
 An `Expected` is for the attention that follows at once, to the very tensors that the cache
-returned. Other caches leave none, so they can use the same model.
+returned; a model of latents computes others of them first. Other caches leave none, so they can use
+the same model.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class AttentionInputs:
     ids: Any
     """Shape (B, n). The tokens; None if the pass began with embeddings."""
     positions: Any
-    """Shape (…, n). Those that rotary angles were last computed of, where they are captured."""
+    """Shape (…, B, n). Those that rotary angles were last computed of; None if the model has not
+    been hooked for ``positions="slots"``."""
 
     def of_text(self, text: int, new: int) -> AttentionInputs:
         """Return the first new tokens of one text, without a mask."""
@@ -144,9 +146,9 @@ class HeadSizes:
     """The heads of a layer, and what its cache holds of them."""
 
     heads: int
-    """Of queries."""
+    """Heads of queries."""
     kv_heads: int
-    """That a cache holds."""
+    """Heads of keys and values that a cache holds."""
     head_width: int
     """Numbers of a key that queries are multiplied with."""
     latent: bool
@@ -208,10 +210,11 @@ def check_attached(config: Any) -> None:
 
 
 class Probe(DynamicCache):  # type: ignore[misc]
-    """The cache of a text of single tokens that pretends to follow as many others as `start`.
+    """The cache of up to four texts of one token each, which pretend to follow `start` others.
 
-    It notes the keys and values that each layer brings, and which module attends to what. `update`
-    and `attended` alternate, as the layers of the model run one after the other.
+    Making it runs the model. It notes the keys and values that each layer brings, and which module
+    attends to what. `update` and `attended` alternate, as the layers of the model run one after the
+    other.
     """
 
     def __init__(self, model: Any, start: int = 0) -> None:

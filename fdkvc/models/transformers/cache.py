@@ -26,8 +26,9 @@ The end of a turn, in `end_turn`:
    keys are first stored without positions as well, and the kept ones are then rotated to the
    positions that close the gaps.
 
-Between turns no pass is noted, and a layer's slots are what the state of the policy holds. What an
-attribute refers to is never modified, only replaced, so a fork shares all but the layers.
+Between turns no pass is noted, and a layer's slots are what the state of the policy holds. Where a
+turn's end was interrupted, as by a lack of memory, the next pass completes it. What an attribute
+refers to is never modified, only replaced, but for the layers, which a fork copies.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         for number in self.decided:
             expand = getattr(self.attention.modules[number], EXPAND, None)
             self.layers[number] = PolicyLayer(
-                [*carried, "unturned"] if number in self.rotations else carried,
+                [*carried, "unrotated"] if number in self.rotations else carried,
                 expand if self.attention.latent else None,
             )
         self._tokens: Tokens | None = None
@@ -518,13 +519,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
         began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
         where = began.expand(new.shape[1], -1)
-        layer.bring(unturned=torch.stack([rotation(text, where, back=True) for text in new]))
+        layer.bring(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
         layer.keep(kept)
         for text, (places, size) in enumerate(kept):
             held = torch.from_numpy(places[:, :size] >= 0)  # (K, S)
             # How many entries stand from each slot on, so that the last is just before `seen`.
             behind = held.flip(1).cumsum(dim=1).flip(1)
-            keys = layer.vectors("unturned", text, "slots")[:, :size]
+            keys = layer.vectors("unrotated", text, "slots")[:, :size]
             layer.keys[text, :, :size] = rotation(keys, (self.seen - behind).to(keys.device))
         return layer
 

@@ -11,7 +11,8 @@ tokens. Rows with fewer of these end in padding, which no cache sees. For each l
 3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns a mask of
    its empty slots, if it has any; padding and later tokens are masked for all texts at once.
 
-A `SideBySide` stores nothing and is dropped after the pass. Each text's turn is then ended by its
+A `SideBySide` stores nothing (its `layers` are those of its longest cache, which the library asks
+for sizes) and is dropped after the pass. Each text's turn is then ended by its
 own cache, with `PolicyCache.end_turn`.
 """
 
@@ -31,8 +32,8 @@ from fdkvc.models.transformers.layer import on_device_of
 class SideBySide(DynamicCache):  # type: ignore[misc]
     """What a model reads the next tokens of several texts with, for one forward pass.
 
-    Of each text it reads as many as `new` says. Raises a ValueError for caches that cannot be read
-    together; see `can_join`.
+    Of each text it reads as many as `new` says. Raises a ValueError, which lists what is needed,
+    for caches that cannot be read together.
     """
 
     def __init__(self, caches: Sequence[PolicyCache], new: Sequence[int]) -> None:

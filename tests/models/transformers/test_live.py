@@ -343,11 +343,11 @@ def test_a_streamer_ends_the_turn_when_generate_has_ended(llama: Any) -> None:
 
 def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama, positions="slots")
-    unturned: dict[int, list[Any]] = {layer: [] for layer in range(3)}
+    unrotated: dict[int, list[Any]] = {layer: [] for layer in range(3)}
 
     def listen(layer: int) -> Any:
         def hook(module: Any, given: Any, projected: Any) -> None:
-            unturned[layer].append(projected[0].unflatten(-1, (2, 6)).transpose(0, 1))
+            unrotated[layer].append(projected[0].unflatten(-1, (2, 6)).transpose(0, 1))
 
         return llama.model.layers[layer].self_attn.k_proj.register_forward_hook(hook)
 
@@ -359,7 +359,7 @@ def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> Non
     afresh = transformers.DynamicCache()
     angles = llama.model.rotary_emb(torch.ones(1), torch.arange(5)[None])
     turn = sys.modules[type(llama).__module__].apply_rotary_pos_emb
-    for layer, (parts, held) in enumerate(zip(unturned.values(), cache.held, strict=True)):
+    for layer, (parts, held) in enumerate(zip(unrotated.values(), cache.held, strict=True)):
         keys = torch.cat(parts, dim=1).gather(1, torch.tensor(held)[..., None].expand(-1, -1, 6))
         _, keys = turn(keys[None], keys[None], *angles)
         afresh.update(keys, cache.layers[layer].values, layer)
