@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +217,13 @@ def test_a_fork_goes_on_alone(model: LanguageModel) -> None:
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(one, other)
     assert fork.ids == cache.ids
+
+
+def test_a_text_that_is_read_again_begins_as_any_text_of_its_model(model: LanguageModel) -> None:
+    begins = replace(model, tokens=replace(model.tokens, first=(5, 6)))
+    for turns, left in (([[5, 6, 7, 8], [9, 10]], [5, 6, 8, 9, 10]), ([[7, 6, 8, 9]], [6, 8, 9])):
+        cache = RereadCache(begins, read_policy("reread(fifo)"), 3)
+        for turn in turns:
+            read([cache], turn)
+            cache.end_turn()
+        assert cache.ids == left

@@ -94,6 +94,8 @@ class RereadCache(ModelCache):
     def _staying(self) -> list[int]:
         """Return the places of what stays, with those of placeholders."""
         held = np.isin(np.arange(len(self._text)), self._eviction.held)
+        prefix = self._model.tokens.first  # an engine writes it before any text, beside the budget
+        held[: len(prefix)] |= self._text[: len(prefix)] == prefix
         places: list[int] = np.flatnonzero(held).tolist()
         if self._placeholder:
             stand = standing_placeholders(held, self._born, self._features["kinds"])
