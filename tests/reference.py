@@ -22,7 +22,7 @@ Vector = list[float]
 EPSILON = 1e-8
 
 SAME = 1e-12
-"""By this share may double precision tell equal scores apart."""
+"""Scores whose relative difference is at most this count as equal in double precision."""
 
 
 @dataclass

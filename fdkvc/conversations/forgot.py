@@ -214,6 +214,7 @@ def forgot(
     `MAX_SESSION_TOKENS`.
     """
     session.checked(session.messages)
+    policies = [*map(read_policy, WAYS)] if ways is None else ways
 
     @cache
     def finder(context: int) -> MentionFinder:
@@ -224,7 +225,6 @@ def forgot(
         needs, notes = _needs(session, number, finder)
         repeats = tuple(_repeats(session, number))
         result = Forgot(session, number, _size(session, number), needs, repeats)
-        policies = [*map(read_policy, WAYS)] if ways is None else ways
         compared, not_compared = _compared(result, policies)
         yield replace(result, ways=tuple(compared), notes=(*notes, *not_compared))
 

@@ -24,7 +24,7 @@ from fdkvc.models.answers import FULL, AnswerReader, Answers, read_together
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.head_recordings import AT_ONCE
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
-from fdkvc.models.numpy.text_cache import ModelCache, RetrievalCache, read
+from fdkvc.models.numpy.text_cache import ModelCache, read
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import read_policy
 from fdkvc.runs.console import warn
@@ -162,9 +162,7 @@ class _Boundary:
 
 
 def _light(cache: Any) -> ModelCache:
-    """Return a cache that evicts no more, and stores no more than it reads with."""
-    if isinstance(cache, RetrievalCache):  # which chooses what it reads at every token
-        return cache
+    """Return a cache that reads on as this one does, but evicts no more."""
     inner = cache.engine
     other: ModelCache = inner.before_turn(len(inner.ends))
     return other

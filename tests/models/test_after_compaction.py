@@ -17,8 +17,7 @@ from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.text_cache import EvictingCache, ModelCache, read
 from fdkvc.policies import read_policy
 from tests.conversations.test_forgot import worked
-from tests.language_models import write_model
-from tests.models.numpy.test_speakers import CHATML, MARKS
+from tests.models.numpy.test_speakers import write_chat_model
 from tests.session_lines import ClaudeCode
 
 WAYS = ("full", "sink", "reread(messages(fifo))")
@@ -26,9 +25,7 @@ WAYS = ("full", "sink", "reread(messages(fifo))")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_model(tmp_path_factory.mktemp("chat"), marks=MARKS, max_position_embeddings=1024)
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
-    return folder
+    return write_chat_model(tmp_path_factory.mktemp("chat"), max_position_embeddings=1024)
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,7 @@ from fdkvc.models.numpy.reread_cache import RereadCache
 from fdkvc.models.numpy.text_cache import EvictingCache, ModelCache, read
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import Policy, read_policy
-from tests.language_models import write_model
-from tests.models.numpy.test_speakers import CHATML, MARKS
+from tests.models.numpy.test_speakers import write_chat_model
 
 
 def budget_of(model: AnyModel) -> int:
@@ -46,9 +45,7 @@ def agent_dialog() -> Transcript:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_model(tmp_path_factory.mktemp("chat"), marks=MARKS, max_position_embeddings=4096)
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
-    return folder
+    return write_chat_model(tmp_path_factory.mktemp("chat"), max_position_embeddings=4096)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,13 @@ TALK = (
     Turn("assistant", "Booked."),
 )
 DIALOG = Transcript("ship", TALK)
+
+
+def write_chat_model(folder: Path, **config: Any) -> Path:
+    """Write a model with the chat template of these tests."""
+    write_model(folder, marks=MARKS, **config)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
+    return folder
 
 
 @pytest.fixture(scope="module")
