@@ -41,6 +41,8 @@ class Job:
     seconds: float = 0.0
     """How long it took, once it has ended."""
     cancelled: threading.Event = field(default_factory=threading.Event)
+    holders: set["Held"] = field(default_factory=set)
+    """What waits for it; once the last lets go, it is cancelled."""
     progress: Progress | None = None
     size: int = 0
     future: Future[Any] = field(default_factory=Future)
@@ -91,6 +93,30 @@ class Job:
         if not self.finished or self.future.cancelled() or self.future.exception() is not None:
             return None
         return self.future.result()
+
+
+class Held:
+    """The jobs for which one session waits, by key; another session may wait for the same ones."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+
+    def hold(self, key: str, job: Job | None) -> None:
+        """Wait for this job, or for none; cancel the one before if nothing waits for it now."""
+        if job is not None:
+            job.holders.add(self)
+        before = self._jobs.pop(key, None)
+        if job is not None:
+            self._jobs[key] = job
+        if before is not None and before is not job:
+            before.holders.discard(self)
+            if not before.holders and not before.finished:
+                before.cancel()
+
+    def release(self) -> None:
+        """Let go of all."""
+        for key in [*self._jobs]:
+            self.hold(key, None)
 
 
 class Jobs:
