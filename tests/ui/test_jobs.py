@@ -195,3 +195,19 @@ def test_what_has_ended_keeps_its_result_after_all_sessions(gates: list[Gate]) -
     finished(job)
     held.release()
     assert not job.cancelled.is_set()
+
+
+def test_results_that_a_session_shows_together_do_not_push_each_other_out(
+    gates: list[Gate],
+) -> None:
+    jobs, held = Jobs(most=1000), Held()
+    together, others = [begin(jobs, gates) for _ in range(2)], [begin(jobs, gates)]
+    for number, (job, gate) in enumerate([*together, *others]):
+        gate.result = bytes(800)
+        if number < len(together):
+            held.hold(f"{number}", job)
+        gate.open.set()
+        finished(job)
+        if number == 1:
+            assert all(jobs.find(job.name) is job for job, _ in together)
+    assert [jobs.find(job.name) for job, _ in together] == [None, None]

@@ -104,8 +104,10 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             st.rerun()
         _draw(page, job, check, before, card_of)
 
+    # A model reads for long, and the whole card is drawn each time: a busy machine needs the pause.
+    seconds = POLL_SECONDS * (4 if job.finished else 1)
     with shown:
-        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
+        st.fragment(run_every=seconds if under_way else None)(draw)()
 
 
 @st.cache_resource(show_spinner=False)
