@@ -28,8 +28,9 @@ from fdkvc.core.statistics import cluster_mean, holm
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, verdict_on
-from fdkvc.models.judged import COMPARISONS_FILE, SHARE, WAYS_FILE, planned_ways
+from fdkvc.models.judged import COMPARISONS_FILE, FIRST, SHARE, WAYS_FILE, planned_ways
 from fdkvc.models.report.judged import DECIDED, planned_grid
+from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
@@ -202,23 +203,20 @@ def differences(
 def texts() -> dict[str, str]:
     """Return the shipped tables in Markdown, as the results have them."""
     known = planned_ways()
+    by_head, by_model = (known[known.decides == who] for who in DECIDED)
+    first = by_model[by_model["sample"] == FIRST]
     return {
         "comparisons": planned_grid().markdown(),
-        "SGD": _table(known[known["sample"] == "SGD"], "decides", ("kl", RIGHT), "tokens_reread"),
-        "longer": _table(known[known["sample"] != "SGD"], "sample", ("kl", RIGHT, "tokens_reread")),
-        "by age and source": _table(
-            known[(known["sample"] == "SGD") & (known.decides == "model")],
-            "decides",
-            tuple(f"{RIGHT}_{which}" for which in BY),
-        ),
+        "the whole model": _table(by_model, "sample", ("kl", RIGHT, "tokens_reread")),
+        "each head": _table(by_head, "sample", ("kl", RIGHT)),
+        "by age and source": _table(first, "sample", tuple(f"{RIGHT}_{which}" for which in BY)),
     }
 
 
-def _table(known: pd.DataFrame, over: str, metrics: Sequence[str], last: str = "") -> str:
+def _table(known: pd.DataFrame, over: str, metrics: Sequence[str]) -> str:
     """Return a row per way, and a column per metric for each value of a column."""
     groups = [*dict.fromkeys(known[over])]
     columns = [(group, metric) for group in groups for metric in metrics]
-    columns += [(groups[-1], last)] if last else []
     columns = [
         (group, metric)
         for group, metric in columns
@@ -240,18 +238,17 @@ def _table(known: pd.DataFrame, over: str, metrics: Sequence[str], last: str = "
     def heading(group: str, metric: str) -> str:
         part = known[(known[over] == group) & (known.metric == metric) & known["mean"].notna()]
         size = part.iloc[0]
-        who = DECIDED.get(group, group)
         if metric == "kl":
-            return f"{who}: KL ({size.n:.0f} in {size.services:.0f})"
+            return f"{group}: KL ({size.n:.0f} in {size.services:.0f})"
         if metric == "tokens_reread":
             return "read again, tokens"
         which = metric.removeprefix(RIGHT).strip("_") or "values right"
         return f"{which}, % of {size['count']:.0f}"
 
     grid = Grid(
-        ["", *(heading(*column) for column in columns)],
+        ["way", "policy", *(heading(*column) for column in columns)],
         [
-            [f"`{way}`", *(cell(way, *column) for column in columns)]
+            [way_words(way), f"`{way}`", *(cell(way, *column) for column in columns)]
             for way in dict.fromkeys(known.policy)
         ],
     )
