@@ -369,6 +369,7 @@ class AnswerReader:
         full, *others = self.caches
         whole: list[Any] = [row for row in others if row.whole and row.ids == full.ids]
         alone = [cache not in whole for cache in self.caches]
+        full.leads = bool(whole)
         logits = yield [*compress(self.caches, alone)], ids
         for cache in whole:
             cache.follow(full)

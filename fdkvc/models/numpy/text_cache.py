@@ -73,6 +73,9 @@ class ModelCache(Protocol):
     turn_kind: Kind | None = None
     """That of the passage which is read; None if only marks in the text tell it."""
 
+    leads: bool = False
+    """Whether others are to `follow` what it reads next."""
+
     @property
     def engine(self) -> ModelCache:
         """What the model reads with: this cache, unless it stands around another."""
