@@ -715,7 +715,7 @@ HERE = r"dialogue 0 \(7_00001\)"
             "service_call, parameters 'to' must contain",
         ),
         (chatted(content=3), "dialog 0, turn 1: 'content' is missing"),
-        (chatted(content=["a"]), "dialog 0, turn 1: a part of 'content' is not"),
+        (chatted(content=[3]), "dialog 0, turn 1: a part of 'content' is not"),
         (chatted(content="a", topic=4), "dialog 0, turn 1: 'topic' is missing"),
         (chatted(topic="a"), "dialog 0, turn 1: 'content' is missing"),
         (
