@@ -102,7 +102,9 @@ def _named_calls(text: str) -> list[Mapping[str, Any]]:
     ([{'name': 'go', 'arguments': {'to': '2'}}], [{'name': 'go', 'arguments': {'to': 2}}])
     """
     if _PYTHON.fullmatch(text) and len(text) <= MAX_LITERAL_CHARACTERS:
-        with suppress(AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError):
+        with suppress(
+            AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError
+        ):
             parsed: Any = ast.parse(text, mode="eval").body
             return [*map(_python_call, parsed.elts)]
     if (named := _NAMED.match(text)) is None:

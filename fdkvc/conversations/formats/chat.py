@@ -59,7 +59,7 @@ DIALOG_FIELDS = frozenset(("id", *LISTS))
 
 TEXTS = {
     **dict.fromkeys(("text", "input_text", "output_text"), "text"),
-    "refusal": "refusal",
+    **{kind: kind for kind in ("refusal", "logs")},
 }
 """Types of a message's parts that have text, and its field."""
 
