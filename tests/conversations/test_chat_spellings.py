@@ -281,6 +281,18 @@ def test_blocks_of_an_assistants_words_take_linear_time() -> None:
         assert Counted.seen <= 8 * len(text)
 
 
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": "Gladly."}]])
+@pytest.mark.parametrize("beside", [{}, {"system": "Be kind"}])
+def test_calls_beside_parts_are_read_in_every_format(
+    content: list[Any], beside: dict[str, str]
+) -> None:
+    said = {"role": "assistant", "content": content, "tool_calls": [{"function": CALL}]}
+    result = {"role": "tool", "content": "R-7"}
+    dialog = read(ASKED, said, result, **beside)
+    assert (called(dialog), len(dialog.demands)) == ([("rent", GIVEN)], 2)
+    assert dialog.texts[-1] == "R-7"
+
+
 def test_results_of_invocations_are_turns_before_the_words() -> None:
     done = {"toolName": "rent", "args": GIVEN, "state": "result", "mood": "in a hurry"}
     said = {"role": "assistant", "content": "Rented.", "toolInvocations": [{**done, "result": [7]}]}
@@ -291,10 +303,10 @@ def test_results_of_invocations_are_turns_before_the_words() -> None:
     assert called(dialog) == [("rent", GIVEN)]
     assert dialog.unread == (("field 'mood'", 1),)
     both = read(ASKED, {**said, "tool_calls": [{"function": {"name": "look", "arguments": {}}}]})
-    assert [method for method, _ in called(both)] == ["look", "rent"]
+    assert {method for method, _ in called(both)} == {"look", "rent"}
     for wrong, sentence in (
-        ([3], r"turn 1, tool invocation 0 is not an object$"),
-        ([{"args": {}}], r"turn 1, tool invocation 0: 'toolName' is missing or not a text$"),
+        ([done, 3], r"message 1, tool invocation 1 is not an object$"),
+        ([done, {"args": {}}], r"message 1, tool invocation 1: 'toolName' is missing"),
     ):
         with pytest.raises(ValueError, match=sentence):
             read(ASKED, {**said, "toolInvocations": wrong})

@@ -11,6 +11,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.chat import (
+    CONTENT_FIELDS,
     MESSAGE_FIELDS,
     SYSTEM_FIELDS,
     Placed,
@@ -29,13 +30,17 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
 
 
 def turns_of_blocks(message: Mapping[str, Any], where: str, unread: Unread) -> Iterator[Placed]:
-    """Yield a message as chat messages: each result of a tool in its blocks becomes a turn."""
+    """Yield a message as chat messages: each result of a tool in its blocks becomes a turn.
+
+    What it says or calls beside its blocks is a turn too.
+    """
     blocks = message.get("content")
     if not isinstance(blocks, list):
         yield message, where
         return
     blocks = [check_object(block, f"{where}: a block of 'content'") for block in blocks]
     unread.fields(message, MESSAGE_FIELDS)
+    beside = {name: message[name] for name in CONTENT_FIELDS - {"content"} if message.get(name)}
     message = {"role": message.get("role"), "topic": message.get("topic")}
     for is_result, group in groupby(blocks, lambda block: _is(block, "tool_result")):
         said: dict[str, Any] = {**message, "content": [], "tool_calls": []}
@@ -50,6 +55,8 @@ def turns_of_blocks(message: Mapping[str, Any], where: str, unread: Unread) -> I
                 said["content"].append(block)
         if not is_result:
             yield said, where
+    if beside:
+        yield {**message, **beside}, where
 
 
 def recognizes(value: Mapping[str, Any]) -> bool:

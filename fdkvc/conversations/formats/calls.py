@@ -37,10 +37,7 @@ _NAMED = re.compile(  # a name, and the marks before its arguments
     r"(?:function<[^<>]{1,24}>)?(?:functions\.|name=\")?([\w.-]{1,128})(?::\d{1,9})?\"?\s?"
     r"(?:>|<[|｜][^<>]{1,40}>|(?:\[CALL_ID\]\w{1,64})?\[ARGS\])?\s?(?:```json)?"
 )
-_AS_PARAMETER = (
-    *(("<arg_key>", "<parameter="), ("</arg_key>", ">")),
-    *(("<arg_value>", ""), ("</arg_value>", "</parameter>")),
-)
+_ARGUMENT = re.compile(r"<arg_key>\s?([^<>]{1,128})</arg_key>\s?<arg_value>")
 _PYTHON = re.compile(r"(?s)\[\s?[\w.]{1,128}\(.*\)\s?\]")
 _REACT = re.compile(r"(?ms)^Action: {0,9}(\S{1,128}) {0,9}\n{1,9}Action Input:(.*)")
 
@@ -92,15 +89,7 @@ def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
 
 
 def _named_calls(text: str) -> list[Mapping[str, Any]]:
-    """Return the calls of a text in Python, or the one that begins with its name.
-
-    Examples
-    --------
-    >>> _named_calls("[go(to=2), stop()]")
-    [{'name': 'go', 'arguments': {'to': 2}}, {'name': 'stop', 'arguments': {}}]
-    >>> _named_calls("go<parameter=to>2</parameter>"), _named_calls('go[ARGS]{"to": 2}')
-    ([{'name': 'go', 'arguments': {'to': '2'}}], [{'name': 'go', 'arguments': {'to': 2}}])
-    """
+    """Return the calls of a text in Python, or the one that begins with its name."""
     if _PYTHON.fullmatch(text) and len(text) <= MAX_LITERAL_CHARACTERS:
         with suppress(
             AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError
@@ -110,8 +99,7 @@ def _named_calls(text: str) -> list[Mapping[str, Any]]:
     if (named := _NAMED.match(text)) is None:
         return []
     rest, arguments = text[named.end() :].strip(), {}
-    for mark, other in _AS_PARAMETER:
-        rest = rest.replace(mark, other)
+    rest = _ARGUMENT.sub(r"<parameter=\1>", rest).replace("</arg_value>", "</parameter>")
     for _, inside in blocks(rest, "<parameter", "</parameter>"):
         name, _, value = (inside or "").partition(">")
         parsed = parse_within(value) if value.strip().startswith(("{", "[")) else None
@@ -183,22 +171,19 @@ def cut_thinking(text: str, unread: Unread) -> str:
 def blocks(text: str, opening: str, closing: str) -> Iterator[tuple[str, str | None]]:
     """Yield the text before each block between two tags, and in it; last what follows, and None.
 
-    Without a `closing` tag, a block ends where the next begins.
+    Without a `closing` tag, a block ends where the next begins, or with the text.
 
     Examples
     --------
     >>> [*blocks("a <b> c </b> d <b>", "<b>", "</b>")]
     [('a ', ' c '), (' d <b>', None)]
-    >>> [*blocks("a [b] c [b] d", "[b]", "")]
-    [('a ', ' c '), ('', ' d'), ('', None)]
     """
     after = 0
     while (start := text.find(opening, after)) >= 0:
         end = text.find(closing or opening, start + len(opening))
-        if end < 0 and not closing:
-            end = len(text)
-        if end < 0:
+        if end < 0 and closing:
             break
+        end = len(text) if end < 0 else end
         yield text[after:start], text[start + len(opening) : end]
         after = end + len(closing)
     yield text[after:], None

@@ -258,19 +258,9 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
     elif key not in KINDS and isinstance(name, str) and name.strip() and bare(name) != key:
         message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
         del message["name"]
-    if isinstance(message.get("toolInvocations"), list):
-        yield from _invocations(message, place)
-    elif key in USERS:
-        yield from _without_results(message, place)
-    else:
-        yield message, place
-
-
-def _without_results(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
-    """Yield a user's message, and the results of tools that are marked in its words as turns."""
     text = message.get("content")
     for opening, closing in RESULT_TAGS:
-        if isinstance(text, str) and closing in text:
+        if key in USERS and isinstance(text, str) and closing in text:
             for before, inside in blocks(text, opening, closing):
                 if before.strip():
                     yield {**message, "content": before}, place
@@ -278,25 +268,6 @@ def _without_results(message: Mapping[str, Any], place: str) -> Iterator[Placed]
                     yield {"role": "tool", "content": inside.strip()}, place
             return
     yield message, place
-
-
-def _invocations(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
-    """Yield a message with the calls of its ``toolInvocations``, their results, and its words."""
-    calls = [*optional(message, "tool_calls", list, place)]
-    results = []
-    for item, where in objects(message["toolInvocations"], "tool invocation", place):
-        named = {"name": require(item, "toolName", str, where), "arguments": item.get("args")}
-        calls.append({"function": restated(item, "toolName", "args", "result", "state", **named)})
-        result = item.get("result")
-        if result is not None:
-            text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-            results.append(({"role": "tool", "content": text}, where))
-    content = message.get("content")
-    now = None if results else content
-    yield restated(message, "toolInvocations", tool_calls=calls, content=now), place
-    yield from results
-    if results and content:
-        yield {"role": message["role"], "content": content}, place
 
 
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
