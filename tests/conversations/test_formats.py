@@ -545,13 +545,13 @@ def test_requests_for_responses_are_read() -> None:
     requests = [{"custom_id": str(at), "body": body} for at, body in enumerate(bodies)]
     long, short = read_transcripts(b"\n".join(map(encoded, requests)), "batch.jsonl")
 
-    assert long.texts == ("Be kind", "To Oslo", "", "", "at 5", "", "Booked")
+    assert long.texts == ("Be kind", "To Oslo", "", "at 5", "", "Booked")
     assert [turn.speaker for turn in long.turns] == [
-        *("system", "user", "assistant", "assistant", "tool", "assistant", "assistant")
+        *("system", "user", "assistant", "tool", "assistant", "assistant")
     ]
     assert long.demands == (
-        Demand("call", 3, "fly", "to", "Oslo", (Mention(1, 3, 7),)),
-        Demand("call", 5, "note", "input", "at 5", (Mention(4, 0, 4),), call_number=1),
+        Demand("call", 2, "fly", "to", "Oslo", (Mention(1, 3, 7),)),
+        Demand("call", 4, "note", "input", "at 5", (Mention(3, 0, 4),), call_number=1),
     )
     assert short.turns == (Turn("user", "hello"),)
     for wrong in (3, ["hello"], {"role": "user"}, [{"content": "hello"}]):
@@ -715,7 +715,7 @@ HERE = r"dialogue 0 \(7_00001\)"
             "service_call, parameters 'to' must contain",
         ),
         (chatted(content=3), "dialog 0, turn 1: 'content' is missing"),
-        (chatted(content=["a"]), "dialog 0, turn 1: a part of 'content' is not"),
+        (chatted(content=[3]), "dialog 0, turn 1: a part of 'content' is not"),
         (chatted(content="a", topic=4), "dialog 0, turn 1: 'topic' is missing"),
         (chatted(topic="a"), "dialog 0, turn 1: 'content' is missing"),
         (

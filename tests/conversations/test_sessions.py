@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_sessions, read_transcripts
+from fdkvc.conversations.formats.agents import LEFT_BRANCH
 from fdkvc.core import json_input
 from tests.refusals import assert_one_sentence
 from tests.session_lines import ClaudeCode, item, joined, said, spoken, texts
@@ -364,13 +365,33 @@ def test_calls_and_results_that_a_replacement_repeats_stay() -> None:
 
 
 def test_lines_of_the_first_versions_are_bare_items() -> None:
-    rows = [{"id": "s", "timestamp": "t", "instructions": "Be brief."}, {"record_type": "state"}]
-    rows += [row["payload"] for row in CODEX[2:9] if row["type"] == "response_item"]
-    (session,) = read_sessions(joined(rows))
+    first = {"id": "s", "timestamp": "t", "instructions": "Be brief."}
+    items = [row["payload"] for row in CODEX[2:9] if row["type"] == "response_item"]
+    for state in ([], [{"record_type": "state"}]):
+        (session,) = read_sessions(joined([first, *state, *items]))
+        assert [message.tool for message in session.messages if message.tool] == [
+            *("book", "local_shell")
+        ]
 
-    assert [message.tool for message in session.messages if message.tool] == [
-        *("book", "local_shell")
-    ]
+
+def test_turns_that_were_rolled_back_leave_the_context() -> None:
+    rolled = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    begun = [META, said("user", "<environment_context> x"), said("user", "one")]
+    rows = [*begun, said("assistant", "yes"), said("user", "two"), said("assistant", "no"), rolled]
+    (session,) = read_sessions(joined([*rows, said("user", "three")]))
+    assert texts(session) == ["<environment_context> x", "one", "yes", "three"]
+    assert dict(session.unread)[LEFT_BRANCH] == 2
+
+    (session,) = read_sessions(joined([*rows, rolled, rolled, said("user", "three")]))
+    assert texts(session) == ["<environment_context> x", "three"]
+
+
+def test_a_later_summary_replaces_an_earlier_one() -> None:
+    rows: list[Any] = [META, said("user", "one")]
+    for summary in ("the first summary", "the second summary"):
+        rows += [{"type": "compacted", "payload": {"message": summary}}, said("assistant", "yes")]
+    (session,) = read_sessions(joined(rows))
+    assert texts(session, 2) == ["the second summary", "one", "yes"]
 
 
 def test_an_encrypted_summary_is_said() -> None:

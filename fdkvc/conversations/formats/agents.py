@@ -3,7 +3,7 @@
 A line that cannot be read is left out and named; a session that was cut off is still a session.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count
+
+LEFT_BRANCH = "message before which the user went back"
 
 Line = tuple[Mapping[str, Any], str]
 """The object of a line, and its place, such as "line 12"."""
@@ -173,6 +175,11 @@ class Thread:
             if index not in self.context:
                 self.context.append(index)
                 self.compactions[-1]["stayed"].append(index)
+
+    def leave(self, left: Container[int], unread: Unread) -> None:
+        """Take messages from the context to before which the user went back."""
+        unread.add(LEFT_BRANCH, sum(index in left for index in self.context))
+        self.context[:] = [index for index in self.context if index not in left]
 
     def attached(self) -> None:
         """Count what the agent put into the context after a compaction, and which is not read."""

@@ -21,7 +21,6 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
 
 COPY = "copy of an earlier line"
-LEFT_BRANCH = "message before which the user went back"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Fields that mark what neither a person nor a model wrote."""
 
@@ -150,9 +149,7 @@ class _Reader:
             if above in branch:
                 branch.add(uuid)
                 left.update(range(*self.spans[uuid][1:]))
-        left = {index for index in agent.context if index >= end and index in left}
-        self.unread.add(LEFT_BRANCH, len(left))
-        agent.context[:] = [index for index in agent.context if index not in left]
+        agent.leave({index for index in left if index >= end}, self.unread)
 
     def _compact(
         self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
