@@ -247,6 +247,8 @@ def find_card(
     by_words = None if recalls.empty else chosen_way(ways)
     best = by_words if read is None or not read.complete else judged_way(ways, by_words)
     dialogs = recalls.drop_duplicates("dialog")
+    # What is chosen on one half: any way that words may choose, or the one that the model chose.
+    chosen = [row for row in ([best] if best != by_words else ways) if row and not row.guessed]
     return Card(
         tuple(ways),
         best,
@@ -257,9 +259,7 @@ def find_card(
         int(dialogs.services.nunique()),
         shape,
         unit,
-        None
-        if best is None
-        else promised([row for row in ways if not row.guessed], recalls, arguments, target),
+        None if best is None else promised(chosen, recalls, arguments, target),
         read,
         recorded,
     )
@@ -295,8 +295,12 @@ CLEARLY = 0.1
 
 
 def judged_way(ways: Sequence[Way], by_words: Way | None) -> Way | None:
-    """Return the smallest of the ways read that loses hardly more than the one that loses least."""
-    enough = [(way, way.reading) for way in ways if way.size is not None and way.reading]
+    """Return the smallest of the ways read that loses hardly more than the one that loses least.
+
+    What is sized by letters comes after all others.
+    """
+    ordered = sorted(ways, key=lambda way: way.guessed)
+    enough = [(way, way.reading) for way in ordered if way.size is not None and way.reading]
     if not enough:
         return by_words
     least = min(reading.kl for _, reading in enough)
@@ -420,6 +424,8 @@ def _basis(card: Card, read: ModelRead | None) -> str:
         parts.append(f"{read.model} read {among} so, {count(read.tokens, 'token')}{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
+        if best is not None and best.guessed:
+            parts.append("its size is a guess, by letters of words")
     if card.promise is not None:
         held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
         parts.append(f"on conversations not used to choose, {held} of what calls need is held")

@@ -170,6 +170,31 @@ def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: 
     assert partial.best == partial.by_words, "it waits until all is read"
 
 
+@pytest.mark.parametrize(
+    ("kl", "best", "promised"), [(0.12, "sink", True), (0.4, "sinks(h2o)", False)]
+)
+def test_letters_recommend_nothing_unless_a_model_contradicts_the_words(
+    kl: float, best: str, promised: bool
+) -> None:
+    recall = {"sinks(h2o)": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
+    scores = {"sinks(h2o)": ModelLoss(20, 20, 0.05), "sink": ModelLoss(20, 20, kl)}
+    card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
+    assert card.best is not None
+    assert (card.best.policy, card.promise is not None) == (best, promised)
+    assert ("letters of words" in card_sentences(card)[1]) != promised
+
+
+def test_what_is_promised_is_of_the_way_that_a_model_chose() -> None:
+    recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.99), "sink": (0.8, 0.98, 0.995)}
+    scores = {"sinks(weighted-recency)": ModelLoss(9, 20, 0.8), "sink": ModelLoss(20, 20, 0.1)}
+    card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
+    assert card.best is not None
+    assert card.best.policy == "sink"
+    for promise, mean in ((card.promise, 0.98), (card_of(recall).promise, 0.96)):
+        assert promise is not None
+        assert promise.mean == pytest.approx(mean, abs=0.005)
+
+
 def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     # On one half of the clusters the small size is enough, on the other it is not.
     table = replayed({"sink": (0.97, 0.98, 0.99)})
