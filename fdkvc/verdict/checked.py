@@ -73,10 +73,8 @@ def sample_of(
 ) -> list[Transcript]:
     """Return dialogs with calls, of at most so many tokens in all: of different clusters first.
 
-    Where no dialog has calls, any is as good.
-
-    If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
-    read.
+    Where no dialog has calls, any is as good. If these are less than half of the tokens, the first
+    turns of another. Raises a ValueError if there is nothing to read.
     """
     places = with_calls(transcripts) or [*range(len(transcripts))]
     ordered = [transcripts[place] for place in places[: TRIED_DIALOGS * -(-most // SAMPLE_TOKENS)]]
@@ -86,9 +84,9 @@ def sample_of(
             if (tokens := count_tokens(model, dialog)) <= room:
                 sample.append(dialog)
                 room -= tokens
-    if not sample:
-        begun = (_beginning(model, dialog, most) for dialog in ordered)
-        sample = [*islice(filter(None, begun), 1)]
+    if 2 * room > most:
+        begun = (_beginning(model, dialog, room) for dialog in ordered if dialog not in sample)
+        sample += islice(filter(None, begun), 1)
     if not sample:
         raise ValueError("no dialog is short enough for a model to check the verdict on it")
     return sample
@@ -146,7 +144,8 @@ def read_card(
     passages = [encode_dialog(model, dialog) for dialog in sample]
     tokens = sum(len(passage.ids) for row in passages for passage in row)
     names = tuple(dialog.name for dialog in sample)
-    read = ModelRead(model.name, names, tokens, {}, complete=False)
+    begun = sum(dialog not in transcripts for dialog in sample)
+    read = ModelRead(model.name, names, tokens, {}, complete=False, begun=begun)
     runs = [_sized(group, tokens / len(sample) / card.tokens) for group in groups]
     title = f"{count(sum(map(len, groups)), 'way')}, {count(tokens, 'token')}"
     works = [sum(sum(work_of(run, row)) for row in passages) for run in runs]

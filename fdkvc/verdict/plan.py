@@ -130,6 +130,8 @@ class ModelRead:
     """By policy."""
     complete: bool = True
     """Whether it has read under every way that matters."""
+    begun: int = 0
+    """Of how many dialogs it has read the first turns only."""
 
     @property
     def dialogs(self) -> int:
@@ -143,7 +145,8 @@ class ModelRead:
             one, two = self.scores[name], other.scores[name]
             kl = (one.kl * self.dialogs + two.kl * other.dialogs) / len(names)
             scores[name] = ModelLoss(one.right + two.right, one.values + two.values, kl)
-        return ModelRead(self.model, names, self.tokens + other.tokens, scores)
+        tokens, begun = self.tokens + other.tokens, self.begun + other.begun
+        return ModelRead(self.model, names, tokens, scores, begun=begun)
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,9 @@ class Card:
     """Of a dialog, on average."""
     target: float
     dialogs: int
+    """Those with calls, or all if none has."""
     clusters: int
-    """Those with calls."""
+    """Of those with calls."""
     shape: ModelShape
     unit: str
     """Whose tokens these are."""
@@ -255,7 +259,7 @@ def find_card(
         by_words,
         tokens,
         target,
-        len(dialogs),
+        len(dialogs) or len(lengths),
         int(dialogs.services.nunique()),
         shape,
         unit,
@@ -297,9 +301,9 @@ CLEARLY = 0.1
 def judged_way(ways: Sequence[Way], by_words: Way | None) -> Way | None:
     """Return the smallest of the ways read that loses hardly more than the one that loses least.
 
-    What is sized by letters comes after all others.
+    That by words comes before all others, and what is sized by letters after them.
     """
-    ordered = sorted(ways, key=lambda way: way.guessed)
+    ordered = sorted(ways, key=lambda way: (way != by_words, way.guessed))
     enough = [(way, way.reading) for way in ordered if way.size is not None and way.reading]
     if not enough:
         return by_words
@@ -381,7 +385,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
     """Return which way and how much, and what that rests on."""
     best, full = card.best, written_bytes(card.tokens * card.shape.entry_bytes)
     read = card.read if card.read is not None and card.read.complete else None
-    if not card.dialogs and read is None:
+    if not card.clusters and read is None:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
             "which size is enough.",
@@ -389,7 +393,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
         )
     if best is None or best.size is None or not card.pays:
         why = f"no way tried holds {percent(card.target)} of what calls need in less than 85 %"
-        if not card.dialogs:
+        if not card.clusters:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
             saved = count(round(card.tokens - best.slots), "token")
@@ -419,9 +423,9 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
-        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')}"
-        among = among if card.dialogs else count(read.dialogs, "conversation")
-        parts.append(f"{read.model} read {among} so, {count(read.tokens, 'token')}{lost}")
+        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')} so"
+        among += f", {read.begun} in part" if read.begun else ""
+        parts.append(f"{read.model} read {among}, {count(read.tokens, 'token')}{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
         if best is not None and best.guessed:
@@ -429,7 +433,7 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     if card.promise is not None:
         held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
         parts.append(f"on conversations not used to choose, {held} of what calls need is held")
-    if not card.dialogs:
+    if not card.clusters:
         parts.append("no call says which values must stay")
     elif card.clusters < MIN_CLUSTERS:
         parts.append(f"a guess from {count(card.dialogs, 'conversation')}")

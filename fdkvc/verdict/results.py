@@ -430,7 +430,7 @@ def card_text(card: Card) -> str:
     below = [line for lines in settings for line in lines.splitlines()]
     if card.read is None:
         below.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
-    shown = card.dialogs or card.read is not None
+    shown = card.clusters or card.read is not None
     below += [legend(card)] if shown else []
     below = [row for line in below for row in wrap(line, WIDTH, **UNBROKEN)]
     if not shown:

@@ -249,7 +249,7 @@ def _draw(
         for engine, line in card.settings.items():
             st.caption(plain(f"To set it in {engine}:"))
             st.code(line, language=None, wrap_lines=True)
-    if not card.dialogs and card.read is None:
+    if not card.clusters and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
     words = _legend(done, card)
