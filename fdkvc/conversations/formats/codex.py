@@ -18,8 +18,8 @@ from fdkvc.core.unread import Unread
 TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 """Types of lines."""
 
-FIRST = ("id", "instructions", "timestamp")
-"""Fields of the first line of first versions."""
+FIRST = {"id", "instructions", "timestamp"}
+"""Fields of the first line of first versions, whose items are bare."""
 
 CONTEXT = (
     *("<environment_context>", "<user_instructions>", "<user_shell_command>", "<turn_aborted>"),
@@ -35,17 +35,7 @@ four bytes for a token."""
 def is_line(value: Mapping[str, Any]) -> bool:
     """Whether an object is a line of a session."""
     has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
-    # First versions begin with fields of their own, and their items are bare.
-    return has_payload or "record_type" in value or value.keys() >= {*FIRST}
-
-
-def _is_read(item: Mapping[str, Any], unread: Unread) -> bool:
-    """Whether an item is a message, a call or a result; others are counted."""
-    kind = str(item.get("type"))
-    is_read = kind == "message" or kind.endswith(("_call", "_output"))
-    if not is_read:
-        unread.part(kind)
-    return is_read
+    return has_payload or "record_type" in value or value.keys() >= FIRST
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -75,7 +65,7 @@ class _Reader:
         if not isinstance(payload, dict):
             self.unread.add(f"line of type {clean_name(str(kind))!r}")
         elif kind == "response_item":
-            self.items += [(payload, place)] if _is_read(payload, self.unread) else []
+            self.items.append((payload, place))
         elif kind == "compacted":
             self.flush()
             self._compact(payload, place)
@@ -93,7 +83,7 @@ class _Reader:
 
     def flush(self) -> None:
         """Add the items so far to the conversation."""
-        for message, place in turns_of_items(self.items, self.unread):
+        for message, place in turns_of_items(self.items, self.unread, of_log=True):
             self.thread.add(message, place)
         self.items = []
 
@@ -119,8 +109,7 @@ class _Reader:
             given = [(item, place) for item in history if isinstance(item, dict)]
             if any("compaction" in str(item.get("type")) for item, _ in given):
                 note = "Its summary is encrypted, so no value can be looked for in it."
-            given = [row for row in given if _is_read(row[0], self.unread)]
-            for said, _ in turns_of_items(given, self.unread):
+            for said, _ in turns_of_items(given, self.unread, of_log=True):
                 if (index := earlier.get(_key(said))) is None:
                     summary.append(said)
                 else:

@@ -62,8 +62,13 @@ def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[P
     yield from turns_of_items(items, unread)
 
 
-def turns_of_items(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
-    """Yield items as chat messages: calls join the assistant's message before them."""
+def turns_of_items(
+    items: Iterable[Placed], unread: Unread, of_log: bool = False
+) -> Iterator[Placed]:
+    """Yield items as chat messages: calls join the assistant's message before them.
+
+    Items of unknown types are counted in a log, and else refused if they have words.
+    """
     turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
     begun = ""  # where it is
     for item, where in items:
@@ -73,7 +78,7 @@ def turns_of_items(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
                 turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where
             turn["tool_calls"].append({"function": _called(item, kind)})
         elif kind not in ("message", "output") and not kind.endswith("_output"):
-            if _is_known(kind, item, where):
+            if of_log or _is_known(kind, item, where):
                 unread.part(kind)
             continue
         returned = next((item[field] for field in RETURNED if item.get(field)), None)
