@@ -154,7 +154,7 @@ def read_card(
     at_once = len(sample) == 1 and how.get("workers") != 1
     threads = DaemonThreads(len(runs) if at_once else 1)
     parts = [
-        threads.submit(partial(run_answers, run, model, sample, on_progress=report, **how))
+        threads.submit(partial(run_answers, run, model, sample, **(how | {"on_progress": report})))
         for run, report in zip(runs, reports, strict=True)
     ]
     for part in parts:

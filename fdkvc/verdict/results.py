@@ -347,8 +347,8 @@ def replay_grid(
 ) -> Grid:
     """Return the means of a replay by policy and budget, of one metric or of all.
 
-    `title` is that of a policy. Where the `width` is too small for intervals, these are left out. The full cache and policies that see the future compete for no
-    place.
+    `title` is that of a policy. Where the `width` is too small for intervals, these are left out.
+    The full cache and policies that see the future compete for no place.
     """
     rows = replayed if not metric else replayed[replayed.metric == metric]
     competing = usable(map(read_policy, rows.policy.unique()))
