@@ -419,7 +419,8 @@ def _size(card: Card, way: Way) -> str:
 def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
-        parts += ["No model read it", *(in_general(best) if card.pays else ())]
+        parts.append("No model read it: only the words of values that calls need count")
+        parts += in_general(best) if card.pays else []
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
@@ -463,7 +464,10 @@ def reading_words(reading: ModelLoss) -> str:
 
 def legend(card: Card) -> str:
     """Return what the cells of the table count."""
-    parts = [f"Tokens are those of {card.unit}, with the marks of its chat template"]
+    parts = [
+        f"Tokens are those of {card.unit}, with the marks of its chat template; for another model, "
+        "take the same share of the text"
+    ]
     if any(way.reread > 0 for way in card.ways):
         parts.append("again: tokens read again")
     if any(way.reading is not None for way in card.ways):
