@@ -47,6 +47,7 @@ MAX_DEMAND_CHARACTERS = 4_000_000  # of the values that a dialog demands, and th
 MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
 MAX_MENTIONS = 32  # of a wording, the newest
 MAX_SESSION_TOKENS = 6_000_000  # of a session: to look for values takes 300 bytes for a word
+MAX_CONTEXT_MESSAGES = 5_000_000  # in all contexts of a session together
 MAX_SESSION_VALUES = 20_000  # that the calls of a session need
 MAX_VALUE_CHARACTERS = 4000  # of one of these; longer ones are contents, and not looked for
 MAX_UNREAD_KINDS = 24  # of fields and parts that are not read, each named; the rest is summed
