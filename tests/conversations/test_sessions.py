@@ -507,7 +507,7 @@ def test_what_a_subagent_says_does_not_leave_when_the_user_goes_back() -> None:
     log.line("user", "a1", message={"role": "user", "content": "look"}, parentUuid=first)
     for text in ("two", "three"):
         log.user(text)
-    log.user("four", parentUuid=log.rows[-1]["uuid"])  # type: ignore[index, call-overload]
+    log.user("four", parentUuid=log.rows[-1]["uuid"])  # type: ignore[index]
     main, side = log.read()
     assert texts(main) == ["one", "two", "three", "four"]
     assert texts(side) == ["look"]
@@ -535,7 +535,7 @@ def test_an_answer_of_many_lines_compares_no_part_with_all_others() -> None:
             Part.compared += 1
             return dict.__eq__(self, other)
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     thread = agents.Thread("session")
     thread.add({"content": [Part(text="0")], "tool_calls": []}, "line 1")
