@@ -950,8 +950,10 @@ def test_every_format_stands_in_the_documentation_and_the_help(
 def test_a_table_is_not_read_as_a_talk(name: str) -> None:
     content = b"messages:\n- role: user\n  content: hello\n"
     packed = gzip.compress(content) if name.endswith("gz") else content
-    with pytest.raises(ValueError, match=r"^files of the type .\w+ are not read: give"):
+    with pytest.raises(ValueError, match=r"^a .\w+ file is not read: give"):
         read_transcripts(packed, name)
+    (dialog,) = read_transcripts(b'{"messages": [{"role": "user", "content": "hi"}]}', "a.yaml")
+    assert dialog.texts == ("hi",)
 
 
 def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,13 +140,11 @@ def read_dialogs(
     log = None if named and texts else _log_format(text)
     if log is not None:
         dialogs = list(log.read(text, 0, calls))
-    elif ending in TABLES and not named:
-        raise ValueError(
-            f"files of the type .{ending} are not read: give JSON, or text in a .txt file"
-        )
     elif (named and texts) or not text.lstrip().startswith(("{", "[")):
         if not texts:
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
+        if ending in TABLES and not named:
+            raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
         dialogs = list(texts[0].read(text, 0, calls))
     else:
         check_structure(text.encode())
