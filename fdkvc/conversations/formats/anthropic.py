@@ -30,10 +30,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
 
 
 def turns_of_blocks(message: Mapping[str, Any], where: str, unread: Unread) -> Iterator[Placed]:
-    """Yield a message as chat messages: each result of a tool in its blocks becomes a turn.
-
-    What it says or calls beside its blocks is a turn too.
-    """
+    """Yield a message as chat messages: a result in its blocks is a turn, so are calls beside."""
     blocks = message.get("content")
     if not isinstance(blocks, list):
         yield message, where

@@ -56,8 +56,6 @@ def as_call(value: Any) -> Mapping[str, Any] | None:
     --------
     >>> as_call({"tool": "book", "tool_input": {"seats": 2}})
     {'name': 'book', 'arguments': {'seats': 2}}
-    >>> as_call({"function": {"name": "stop", "arguments": "{}"}})
-    {'name': 'stop', 'arguments': '{}'}
     """
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
@@ -115,13 +113,7 @@ def _python_call(call: Any) -> Mapping[str, Any]:
 
 
 def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
-    """Return an assistant's words without the calls in them, and these calls.
-
-    Examples
-    --------
-    >>> cut_calls('Ok. <tool_call>{"name": "go", "arguments": {"to": 2}}</tool_call>', Unread())
-    ('Ok.', [{'name': 'go', 'arguments': {'to': 2}}])
-    """
+    """Return an assistant's words without the calls in them, and these calls."""
     alone = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
     if alone and all(isinstance(call["arguments"], dict) for call in alone):
         return "", alone
@@ -146,13 +138,7 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
 
 
 def cut_thinking(text: str, unread: Unread) -> str:
-    """Return an assistant's words without its thinking, which may lack its beginning or end.
-
-    Examples
-    --------
-    >>> cut_thinking("They want one. </think> Here.", Unread())
-    'Here.'
-    """
+    """Return an assistant's words without its thinking, which may lack its beginning or end."""
     for opening, closing in THINKING_TAGS:
         if closing in text or text.lstrip().startswith(opening):
             pieces: Sequence[tuple[str, str | None]] = [*blocks(text, opening, closing)]
@@ -172,11 +158,6 @@ def blocks(text: str, opening: str, closing: str) -> Iterator[tuple[str, str | N
     """Yield the text before each block between two tags, and in it; last what follows, and None.
 
     Without a `closing` tag, a block ends where the next begins, or with the text.
-
-    Examples
-    --------
-    >>> [*blocks("a <b> c </b> d <b>", "<b>", "</b>")]
-    [('a ', ' c '), (' d <b>', None)]
     """
     after = 0
     while (start := text.find(opening, after)) >= 0:

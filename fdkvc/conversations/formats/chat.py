@@ -273,14 +273,13 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
     """Return a message whose words are calls with these; what has no known form stays text."""
     content = message.get("content")
-    if isinstance(content, str) and (calls := calls_in(content)):
-        return restated(message, "content", tool_calls=[{"function": call} for call in calls])
-    if isinstance(content, dict) and (call := as_call(content)):
-        return restated(message, "content", tool_calls=[{"function": call}])
-    if content is None and (call := as_call(message)):
-        return {"role": message["role"], "tool_calls": [{"function": call}]}
-    unread.add(UNKNOWN_CALL, has_words(content))
-    return message
+    given = message if content is None else content
+    calls = calls_in(given) if isinstance(given, str) else [*filter(None, [as_call(given)])]
+    if not calls:
+        unread.add(UNKNOWN_CALL, has_words(content))
+        return message
+    message = {"role": message["role"]} if given is message else message
+    return restated(message, "content", tool_calls=[{"function": call} for call in calls])
 
 
 def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:

@@ -89,12 +89,16 @@ class _Reader:
 
     def _roll_back(self, turns: int) -> None:
         """Take the last turns of the user from the context."""
-        thread, read = self.thread, self.thread.messages
-        spoken = [index for index in thread.context if read[index][0].get("role") == "user"]
-        begun = [index for index in spoken if not _text(read[index][0]).startswith(CONTEXT)]
-        if begun:
-            first = thread.context.index(begun[-turns:][0])
-            thread.leave({*thread.context[first:]}, self.unread)
+        left, passed = set[int](), set[int]()
+        for index in reversed(self.thread.context):
+            message = self.thread.messages[index][0]
+            passed.add(index)
+            if message.get("role") == "user" and not _text(message).startswith(CONTEXT):
+                left |= passed
+                passed, turns = set(), turns - 1
+                if not turns:
+                    break
+        self.thread.leave(left, self.unread)
 
     def _compact(self, payload: Mapping[str, Any], place: str) -> None:
         thread, message = self.thread, payload.get("message")

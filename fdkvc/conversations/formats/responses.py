@@ -65,10 +65,7 @@ def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[P
 def turns_of_items(
     items: Iterable[Placed], unread: Unread, of_log: bool = False
 ) -> Iterator[Placed]:
-    """Yield items as chat messages: calls join the assistant's message before them.
-
-    Items of unknown types are counted in a log, and else refused if they have words.
-    """
+    """Yield items as chat messages: calls join the assistant's message before them."""
     turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
     begun = ""  # where it is
     for item, where in items:
