@@ -95,8 +95,10 @@ class Regions(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the logarithm of the priority, and minus the half-lives that have passed."""
+        # Logarithms, since 2^(−age / half-life) of an old token would be rounded to 0.
         position = turn.position(cache.token).astype(np.float64)
         age = position.max(axis=1, keepdims=True) - position
+        # Tokens of an unknown kind count as the user's.
         priority = np.full(age.shape, np.log2(self.user))
         passed = age / self.user_half_life
         for kind in KINDS:
