@@ -27,8 +27,6 @@ from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 MANY_BUDGETS = 9
 """From this number of budgets on, not every one has a tick."""
 
-BUDGETS_HEIGHT = 280
-"""Pixels of a chart over budgets."""
 
 DOT_HEIGHT = 27
 """Pixels of a policy in a chart of dots."""
@@ -42,7 +40,6 @@ def budgets_chart(
     *,
     policies: Sequence[str],
     chosen: tuple[str, int],
-    unit: str,
 ) -> Spec:
     """Return a share over rising budgets with its data.
 
@@ -61,7 +58,7 @@ def budgets_chart(
             "budget:Q",
             # Budgets grow by factors, which this axis spaces evenly.
             scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
-            axis=alt.Axis(title=unit, **ticks, grid=False, format=",d"),
+            axis=alt.Axis(title="tokens", **ticks, grid=False, format=",d"),
         )
     )
     ends = (0, 1)
@@ -82,7 +79,7 @@ def budgets_chart(
         # First, so that it is drawn below the lines.
         layers.insert(0, mean_band(banded.encode(color=color), ends, opacity=0.2, clip=True))
     heading = panel_title(title, subtitle)
-    return single(theme, {"budgets": table}, *layers, height=BUDGETS_HEIGHT, title=heading)
+    return single(theme, {"budgets": table}, *layers, height=280, title=heading)
 
 
 @unchecked

@@ -181,13 +181,8 @@ VARIABLES = {
 }
 """CSS variables of pages and reports by name: a colour on light pages and one on dark ones."""
 
-ROOT = (
-    ":root {"
-    + "".join(
-        f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()
-    )
-    + f"--met: {MET}; --unmet: {UNMET}; --attended: {TOPICS[0]};}}\n"
-)
+_rules = [f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()]
+ROOT = f":root {{{''.join(_rules)}--met: {MET}; --unmet: {UNMET}; --attended: {TOPICS[0]};}}\n"
 """CSS that defines the variables."""
 
 

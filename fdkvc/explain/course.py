@@ -73,8 +73,7 @@ def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
     steps = [step for step in changes if step.channel(policy.channels) == term]
     scale = _carried([_scale(result, term) for result in results])
     if scale is None or not steps:  # recomputed in every turn, at least in part
-        remembers = "history" in policy.looks_at
-        return TermCourse(term, remembers, {}, policy.quantity_name(term))
+        return TermCourse(term, "history" in policy.looks_at, {}, policy.quantity_name(term))
     # 2. The factors of all entries; what is left is the last step's, an entry's own gain.
     shares = {RESCALED: np.concatenate([[1.0], scale[1:] / scale[:-1]])}
     for step in steps:

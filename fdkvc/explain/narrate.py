@@ -107,13 +107,13 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
 
 
 def return_sentence(
-    runs: Iterable[tuple[str, Callable[[int], Trace]]], dialogs: DialogBatch, row: int = 0
+    runs: Iterable[tuple[str, Callable[[int], Trace]]], dialogs: DialogBatch
 ) -> str:
-    """Say which runs had lost the first topic that returns, and when.
+    """Say which runs of the first row had lost the first topic that returns, and when.
 
     Each of `runs` has a label and a function from a turn to a trace with that turn.
     """
-    topics = dialogs.current[row, : dialogs.turn_counts[row]].tolist()
+    topics = dialogs.current[0, : dialogs.turn_counts[0]].tolist()
 
     def returns(turn: int) -> bool:
         topic = topics[turn]
@@ -125,13 +125,13 @@ def return_sentence(
         return "No earlier topic returns in this dialog."
     topic = topics[back]
     last = max(turn for turn in range(back) if topics[turn] == topic)
-    of_topic = (dialogs.topic_bits[row] & topic_bit(dialogs.current[row, last])) != 0
+    of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, last])) != 0
     # 2. How many of the topic's tokens each run holds after each turn between them.
     lost, held = [], []
     for label, trace_of in runs:
         counts = []
         for turn in range(last, back):
-            kept = trace_of(turn).kept[row, turn - trace_of(turn).first_turn]
+            kept = trace_of(turn).kept[0, turn - trace_of(turn).first_turn]
             counts.append(int(of_topic[kept[kept >= 0]].sum()))
         if counts[-1]:
             held.append(f"{label} ({count(counts[-1], 'token')})")

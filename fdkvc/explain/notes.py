@@ -36,12 +36,12 @@ def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ..
     """
     kinds = set[str]()
     for transcript in transcripts:
-        has_text_of_calls = any(turn.call_characters for turn in transcript.turns)
-        if has_text_of_calls or (calls and transcript.calls):
+        if calls and transcript.calls:
             kinds.add("call")
         for number, turn in enumerate(transcript.turns):
-            # The kind of what follows the calls.
-            kinds.add(transcript.span_kind(number, turn.call_characters))
+            # A turn may begin with calls: the first character's kind, and that of what follows.
+            for character in (0, turn.call_characters):
+                kinds.add(transcript.span_kind(number, character))
     return _named(set(map(KINDS.index, kinds)))
 
 

@@ -106,9 +106,9 @@ def _names(codes: type[Status] | type[Rule]) -> NDArray[Any]:
     return np.array([code.name if code else None for code in codes], object)
 
 
-def topic_changes(dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
-    """Return the turns whose topic differs from that of the previous turn."""
-    current = dialogs.current[row, : dialogs.turn_counts[row]]
+def topic_changes(dialogs: DialogBatch) -> pd.DataFrame:
+    """Return the turns of the first row whose topic differs from that of the previous turn."""
+    current = dialogs.current[0, : dialogs.turn_counts[0]]
     return pd.DataFrame({"turn": 1 + np.flatnonzero(current[1:] != current[:-1])})
 
 

@@ -87,11 +87,8 @@ class ClearResults(Policy):
 
     @property
     def title(self) -> str:
-        return f"{self.label} ({', '.join([f'keep {self.keep}', *self._changed])})"
-
-    @property
-    def _changed(self) -> list[str]:
-        return [setting for setting in changed(self) if not setting.startswith("keep=")]
+        others = [setting for setting in changed(self) if not setting.startswith("keep=")]
+        return f"{self.label} ({', '.join([f'keep {self.keep}', *others])})"
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         if "result" not in available.kinds:
