@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 
 MOST_DIGITS = 6
-"""Decimals at which two numbers that still look equal count as equal."""
+"""Most decimals shown to tell two numbers apart; if they still look equal, they count as equal."""
 AS_TYPED = str.maketrans({"−": "-", ",": ""})
 """Translates a written number into one that Python reads."""
 
@@ -115,6 +115,7 @@ def gap(a: float, b: float, digits: int = 3) -> str:
     first, second = contrast(a, b, digits)
     if first == second:
         return number(abs(a - b))
+    # Decimal, since the difference of the floats may round to another last digit.
     one, other = (Decimal(text.translate(AS_TYPED)) for text in (first, second))
     return f"{abs(one - other):,f}"
 
@@ -155,7 +156,7 @@ def signed(x: float, digits: int) -> str:
     ('+0.2', '−0.12', '±0.00')
     """
     words = minus(f"{x:+,.{digits}f}")
-    return words if words.strip("+−0.") else f"±{words[1:]}"
+    return words if words.strip("+−0.") else f"±{words[1:]}"  # nothing is left of +0.00
 
 
 def ranged(
@@ -261,8 +262,11 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
     """
     words = []
     for name, value in {**options, "out": "results"}.items():
-        values = value if isinstance(value, list | tuple) else () if value is True else (value,)
         words += [f"--{name.replace('_', '-')}"]
+        if value is True:  # a flag
+            continue
+        values = value if isinstance(value, list | tuple) else (value,)
+        # A policy's name without spaces, as `read_policy` also reads it.
         words += [shlex.quote(str(text).replace(", ", ",").replace(" ", ":")) for text in values]
     return " ".join(["python -m fdkvc", command, *words])
 

@@ -213,7 +213,7 @@ def test_the_stage_says_nothing_more_while_another_page_opens(page: Page) -> Non
 
 def test_what_a_person_asked_does_not_follow_them_to_the_next_page(page: Page) -> None:
     """A run of the page before that begins after the next page's leaves the window blank."""
-    asked: list[bytes] = []  # a bound method is no handler
+    asked: list[str | bytes] = []  # a bound method is no handler
     page.on("websocket", lambda socket: socket.on("framesent", lambda sent: asked.append(sent)))
     page.goto("/")
     page.get_by_text("What would have kept it?").click()

@@ -21,7 +21,6 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
 
 COPY = "copy of an earlier line"
-LEFT_BRANCH = "message before which the user went back"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Fields that mark what neither a person nor a model wrote."""
 
@@ -58,7 +57,7 @@ class _Reader:
     def __init__(self, unread: Unread) -> None:
         self.unread = unread
         self.agents = {MAIN: _Agent("session")}
-        self.parents: dict[str, str] = {}  # of each line, by uuid
+        self.children: dict[str, list[str]] = {}  # of each line whose children are in context
         self.spans: dict[str, tuple[_Agent, int, int]] = {}  # by uuid: the agent, and its messages
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
@@ -73,7 +72,8 @@ class _Reader:
         first = min(self._add(line, place, agent), default=begin)
         if uuid:
             end = first + 1 if first < begin else len(agent.messages)
-            self.spans[uuid], self.parents[uuid] = (agent, first, end), _text(line, "parentUuid")
+            self.spans[uuid] = agent, first, end
+            self.children.setdefault(_text(line, "parentUuid"), []).append(uuid)
 
     def _agent(self, line: Mapping[str, Any]) -> _Agent:
         """Return the agent that a line is about."""
@@ -143,16 +143,13 @@ class _Reader:
     def _go_back(self, parent: str, agent: _Agent) -> None:
         """Take what descends from the parent of a person's message from the context."""
         of, _, end = self.spans.get(parent, (None, 0, 0))
-        if of is not agent or not any(index >= end for index in agent.context):
-            return
-        branch, left = {parent}, set[int]()
-        for uuid, above in self.parents.items():  # a line comes after its parent
-            if above in branch:
-                branch.add(uuid)
-                left.update(range(*self.spans[uuid][1:]))
-        left = {index for index in agent.context if index >= end and index in left}
-        self.unread.add(LEFT_BRANCH, len(left))
-        agent.context[:] = [index for index in agent.context if index not in left]
+        branch, left = self.children.pop(parent, []) if of is agent else [], set[int]()
+        while branch:
+            uuid = branch.pop()
+            branch += self.children.pop(uuid, [])
+            owner, *span = self.spans[uuid]
+            left.update(range(*span) if owner is agent else ())
+        agent.leave({index for index in left if index >= end}, self.unread)
 
     def _compact(
         self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
@@ -209,7 +206,7 @@ class _Reader:
         stays = [
             index
             for index in agent.context
-            if agent.messages[index][0].get("tool_use_id") not in cleared
+            if _text(agent.messages[index][0], "tool_use_id") not in cleared
         ]
         if len(stays) == len(agent.context):
             self.unread.add("line of type 'system, microcompact_boundary'")

@@ -16,13 +16,13 @@ from fdkvc.conversations.arguments import worst_losses
 from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.page.file_choice import DIALOG
 from fdkvc.conversations.page.files import DialogFile
-from fdkvc.conversations.replay import default_heads
+from fdkvc.conversations.replay import default_heads, transcripts_of
 from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.summary import mean_table
-from fdkvc.explain.notes import pinned_notes
+from fdkvc.explain.notes import missing_value_notes, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.models.numpy.model_folder import parse_config
@@ -249,7 +249,7 @@ def _draw(
         for engine, line in card.settings.items():
             st.caption(plain(f"To set it in {engine}:"))
             st.code(line, language=None, wrap_lines=True)
-    if not card.dialogs and card.read is None:
+    if not card.clusters and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
     words = _legend(done, card)
@@ -285,7 +285,6 @@ def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], them
         theme,
         policies=tuple(titles.values()),
         chosen=(titles[chosen[0]], chosen[1]),
-        unit="tokens",
     )
 
 
@@ -329,7 +328,9 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
 
 @cached
 def _notes(done: Replayed) -> list[str]:
-    return pinned_notes(done.file.transcripts, done.settings.policies, done.settings.budgets)
+    texts, settings = transcripts_of(done.recordings), done.settings
+    pinned = pinned_notes(texts, settings.policies, settings.budgets, done.prompt_size)
+    return pinned + missing_value_notes(texts)
 
 
 def _offer(page: str, done: Replayed, card: Card, command: str) -> None:
