@@ -56,6 +56,11 @@ def open_on(
 def arrive(page: str, dialog: Hashable) -> None:
     """Keep the turn and entry that are held when the page next shows this dialog, and show them."""
     st.session_state[f"{page}/opened"] = dialog
+    show_stage(page)
+
+
+def show_stage(page: str) -> None:
+    """Bring the stage into view when the page is next drawn."""
     st.session_state[f"{page}/arrived"] = True
 
 
