@@ -27,6 +27,7 @@ from fdkvc.verdict.plan import (
     card_record,
     card_sentences,
     find_card,
+    legend,
     settings_of,
     ways_for,
 )
@@ -112,6 +113,24 @@ def test_the_sentence_has_size_share_and_bytes() -> None:
     assert "No model read it" in basis
     assert "a guess" not in basis
     assert "a guess from 8 conversations" in card_sentences(card_of(clusters=3))[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("sink", "SGD with 128 entries"), ("reread(clear-results)", "BFCL with 20 % of the text")],
+)
+def test_what_holds_in_general_is_said_with_its_size(name: str, where: str) -> None:
+    card = card_of({name: (0.96, 0.97, 0.99)})
+    assert where in card_sentences(card)[1]
+    assert ("its setting does not" in legend(card)) == ("clear" in name)
+
+
+def test_of_one_size_a_way_that_reads_nothing_again_comes_first() -> None:
+    recall = {"reread(clear-results)": (0.5, 0.99, 0.99), "sink": (0.5, 0.96, 0.97)}
+    card = card_of(recall)
+    assert [way.size for way in card.ways] == [200, 200]
+    assert card.best is not None
+    assert card.best.policy == card.ways[0].policy == "sink"
 
 
 def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
