@@ -489,7 +489,10 @@ RECORDED = "your compactions, recorded"
 
 
 def card_grid(card: Card, *, policies: bool = True) -> Grid:
-    """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
+    """Return the table of the ways, the recommended one marked; with the `policies` of the code.
+
+    Without these it is narrower, for a terminal.
+    """
     rows = []
     for way in card.ways:
         mark = " ←" if way == card.best and card.pays else ""
@@ -501,17 +504,19 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         else:
             stored = written_bytes(way.slots * card.shape.entry_bytes)
             sizes = [f"{way.size:,}", percent(way.size / card.tokens), stored]
+            sizes = sizes if policies else [f"{sizes[0]} ({sizes[1]})", "", stored]
         again = "–" if math.isnan(way.reread) else f"{way.reread:,.0f}"
         read = "" if way.reading is None else way.reading.cell
         code = [way.policy] if policies else []
-        rows.append([*row, *sizes, again, read, way.forgets, *code])
+        forgets = way.forgets if policies else way.forgets.removesuffix(" turns")
+        rows.append([*row, *sizes, again, read, forgets, *code])
     if (recorded := card.recorded) is not None:
         times = count(recorded.compactions, "time")
-        gone = f"{recorded.lost:,} of {count(recorded.needed, 'value')} gone"
+        gone = f"{recorded.lost:,} of {recorded.needed:,} gone"
         row = [RECORDED, times, "", "", "", "", gone]
         rows.append([*row, ""] if policies else row)
-    heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
-    heads += ["policy"] if policies else []
+    heads = ["way", "tokens", "of text", "cache", "again", "right, KL"]
+    heads += ["forgets most", "policy"] if policies else ["forgets (turns)"]
     empty = {"", "–"}
     kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
     shown = [[row[place] for place in kept] for row in rows]

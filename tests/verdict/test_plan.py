@@ -304,11 +304,14 @@ def test_a_terminal_has_at_most_24_lines_that_can_be_copied(policy: str) -> None
     best = Way(policy, 300, 0.96, 300.0, "tool result, > 6 turns", 53_116, guessed=True)
     others = [replace(best, policy=name, size=None) for name in CANDIDATES * 2]
     card = replace(card_of(clusters=3), ways=(best, *others), best=best)
-    lines = card_text(replace(card, recorded=Recorded(3, 63, 41))).splitlines()
+    text = card_text(replace(card, recorded=Recorded(3, 63, 41)))
+    lines = text.splitlines()
     assert len(lines) == 24
     assert max(map(len, lines)) <= 100
     assert sum("ways more" in line for line in lines) == 1
     assert any("41 of 63" in line for line in lines)
+    assert "300 (30 %)" in text
+    assert text.count("tool result, > 6") > 5, "what is forgotten is not cut"
     for engine, line in card.settings.items():
         begins = " ".join(line.split())[:40]
         (first,) = [n for n, row in enumerate(lines) if row and begins.startswith(row[:40])]
@@ -321,7 +324,8 @@ def test_recorded_compactions_are_the_last_row() -> None:
     for policies in (True, False):
         grid = card_grid(card, policies=policies)
         row = dict(zip(grid.heads, grid.rows[-1], strict=True))
-        assert (row["tokens"], row["forgets most"]) == ("3 times", "41 of 63 values gone")
+        forgets = "forgets most" if policies else "forgets (turns)"
+        assert (row["tokens"], row[forgets]) == ("3 times", "41 of 63 gone")
     assert card_record(card)["recorded"] == {"compactions": 3, "needed": 63, "lost": 41}
     assert len(grid.rows) == 1 + len(card.ways)
 
