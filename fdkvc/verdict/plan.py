@@ -401,8 +401,10 @@ def card_sentences(card: Card) -> tuple[str, str]:
         if not card.clusters:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
-            saved = count(round(card.tokens - best.slots), "token")
-            why = f"“{way_words(best.policy)}” would save {saved}"
+            saved = round(card.tokens - best.slots)
+            least = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
+            way = way_words(best.policy)
+            why = f"“{way}” would save {count(saved, 'token')}, less than {least}"
         lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
         lead = f"{lead} in {card.shape.name}."
     else:

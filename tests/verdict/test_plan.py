@@ -139,6 +139,7 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
         card = find_card([read_policy("sink")], tables, [tokens], "", SHAPE, 0.95, "SmolLM2")
         assert card.pays == pays
         assert ("does not pay" in card_sentences(card)[0]) != pays
+        assert ("less than 256 tokens" in card_sentences(card)[0]) != pays
     never = card_of({"sink": (0.1, 0.2, 0.3)})
     assert never.best is None
     assert "no way tried holds 95 %" in card_sentences(never)[0]
