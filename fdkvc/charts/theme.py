@@ -107,7 +107,7 @@ def looks(names: Sequence[str]) -> list[Look]:
     """Return how each of these policies looks, which does not depend on the others.
 
     Of several variants of one policy, or where a name is new, those that come later get another
-    dash.
+    shape, which a legend shows.
 
     Examples
     --------
@@ -126,8 +126,8 @@ def looks(names: Sequence[str]) -> list[Look]:
         dash = number // len(SHAPES) % 3
         if policy and policy != name:  # a variant or a wrapped policy
             dash += 2
-        shapes = (SHAPES * 2)[number % len(SHAPES) :]
-        candidates = [Look(place, *look) for look in product(shapes, (DASHES * 2)[dash:])]
+        order = product((DASHES * 2)[dash:], (SHAPES * 2)[number % len(SHAPES) :])
+        candidates = [Look(place, shape, line) for line, shape in order]
         free = (look for look in candidates if look not in taken)
         taken.append(next(free, candidates[0]))
     return taken

@@ -7,6 +7,8 @@ from fdkvc.policies.sinks import Sinks
 from fdkvc.policies.whitelist import Whitelist
 
 EVICT = "evict: "
+KEPT = ", keys kept"
+"""Said of a way whose rest is usually read again, where it keeps its keys and values."""
 
 WORDS = {
     "fifo": f"{EVICT}age (FIFO)",
@@ -28,6 +30,8 @@ def way_words(name: str) -> str:
     --------
     >>> way_words("reread(messages(fifo))"), way_words("sinks(weighted-recency)")
     ('drop oldest messages', 'evict: weighted recency + sinks')
+    >>> way_words("messages(fifo)")
+    'drop oldest messages, keys kept'
     >>> way_words("reread(sink)"), way_words("whitelist(fifo, first=0, speaker=prompt)")
     ('sinks and window (StreamingLLM), read again', 'evict: age (FIFO) + prompt')
     """
@@ -39,12 +43,14 @@ def way_words(name: str) -> str:
     if isinstance(policy, Sinks) and not changed(policy):
         return f"{way_words(policy.policy.name)} + sinks"
     if isinstance(policy, Reread) and not changed(policy):
-        again = "" if policy.policy.key in WHOLE_MESSAGES else ", read again"
-        return f"{way_words(policy.policy.name)}{again}"
+        inner = way_words(policy.policy.name)
+        return inner.removesuffix(KEPT) if inner.endswith(KEPT) else f"{inner}, read again"
     title = policy.title
     if title[1:2].islower():
         title = f"{title[0].lower()}{title[1:]}"
-    return title if policy.key in (*WHOLE_MESSAGES, "reread", "shift") else f"{EVICT}{title}"
+    if policy.key in WHOLE_MESSAGES:
+        return f"{title}{KEPT}"
+    return title if policy.key in ("reread", "shift") else f"{EVICT}{title}"
 
 
 def unpinned(name: str) -> str:

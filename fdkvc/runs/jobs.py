@@ -103,6 +103,10 @@ def run_jobs(
         submit = shared_workers(workers) if workers > 1 else _submit_here
     running: dict[Future[Chunked], int] = {}
     while True:
+        if cancelled.is_set():
+            waiting = iter(())
+            for future in [future for future in running if future.cancel()]:
+                del running[future]
         # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
         ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
         for number, job in islice(waiting, ahead):
@@ -118,7 +122,9 @@ def run_jobs(
             try:
                 finished[number] = future.result()
             except CancelledError:
-                raise
+                if not cancelled.is_set():
+                    raise
+                continue  # amid a dialog, which takes long
             except Exception:
                 # Its worker may have died. An error in the job itself is raised again here.
                 finished[number] = run(jobs[number])
@@ -132,17 +138,16 @@ def run_jobs(
             if on_progress is not None:
                 title, seconds = f"{done} of {total} dialogs", perf_counter() - began
                 on_progress(Progress(done, total, title, seconds, before, [*finished.values()]))
-        if cancelled.is_set():
-            waiting = iter(())
-            for future in [future for future in running if future.cancel()]:
-                del running[future]
     return [finished[number] for number in sorted(finished)]
 
 
 def _submit_here(function: Callable[..., Any], *arguments: object) -> Future[Any]:
     """Call a function at once, and return the future of its result; an error is raised here."""
     future: Future[Any] = Future()
-    future.set_result(function(*arguments))
+    try:
+        future.set_result(function(*arguments))
+    except CancelledError as error:
+        future.set_exception(error)
     return future
 
 

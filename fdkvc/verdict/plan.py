@@ -130,6 +130,8 @@ class ModelRead:
     """By policy."""
     complete: bool = True
     """Whether it has read under every way that matters."""
+    begun: int = 0
+    """Of how many dialogs it has read the first turns only."""
 
     @property
     def dialogs(self) -> int:
@@ -143,7 +145,8 @@ class ModelRead:
             one, two = self.scores[name], other.scores[name]
             kl = (one.kl * self.dialogs + two.kl * other.dialogs) / len(names)
             scores[name] = ModelLoss(one.right + two.right, one.values + two.values, kl)
-        return ModelRead(self.model, names, self.tokens + other.tokens, scores)
+        tokens, begun = self.tokens + other.tokens, self.begun + other.begun
+        return ModelRead(self.model, names, tokens, scores, begun=begun)
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,9 @@ class Card:
     """Of a dialog, on average."""
     target: float
     dialogs: int
+    """Those with calls, or all if none has."""
     clusters: int
-    """Those with calls."""
+    """Of those with calls."""
     shape: ModelShape
     unit: str
     """Whose tokens these are."""
@@ -247,19 +251,19 @@ def find_card(
     by_words = None if recalls.empty else chosen_way(ways)
     best = by_words if read is None or not read.complete else judged_way(ways, by_words)
     dialogs = recalls.drop_duplicates("dialog")
+    # What is chosen on one half: any way that words may choose, or the one that the model chose.
+    chosen = [row for row in ([best] if best != by_words else ways) if row and not row.guessed]
     return Card(
         tuple(ways),
         best,
         by_words,
         tokens,
         target,
-        len(dialogs),
+        len(dialogs) or len(lengths),
         int(dialogs.services.nunique()),
         shape,
         unit,
-        None
-        if best is None
-        else promised([row for row in ways if not row.guessed], recalls, arguments, target),
+        None if best is None else promised(chosen, recalls, arguments, target),
         read,
         recorded,
     )
@@ -295,8 +299,12 @@ CLEARLY = 0.1
 
 
 def judged_way(ways: Sequence[Way], by_words: Way | None) -> Way | None:
-    """Return the smallest of the ways read that loses hardly more than the one that loses least."""
-    enough = [(way, way.reading) for way in ways if way.size is not None and way.reading]
+    """Return the smallest of the ways read that loses hardly more than the one that loses least.
+
+    That by words comes before all others, and what is sized by letters after them.
+    """
+    ordered = sorted(ways, key=lambda way: (way != by_words, way.guessed))
+    enough = [(way, way.reading) for way in ordered if way.size is not None and way.reading]
     if not enough:
         return by_words
     least = min(reading.kl for _, reading in enough)
@@ -377,7 +385,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
     """Return which way and how much, and what that rests on."""
     best, full = card.best, written_bytes(card.tokens * card.shape.entry_bytes)
     read = card.read if card.read is not None and card.read.complete else None
-    if not card.dialogs and read is None:
+    if not card.clusters and read is None:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
             "which size is enough.",
@@ -385,7 +393,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
         )
     if best is None or best.size is None or not card.pays:
         why = f"no way tried holds {percent(card.target)} of what calls need in less than 85 %"
-        if not card.dialogs:
+        if not card.clusters:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
             saved = count(round(card.tokens - best.slots), "token")
@@ -411,19 +419,22 @@ def _size(card: Card, way: Way) -> str:
 def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
-        parts += ["No model read it", *(in_general(best) if card.pays else ())]
+        parts.append("No model read it: only the words of values that calls need count")
+        parts += in_general(best) if card.pays else []
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
-        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')}"
-        among = among if card.dialogs else count(read.dialogs, "conversation")
-        parts.append(f"{read.model} read {among} so, {count(read.tokens, 'token')}{lost}")
+        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')} so"
+        among += f", {read.begun} in part" if read.begun else ""
+        parts.append(f"{read.model} read {among}, {count(read.tokens, 'token')}{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
+        if best is not None and best.guessed:
+            parts.append("its size is a guess, by letters of words")
     if card.promise is not None:
         held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
         parts.append(f"on conversations not used to choose, {held} of what calls need is held")
-    if not card.dialogs:
+    if not card.clusters:
         parts.append("no call says which values must stay")
     elif card.clusters < MIN_CLUSTERS:
         parts.append(f"a guess from {count(card.dialogs, 'conversation')}")
@@ -453,7 +464,10 @@ def reading_words(reading: ModelLoss) -> str:
 
 def legend(card: Card) -> str:
     """Return what the cells of the table count."""
-    parts = [f"Tokens are those of {card.unit}, with the marks of its chat template"]
+    parts = [
+        f"Tokens are those of {card.unit}, with the marks of its chat template; for another model, "
+        "take the same share of the text"
+    ]
     if any(way.reread > 0 for way in card.ways):
         parts.append("again: tokens read again")
     if any(way.reading is not None for way in card.ways):

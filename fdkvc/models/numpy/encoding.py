@@ -32,7 +32,7 @@ SHIPPED = Path(__file__).parent / "recorded" / "smollm2_tokenizer.json.gz"
 PART = 100_000
 """Characters of a text that are encoded at once."""
 
-SURELY_SHORT = MAX_TURN_TOKENS // 2
+SHORT = MAX_TURN_TOKENS // 2
 """Bytes of a dialog that never are too many tokens, of which each is a byte or a mark."""
 
 
@@ -69,7 +69,7 @@ class Encoding:
     def check(self, transcript: Transcript) -> None:
         """Raise a ValueError if a dialog has too many tokens, or cannot be read."""
         calls = sum(len(str(call)) for call in transcript.calls)
-        if calls + sum(len(text.encode()) for text in transcript.texts) > SURELY_SHORT:
+        if calls + sum(len(text.encode()) for text in transcript.texts) > SHORT:
             check_size(transcript.name, [*map(len, self.turns(transcript))])
 
     def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:
