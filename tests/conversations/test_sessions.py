@@ -493,6 +493,29 @@ def test_an_item_with_calls_of_another_form_is_named(row: Any, kind: str) -> Non
     assert any(kind in what for what in dict(session.unread))
 
 
+@pytest.mark.parametrize("named", ["preservedMessages", "preservedSegment"])
+def test_a_line_that_stayed_may_be_written_after_the_boundary(named: str) -> None:
+    log = ClaudeCode()
+    log.user("one")
+    head = log.say("two")
+    segment = {"headUuid": head, "tailUuid": "u5"}
+    about: Any = {"preservedMessages": {"allUuids": [head, "u5"]}, "preservedSegment": segment}
+    log.boundary(**{named: about[named]})
+    log.summary("a summary")
+    log.call("Read", "c1", path="a.py")  # u5
+    log.user("three")
+    (session,) = log.read()
+    (compaction,) = session.compactions
+    assert [session.messages[index].place for index in compaction.stayed] == [
+        *("line 3", "line 2", "line 5")
+    ]
+    assert (compaction.note, session.messages[-1].turn.text) == ("", "three")
+
+    log.rows[4]["uuid"] = "u9"  # type: ignore[index]
+    (session,) = log.read()
+    assert "1 of the lines that stayed" in session.compactions[0].note
+
+
 def test_results_of_any_id_may_be_cleared() -> None:
     log = ClaudeCode()
     log.call("Read", "c1", path="a.py")

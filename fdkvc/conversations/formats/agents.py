@@ -150,6 +150,7 @@ class Thread:
         summary: Sequence[Mapping[str, Any]],
         stayed: Iterable[int],
         recorded: tuple[int | None, int | None] = (None, None),
+        missing: int = 0,
         **about: str,
     ) -> None:
         """Begin a context with a summary and with messages that stay."""
@@ -176,6 +177,7 @@ class Thread:
                 "summary": written,
                 "recorded": (self.used if before is None else before, after),
                 "attached": 0,
+                "missing": missing,
             }
         )
         self.is_fresh = True
@@ -186,6 +188,12 @@ class Thread:
             if index not in self.context:
                 self.context.append(index)
                 self.compactions[-1]["stayed"].append(index)
+
+    def come_late(self, messages: Iterable[int]) -> None:
+        """Count messages that were added last as such that stayed at the last compaction."""
+        self.compactions[-1]["stayed"] += messages
+        self.compactions[-1]["missing"] -= 1
+        self.is_fresh = True
 
     def leave(self, left: set[int], unread: Unread) -> None:
         """Take messages from the context, mostly its last: the user went back before them."""
@@ -257,6 +265,9 @@ class Thread:
 
         compactions = []
         for about in self.compactions:
+            if missing := about.pop("missing"):
+                of = f"{missing:,} of the lines that stayed are not in the file."
+                about["note"] = f"{about['note']} {of}".strip()
             if attached := about.pop("attached"):
                 beside = f"Not read: {count(attached, 'attachment')} that the agent put after it."
                 about["note"] = f"{about['note']} {beside}".strip()
