@@ -12,6 +12,7 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
@@ -58,7 +59,8 @@ def run_until(app: AppTest, words: str) -> AppTest:
     """Rerun the page until its background work has ended and it shows these words."""
     deadline = time.monotonic() + SECONDS
     while not any(words in said.value for said in (*app.caption, *app.warning, *app.error)):
-        assert time.monotonic() < deadline, f"it never said {words!r}"
+        if time.monotonic() > deadline:
+            pytest.fail(f"it never said {words!r}")
         time.sleep(0.1)
         settled(app.run())
     return app

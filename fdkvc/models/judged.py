@@ -17,18 +17,9 @@ A row per data, policy, budget and metric, with the mean, the paired difference 
 their 95 % intervals over clusters.
 """
 
-WAYS_FILE = _FOLDER / "planned_ways.csv"
-"""What came out of a plan that is older than its run, benchmarks/research/plan.toml.
-
-A row per sample, who decides, way, metric and budget. benchmarks/research/planned.py follows it.
-"""
-
-COMPARISONS_FILE = _FOLDER / "planned_comparisons.csv"
-"""What each comparison of the plan says.
-
-A row for the measure that is tested, and one for the values right. The difference is the ways
-`more` together minus the ways `less`.
-"""
+PLANNED, SIZES = "planned", "sizes"
+"""What came out of plans that are older than their runs, which benchmarks/research/planned.py
+follows: of plan.toml beside it, and of plan_sizes.toml."""
 
 METRICS_SHOWN = ("kl", "values_right_of_full")
 FIRST, ENTRIES = "SGD", 128
@@ -73,14 +64,28 @@ def judged_table() -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def planned_ways() -> pd.DataFrame:
-    """Return how every way of the plan did."""
-    return pd.read_csv(WAYS_FILE)
+def ways_file(plan: str = PLANNED) -> Path:
+    """Return the file with a row per sample of a plan, who decides, way, metric and budget."""
+    return _FOLDER / f"{plan}_ways.csv"
 
 
-def planned_comparisons() -> pd.DataFrame:
-    """Return what each comparison of the plan says."""
-    return pd.read_csv(COMPARISONS_FILE).astype({"more_clusters": "Int64"})
+def comparisons_file(plan: str = PLANNED) -> Path:
+    """Return the file with what each comparison of a plan says.
+
+    A row for the measure that is tested, and one for the values right. The difference is the ways
+    `more` together minus the ways `less`.
+    """
+    return _FOLDER / f"{plan}_comparisons.csv"
+
+
+def planned_ways(plan: str = PLANNED) -> pd.DataFrame:
+    """Return how every way of a plan did."""
+    return pd.read_csv(ways_file(plan))
+
+
+def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
+    """Return what each comparison of a plan says."""
+    return pd.read_csv(comparisons_file(plan)).astype({"more_clusters": "Int64"})
 
 
 @cache

@@ -18,8 +18,8 @@ class ByRow(NDArrayOperatorsMixin):
     """One number for each row of a batch, used in place of a single number.
 
     Arithmetic is that of a Python number: in double precision with other numbers, and in the
-    array's precision with an array, whose first axis is rows. So each row is the same to the last
-    bit as with its number alone.
+    array's precision with an array, whose first axis is rows. So each row's result is, to the last
+    bit, that of a run with this row's number alone.
 
     Examples
     --------
@@ -52,7 +52,8 @@ class ByRow(NDArrayOperatorsMixin):
         def beside_arrays(value: Any) -> Any:
             if not isinstance(value, ByRow):
                 return value
-            return value._values.astype(dtype).reshape(-1, *[1] * (axes - 1))
+            shape = (-1, *[1] * (axes - 1))  # (B, 1, …), to broadcast over the other axes
+            return value._values.astype(dtype).reshape(shape)
 
         result = getattr(ufunc, method)(*map(beside_arrays, inputs), **kwargs)
         return result if arrays else ByRow(result)

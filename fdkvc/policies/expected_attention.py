@@ -77,6 +77,7 @@ class ExpectedAttention(Policy):
         spread = ((wide[:, :, None, :] * sigma[:, None]).sum(axis=-1) * wide).sum(axis=-1)
         logits = (k * mu[:, None]).sum(axis=-1) / np.sqrt(d) + spread / (2 * d)
 
+        # 4. Expected attention among the entries, times the length of what is attended to.
         expected = softmax(np.where(chosen, logits, -np.inf)).astype(np.float32)
         lengths = np.linalg.norm(turn.values(cache.token), axis=-1)
         return {"expected attention": expected * lengths}

@@ -111,6 +111,7 @@ class FastGen(Policy):
         heavy = (self.frequent * count).astype(np.intp)
         recent = (self.local * count).astype(np.intp)
 
+        # Each structure contains the one before.
         special = cache.present & (turn.position(cache.token) < self.sinks)
         frequent = special | top_k(c, cache, heavy, self.ties)
         local = frequent | newest(cache, recent)
@@ -120,7 +121,8 @@ class FastGen(Policy):
         held = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
         recovery = np.asarray(self.recovery, np.float32)
         enough = held >= recovery - self.ties.tolerance(recovery)
-        enough[-1] = True  # everything always is, whatever the rounding
+        enough[-1] = True  # everything is always enough, whatever the rounding
+        # `argmax` of truth values is the first true one: the smallest structure.
         taken, rows = enough.argmax(axis=0), np.arange(len(a))
         return cache.with_channels(
             cumulative=c, chosen=structures[taken, rows].astype(np.float32)

@@ -37,7 +37,7 @@ class KeyDiff(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        k = turn.keys(cache.token)
+        k = turn.keys(cache.token)  # (B, C, h)
         length = np.linalg.norm(k, axis=-1, keepdims=True)
         unit = (k / np.where(length > 0, length, 1)).astype(np.float32)
         count = np.maximum(cache.present.sum(axis=1), 1).astype(np.float32)

@@ -87,6 +87,7 @@ class Surprisal(WindowedPolicy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return surprisal as a share of the largest, and −2 for repeated entries."""
+        # Shares reach from 0 to 1, so −2 puts every repeated entry below all others.
         repeated = cache["redundancy"] > self.redundancy
         return {
             "surprisal": divide_by_max(cache["surprisal"]),

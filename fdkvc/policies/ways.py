@@ -7,6 +7,8 @@ from fdkvc.policies.sinks import Sinks
 from fdkvc.policies.whitelist import Whitelist
 
 EVICT = "evict: "
+KEPT = ", keys kept"
+"""Added to a way after which engines usually read the rest again, if it keeps keys and values."""
 
 WORDS = {
     "fifo": f"{EVICT}age (FIFO)",
@@ -28,27 +30,33 @@ def way_words(name: str) -> str:
     --------
     >>> way_words("reread(messages(fifo))"), way_words("sinks(weighted-recency)")
     ('drop oldest messages', 'evict: weighted recency + sinks')
+    >>> way_words("messages(fifo)")
+    'drop oldest messages, keys kept'
     >>> way_words("reread(sink)"), way_words("whitelist(fifo, first=0, speaker=prompt)")
     ('sinks and window (StreamingLLM), read again', 'evict: age (FIFO) + prompt')
     """
-    if (inner := unpinned(name)) != name:
-        return f"{way_words(inner)} + prompt"
+    without_prompt = unpinned(name)
+    if without_prompt != name:
+        return f"{way_words(without_prompt)} + prompt"
     if name in WORDS:
         return WORDS[name]
     policy = read_policy(name)
     if isinstance(policy, Sinks) and not changed(policy):
         return f"{way_words(policy.policy.name)} + sinks"
     if isinstance(policy, Reread) and not changed(policy):
-        again = "" if policy.policy.key in WHOLE_MESSAGES else ", read again"
-        return f"{way_words(policy.policy.name)}{again}"
+        inner = way_words(policy.policy.name)
+        return inner.removesuffix(KEPT) if inner.endswith(KEPT) else f"{inner}, read again"
     title = policy.title
-    if title[1:2].islower():
+    if title[1:2].islower():  # not of an abbreviation, such as TOVA
         title = f"{title[0].lower()}{title[1:]}"
-    return title if policy.key in (*WHOLE_MESSAGES, "reread", "shift") else f"{EVICT}{title}"
+    if policy.key in WHOLE_MESSAGES:
+        return f"{title}{KEPT}"
+    return title if policy.key in ("reread", "shift") else f"{EVICT}{title}"
 
 
 def unpinned(name: str) -> str:
     """Return the name of a policy without its pinned system prompt."""
     policy = read_policy(name)
-    pinned = isinstance(policy, Whitelist) and policy.speaker == "prompt"
-    return policy.policy.name if isinstance(policy, Whitelist) and pinned else name
+    if isinstance(policy, Whitelist) and policy.speaker == "prompt":
+        return policy.policy.name
+    return name

@@ -21,7 +21,7 @@ from fdkvc.policies.base import (
 class WeightedRecency(WindowedPolicy):
     """Keep the newest, and the older entries whose recency has faded least.
 
-    As in FD-KVC, recency fades by a constant factor a turn; here a token starts with a constant
+    As in FD-KVC, recency fades by a constant factor per turn; here a token starts with a constant
     plus its surprisal, instead of being reinforced by similarity later. It needs neither attention
     nor vectors. The settings were tuned on training dialogs of the Schema-Guided Dialogue dataset;
     ``fdkvc/results.md`` has results on others.

@@ -81,7 +81,7 @@ class Whitelist(Protecting):
 
     @property
     def title(self) -> str:
-        """The wrapped policy's with "prompt pinned", if only the system prompt is protected."""
+        """The wrapped policy's title and "prompt pinned", if only the system prompt is listed."""
         if changed(self) == ["first=0", "speaker=prompt"]:
             return f"{self.policy.title}, prompt pinned"
         return super().title
@@ -100,6 +100,7 @@ class Whitelist(Protecting):
         return (*super().without_effect(available), *sentences)
 
     def most_listed(self, budget: int) -> Ints:
+        # (1, 1), or (B, 1) where `most` differs by row.
         return np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
 
     def listed(self, cache: Cache, turn: Observation) -> Bools:

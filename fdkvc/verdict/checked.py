@@ -149,7 +149,7 @@ def read_card(
     runs = [_sized(group, tokens / len(sample) / card.tokens) for group in groups]
     title = f"{count(sum(map(len, groups)), 'way')}, {count(tokens, 'token')}"
     works = [sum(sum(work_of(run, row)) for row in passages) for run in runs]
-    reports = _reports(how.pop("on_progress", None), works, title)
+    reports = _reports(how.get("on_progress"), works, title)
     # One dialog takes one core: then the groups are read at once.
     at_once = len(sample) == 1 and how.get("workers") != 1
     threads = DaemonThreads(len(runs) if at_once else 1)

@@ -467,7 +467,7 @@ def test_the_command_writes_what_its_help_and_document_say(
         read_run((out / "run.json").read_text(), "benchmark")
     parameters = about["parameters"]
     for name, value, sentence in (
-        ("baseline", "tova", "parameters.baseline: 'tova' is none of its policies"),
+        ("baseline", "tova", "parameters.baseline: 'tova' is not one of its policies"),
         ("baseline", "fifo", "the numbers are not the same in answers_paired.csv"),
         ("dialogs", 7, "the run differs from the file at parameters.dialogs"),
         (

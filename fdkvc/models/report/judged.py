@@ -12,6 +12,7 @@ from fdkvc.core.words import p_words
 from fdkvc.engine.metrics import METRICS
 from fdkvc.models.judged import (
     FIRST,
+    PLANNED,
     first_rows,
     judged_sentence,
     judged_table,
@@ -24,7 +25,7 @@ from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "28 November 2026"
-PLANNED = "What a plan older than its run asked, and what came out"
+COMPARISONS = "What a plan older than its run asked, and what came out"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
     "values_right_of_full": "Values still right, of those right with the full cache, %",
@@ -64,7 +65,7 @@ def judged_chart(theme: Theme) -> Spec:
 
 def judged_grids() -> dict[str, Grid]:
     """Return the comparisons of the plan, then both metrics by policy, data and budget."""
-    return {PLANNED: planned_grid()} | {
+    return {COMPARISONS: planned_grid()} | {
         title: _grid(judged_table().query("metric == @metric")) for metric, title in TITLES.items()
     }
 
@@ -99,9 +100,9 @@ def comparison_name(more: str, less: str) -> str:
     return f"{way} − {other}, {DECIDED[who]} − {DECIDED[other_who]}"
 
 
-def planned_grid() -> Grid:
-    """Return the comparisons of the plan: the difference in KL, what it is, and that in values."""
-    table = planned_comparisons()
+def planned_grid(plan: str = PLANNED) -> Grid:
+    """Return the comparisons of a plan: the difference in KL, what it is, and that in values."""
+    table = planned_comparisons(plan)
     tested, beside = (table[table.metric == metric] for metric in ("kl", "values_right_of_full"))
     rows = [
         (

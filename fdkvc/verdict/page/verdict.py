@@ -37,7 +37,7 @@ from fdkvc.ui.glossary import help_on
 from fdkvc.ui.jobs import Job, Jobs
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
-from fdkvc.ui.run_panel import POLL_SECONDS, cancel_other, session_job, shared_jobs, standing
+from fdkvc.ui.run_panel import POLL_SECONDS, session_job, session_jobs, shared_jobs, standing
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.checked import CHECKED_WITH, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
@@ -83,7 +83,7 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
             check = before = None
             if job.result is None:  # a model that reads another file would slow this one down
-                cancel_other(f"{page}/check", _checks())
+                session_jobs().hold(f"{page}/check", None)
             else:
                 by_words = _card(job.result, None, shape, target, None)
                 check, before = _check(page, job.result, by_words)
@@ -104,8 +104,10 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             st.rerun()
         _draw(page, job, check, before, card_of)
 
+    # A model reads for long, and the whole card is drawn each time: a busy machine needs the pause.
+    seconds = POLL_SECONDS * (4 if job.finished else 1)
     with shown:
-        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
+        st.fragment(run_every=seconds if under_way else None)(draw)()
 
 
 @st.cache_resource(show_spinner=False)
@@ -283,7 +285,6 @@ def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], them
         theme,
         policies=tuple(titles.values()),
         chosen=(titles[chosen[0]], chosen[1]),
-        unit="tokens",
     )
 
 
