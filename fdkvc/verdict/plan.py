@@ -23,7 +23,6 @@ from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
 from fdkvc.engine.evidence import OLD, RECENT
 from fdkvc.engine.sinks import SINKS, sinks_of
-from fdkvc.models.judged import FIRST, planned_ways
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
@@ -427,7 +426,6 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
         parts.append("No model read it: only the words of values that calls need count")
-        parts += in_general(best) if card.pays else []
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
@@ -447,20 +445,6 @@ def _basis(card: Card, read: ModelRead | None) -> str:
         parts.append(f"a guess from {count(card.dialogs, 'conversation')}")
     words = "; ".join(parts)
     return f"{words[0].upper()}{words[1:]}."
-
-
-def in_general(way: Way | None) -> list[str]:
-    """Return what the plan's run says of a way, of which no model has read these conversations."""
-    if way is None:
-        return []
-    table = planned_ways().query("metric == 'values_right_of_full'").dropna(subset="mean")
-    rows = table[table.policy == unpinned(way.policy)].head(1).to_dict("records")
-    return [
-        f"in {row['n']:.0f} conversations of {row['sample']} with {row['budget']}"
-        f"{' entries' if row['sample'] == FIRST else ' % of the text'}, SmolLM2 kept "
-        f"{ranged(row['mean'], row['ci_low'], row['ci_high'], 0, percent)} of values right so"
-        for row in rows
-    ]
 
 
 def reading_words(reading: ModelLoss) -> str:
