@@ -154,7 +154,9 @@ def test_calls_in_words_may_be_several_and_their_values_lists() -> None:
     ],
 )
 def test_results_in_a_users_words_are_results(words: str) -> None:
-    turns = read({"role": "user", "content": words}).turns
+    dialog = read({"role": "user", "content": words, "mood": "in a hurry", "topic": "bikes"})
+    turns = dialog.turns
+    assert ({turn.topic for turn in turns}, len(dialog.unread)) == ({"bikes"}, 1)
     assert [(turn.kind, turn.text.strip()) for turn in turns] == [
         *(("result", "R-7"), ("result", "R-8"), (None, "And?"))
     ]

@@ -261,11 +261,13 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
     text = message.get("content")
     for opening, closing in RESULT_TAGS:
         if key in USERS and isinstance(text, str) and closing in text:
+            unread.fields(message, MESSAGE_FIELDS)
+            topic = {"topic": message.get("topic")}
             for before, inside in blocks(text, opening, closing):
                 if before.strip():
-                    yield {**message, "content": before}, place
+                    yield {**topic, "role": message["role"], "content": before}, place
                 if inside is not None:
-                    yield {"role": "tool", "content": inside.strip()}, place
+                    yield {**topic, "role": "tool", "content": inside.strip()}, place
             return
     yield message, place
 
@@ -316,6 +318,7 @@ def _part(
         yield require(part, field, str, f"{place}: a part of 'content'")
         unread.fields(part, {field})
     elif is_result and KINDS.get(bare(kind)) == "result":
+        unread.fields(part, ("result", "response"))
         yield json.dumps(part.get("result", part.get("response")), ensure_ascii=False)
     elif "type" in part:
         if not _part_calls(part):
