@@ -114,13 +114,7 @@ class Unread(Counter[str]):
 
 
 def bare(name: str) -> str:
-    """Return the letters and digits of a name in lower case, which all its spellings share.
-
-    Examples
-    --------
-    >>> bare("Tool-Response") == bare("tool_response") == bare("toolResponse")
-    True
-    """
+    """Return the letters and digits of a name in lower case, which all its spellings share."""
     return "".join(filter(str.isalnum, name.casefold()))
 
 
