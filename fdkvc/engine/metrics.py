@@ -216,8 +216,8 @@ class Metric:
         >>> METRICS["retention"].figure(0.7512, 0.7, 0.8), METRICS["nats"].figure(0.25)
         ('75.1 (70.0 to 80.0)', '0.250')
         """
-        mean, low, high = (self.scale * value for value in (mean, low, high))
-        return ranged(mean, low, high, self.digits, signed if signs else decimal)
+        scale, write = self.scale, signed if signs else decimal
+        return ranged(scale * mean, scale * low, scale * high, self.digits, write)
 
     def with_unit(self, value: float) -> str:
         """Write a value with its unit, a dash for a missing one.

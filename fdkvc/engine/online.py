@@ -118,8 +118,8 @@ class OnlineCache:
         self._check_shapes(new)
         if surprisal is not None:
             new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
-        given = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
-        for name, column in given.items():
+        columns = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
+        for name, column in columns.items():
             if column is not None:
                 new[name] = check_whole(name, column, len(new["keys"]))
         count = len(new["keys"])

@@ -95,8 +95,7 @@ class TurnView(EntryTrace):
     @property
     def digits(self) -> int:
         """The fewest decimals, from 3, at which the scores beside the cutoff differ."""
-        beside = (self.cutoff, self.best_evicted)
-        return digits_for(*(score for score in beside if score is not None))
+        return digits_for(self.cutoff, self.best_evicted)
 
     @cached_property
     def marginal(self) -> int | None:
@@ -110,8 +109,8 @@ class TurnView(EntryTrace):
         for step in self.policy.steps:
             # By the contract of `Step`: the score that is compared, then the threshold.
             if step.kind == "evict" and len(step.reads) == 2:
-                scores, threshold = (self.recorded[name] for name in step.reads)
-                return scores, float(threshold)
+                scores, threshold = step.reads
+                return self.recorded[scores], float(self.recorded[threshold])
         return None
 
     def score_and_cutoff(self, entry: int) -> tuple[float | None, float | None]:
@@ -447,10 +446,8 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.cutoff is None:
         stayed = int(why.view.kept.sum())
         protected = "a protected entry" if stayed == 1 else "protected entries"
-        yield (
-            f"{protected} took {all_of(stayed, 'slot')}, "
-            f"so its score of {_score(why)} did not count"
-        )
+        slots = all_of(stayed, "slot")
+        yield f"{protected} took {slots}, so its score of {_score(why)} did not count"
         return
     yield _standing(why)
     yield _against(why, "the last kept entry", why.cutoff)
@@ -501,8 +498,7 @@ def _score(why: Explanation) -> str:
 
 def _digits(why: Explanation) -> int:
     """Return the fewest decimals at which the scores compared in the sentences differ."""
-    scores = {why.score, why.cutoff, None if why.rule else why.view.best_evicted}
-    return digits_for(*(score for score in scores if score is not None))
+    return digits_for(why.score, why.cutoff, None if why.rule else why.view.best_evicted)
 
 
 def _terms_against_the_last(

@@ -123,10 +123,10 @@ class FastGen(Policy):
         enough = held >= recovery - self.ties.tolerance(recovery)
         enough[-1] = True  # everything is always enough, whatever the rounding
         # `argmax` of truth values is the first true one: the smallest structure.
-        taken, rows = enough.argmax(axis=0), np.arange(len(a))
+        number, rows = enough.argmax(axis=0), np.arange(len(a))
         return cache.with_channels(
-            cumulative=c, chosen=structures[taken, rows].astype(np.float32)
-        ).with_state(structure=taken.astype(np.float32), recovered=held[taken, rows])
+            cumulative=c, chosen=structures[number, rows].astype(np.float32)
+        ).with_state(structure=number.astype(np.float32), recovered=held[number, rows])
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return membership of the structure, and frequency to order its members."""
