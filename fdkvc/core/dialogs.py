@@ -100,7 +100,7 @@ class DialogBatch:
     first_layer: ClassVar[int] = 0
 
     def parts(self) -> Iterator[tuple[slice, DialogBatch]]:
-        """Yield all rows."""
+        """Yield all rows as one group."""
         yield slice(None), self
 
     @property
@@ -155,7 +155,7 @@ class DialogBatch:
         return self._real_in(slice(0, self.turns))
 
     def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
-        """Return which of these turns have tokens in each row, and its tokens up to their end.
+        """Return for each row the turns of these with tokens, and its number of tokens so far.
 
         Turns count from the first of these. None without padding; see `row_products`.
         """

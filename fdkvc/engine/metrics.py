@@ -482,7 +482,7 @@ def default_metrics() -> tuple[str, ...]:
 
 
 def metric_named(key: str, *needs: Need) -> Metric:
-    """Look a metric up by its key: one of dialogs, or with one of these needs.
+    """Look up a metric by its key, among those of dialogs or those with one of these needs.
 
     Raises a ValueError if there is none.
     """

@@ -267,7 +267,7 @@ class Explanation:
     born: int
     """The turn in which it arrived, from 0."""
     left: tuple[int, Rule] | None
-    """The turn and rule that last evicted it, up to this turn; None if it was not, or came back."""
+    """The turn and rule that last evicted it, up to this turn; None if it never left or is back."""
     status: Status = Status.empty
     """What happened to it in this turn; empty where it is not in the cache."""
     rule: Rule = Rule.none
@@ -292,8 +292,8 @@ class Explanation:
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of the score of `marginal`."""
     deciding_terms: tuple[str, ...] = ()
-    """The terms each of which, if it were that of the last kept entry, would have reversed the
-    decision."""
+    """The terms that decided alone: if one of them were that of the last kept entry, the decision
+    would be reversed."""
 
     @property
     def margin(self) -> float | None:
@@ -370,7 +370,7 @@ def _eviction(
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     first = trace.first_turn
     held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
-    # The first turn at whose end it is not cached, after the last turn at whose end it is.
+    # The turn after the last one that ended with the token in the cache.
     absent = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
     # From a second tier it may come back and leave again within a turn, any number of times.
     last = turn if trace.tier.size else min(absent, turn)

@@ -247,6 +247,7 @@ def _describe_rate(view: TurnView, step: Step) -> str:
         else:
             parts.append(f"the {label} {'rose' if now > last else 'fell'} from {old} to {new}")
     words = ", so ".join(parts)
+    # Without old entries a rate is computed from nothing.
     return f"the cache was empty: {words}" if view.new.all() else words
 
 
@@ -296,7 +297,7 @@ def _describe_attention(view: TurnView, step: Step) -> str:
         (topic or "the rest", float(before[chosen].sum()), float(after[chosen].sum()))
         for topic, chosen in view.groups(changed).items()
     ]
-    shares.sort(key=lambda share: share[1] - share[2])
+    shares.sort(key=lambda share: share[1] - share[2])  # the largest gain first
     parts: list[str] = []
     for topic, was, now in shares:
         old, new = percent(was, 1), percent(now, 1)
@@ -358,6 +359,7 @@ def _described(
         return [(label, number(value))] if np.isfinite(value) else []
     chosen = chosen & np.isfinite(value)
     groups = view.groups(chosen)
+    # Many topics would fill the table, and one says nothing beside the whole.
     if not 1 < len(groups) <= NAMED_GROUPS:
         return [(label, _mean_and_range(value[chosen]))] if chosen.any() else []
     return [

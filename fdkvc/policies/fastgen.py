@@ -117,6 +117,7 @@ class FastGen(Policy):
         local = frequent | newest(cache, recent)
         structures = np.stack([special, frequent, local, cache.present])  # (4, B, C)
 
+        # The share of this turn's attention that each structure holds (4, B).
         everything = entry_sum(a)
         held = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
         recovery = np.asarray(self.recovery, np.float32)
@@ -132,5 +133,6 @@ class FastGen(Policy):
         """Return membership of the structure, and frequency to order its members."""
         return {
             "in the structure": cache["chosen"],
+            # At most 0.5, so that no frequency outweighs membership.
             "frequency": np.float32(0.5) * divide_by_max(cache["cumulative"]),
         }
