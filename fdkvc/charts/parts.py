@@ -178,6 +178,11 @@ def _part(panel: Panel) -> Spec:
 
 
 def _inked(theme: Theme) -> Spec:
-    """Return the colours of words: on a light page, Streamlit's own have too little contrast."""
+    """Return the colours of words, and how numbers are written.
+
+    Streamlit's own colours have too little contrast on a light page.
+    """
     words = {"labelColor": theme.ink, "titleColor": theme.ink}
-    return {"axis": words, "legend": words, "title": {"subtitleColor": theme.ink}}
+    inked: Spec = {"axis": words, "legend": words, "title": {"subtitleColor": theme.ink}}
+    numbers = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["", ""]}
+    return {**inked, "locale": {"number": numbers | {"percent": " %"}}}  # as on the page

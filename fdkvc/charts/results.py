@@ -64,7 +64,7 @@ def budgets_chart(
     ends = (0, 1)
     y = axis_between(alt.Y, "mean", ends, tickCount=5, format=".0%")
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
-    tooltip = ["policy:N", "budget:Q", *mean_tips(".1%", intervals)]
+    tooltip = ["policy:N", alt.Tooltip("budget:Q", format=",d"), *mean_tips(".1%", intervals)]
     tooltip.append(alt.Tooltip("n:Q", title="dialogs"))
     layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
     policy, budget = chosen

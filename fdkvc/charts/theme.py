@@ -108,7 +108,7 @@ def looks(names: Sequence[str]) -> list[Look]:
     """Return how each of these policies looks, which does not depend on the others.
 
     Only if several would look the same, as variants of one policy or new names may, do the later
-    ones get another dash or shape.
+    ones get another shape, which a legend shows, or another dash.
 
     Examples
     --------
@@ -128,8 +128,8 @@ def looks(names: Sequence[str]) -> list[Look]:
         if policy and policy != name:  # a variant or a wrapped policy
             dash += 2
         # The preferred look first, then all others in a fixed order, wrapping around.
-        shapes = (SHAPES * 2)[number % len(SHAPES) :]
-        candidates = [Look(place, *look) for look in product(shapes, (DASHES * 2)[dash:])]
+        order = product((DASHES * 2)[dash:], (SHAPES * 2)[number % len(SHAPES) :])
+        candidates = [Look(place, shape, line) for line, shape in order]
         free = (look for look in candidates if look not in chosen)
         chosen.append(next(free, candidates[0]))
     return chosen

@@ -133,17 +133,17 @@ def parse_within(text: str) -> Any:
     try:
         with warnings.catch_warnings():  # of invalid escapes, such as "\d"
             warnings.simplefilter("ignore")
-            return _json_only(ast.literal_eval(text.strip()))
+            return json_only(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 
 
-def _json_only(value: Any) -> Any:
+def json_only(value: Any) -> Any:
     """Return a Python literal with lists for tuples; raise a ValueError if JSON cannot hold it."""
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {name: _json_only(inner) for name, inner in value.items()}
+        return {name: json_only(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [*map(_json_only, value)]
+        return [*map(json_only, value)]
     if value is None or isinstance(value, str | int | float):
         return value
     raise ValueError("it is not a JSON value")

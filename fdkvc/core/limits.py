@@ -47,6 +47,7 @@ MAX_DEMAND_CHARACTERS = 4_000_000  # of the values that a dialog demands, and th
 MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
 MAX_MENTIONS = 32  # of a wording, the newest
 MAX_SESSION_TOKENS = 6_000_000  # of a session; the search for values takes 300 bytes per word
+MAX_CONTEXT_MESSAGES = 5_000_000  # in all contexts of a session together
 MAX_SESSION_VALUES = 20_000  # that the calls of a session need
 MAX_VALUE_CHARACTERS = 4000  # of such a value; longer ones are file contents, not searched for
 MAX_UNREAD_KINDS = 24  # kinds of unread fields and parts that are named; the others are summed

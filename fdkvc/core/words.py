@@ -9,6 +9,8 @@ import numpy as np
 
 MOST_DIGITS = 6
 """Most decimals shown to tell two numbers apart; if they still look equal, they count as equal."""
+AS_TYPED = str.maketrans({"−": "-", ",": ""})
+"""Translates a written number into one that Python reads."""
 
 
 def minus(text: str) -> str:
@@ -21,10 +23,10 @@ def decimal(x: float, digits: int = 3) -> str:
 
     Examples
     --------
-    >>> decimal(0.41234), decimal(-0.123, 2), decimal(-0.004, 2)
-    ('0.412', '−0.12', '0.00')
+    >>> decimal(0.41234), decimal(-0.123, 2), decimal(-0.004, 2), decimal(1980, 0)
+    ('0.412', '−0.12', '0.00', '1,980')
     """
-    return minus(f"{x:z.{digits}f}")
+    return minus(f"{x:z,.{digits}f}")
 
 
 def number(x: float, digits: int = 3) -> str:
@@ -114,8 +116,8 @@ def gap(a: float, b: float, digits: int = 3) -> str:
     if first == second:
         return number(abs(a - b))
     # Decimal, since the difference of the floats may round to another last digit.
-    a_shown, b_shown = (Decimal(text.replace(minus("-"), "-")) for text in (first, second))
-    return f"{abs(a_shown - b_shown):f}"
+    one, other = (Decimal(text.translate(AS_TYPED)) for text in (first, second))
+    return f"{abs(one - other):,f}"
 
 
 def written_bytes(size: float) -> str:
@@ -153,7 +155,7 @@ def signed(x: float, digits: int) -> str:
     >>> signed(0.25, 1), signed(-0.123, 2), signed(-0.004, 2)
     ('+0.2', '−0.12', '±0.00')
     """
-    words = minus(f"{x:+.{digits}f}")
+    words = minus(f"{x:+,.{digits}f}")
     return words if words.strip("+−0.") else f"±{words[1:]}"  # nothing is left of +0.00
 
 
@@ -204,7 +206,7 @@ def all_of(n: int, noun: str, plural: str = "") -> str:
     >>> all_of(1, "token"), all_of(2, "entry", "entries"), all_of(56, "place")
     ('the one token', 'both entries', 'all 56 places')
     """
-    quantity = {1: "the one", 2: "both"}.get(n, f"all {n}")
+    quantity = {1: "the one", 2: "both"}.get(n, f"all {n:,}")
     return f"{quantity} {noun if n == 1 else plural or noun + 's'}"
 
 
@@ -213,11 +215,11 @@ def ordinal(n: int) -> str:
 
     Examples
     --------
-    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 63, 112)]
-    ['1st', '2nd', '3rd', '4th', '11th', '63rd', '112th']
+    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 63, 1112)]
+    ['1st', '2nd', '3rd', '4th', '11th', '63rd', '1,112th']
     """
     ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n}{ending}"
+    return f"{n:,}{ending}"
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -221,7 +221,7 @@ class TurnView(EntryTrace):
         groups = self.groups(chosen)
         if not any(groups):
             return ""
-        counts = (f"{members.sum()} {topic or 'other'}" for topic, members in groups.items())
+        counts = (f"{members.sum():,} {topic or 'other'}" for topic, members in groups.items())
         return f" ({', '.join(counts)})"
 
 
@@ -424,7 +424,7 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
         return
     if why.protected:
         yield f"{stayed}: it is protected regardless of its score"
-        yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {view.stood.sum()}"
+        yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {view.stood.sum():,}"
         return
     yield stayed
     yield _standing(why)
@@ -484,10 +484,10 @@ def _standing(why: Explanation) -> str:
     kept, free = view.kept.sum(), (view.kept & ~view.protected).sum()
     if free == kept:
         verb = "was" if kept == 1 else "were"
-        return f"{score} {ordinal(why.rank or 0)} of {view.stood.sum()}, and {kept} {verb} kept"
+        return f"{score} {ordinal(why.rank or 0)} of {view.stood.sum():,}, and {kept:,} {verb} kept"
     return (
-        f"{score} {ordinal(why.place)} of {(view.stood & ~view.protected).sum()} unprotected "
-        f"entries, with {free} of {kept} slots left for them"
+        f"{score} {ordinal(why.place)} of {(view.stood & ~view.protected).sum():,} unprotected "
+        f"entries, with {free:,} of {kept:,} slots left for them"
     )
 
 

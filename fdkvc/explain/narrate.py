@@ -92,7 +92,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
         bit = np.uint32(1) << np.uint32(dialogs.current[row, turn])
         current = int((view.kept & (dialogs.topic_bits[row, view.token] & bit != 0)).sum())
         verb = "is" if current == 1 else "are"
-        parts.append(f"{current} of {view.kept.sum()} kept {verb} of the current topic")
+        parts.append(f"{current:,} of {view.kept.sum():,} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
 
 
@@ -257,7 +257,7 @@ def _describe_protection(view: TurnView, step: Step) -> str:
     if not protected:
         return "no entry is protected"
     verb = "is" if protected == 1 else "are"
-    words = f"{protected} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
+    words = f"{protected:,} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
     # Ranks count all entries, protected or not.
     spared = int((view.protected & (view.rank > view.trace.budget)).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
@@ -273,7 +273,7 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
         parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
     if evicted.any():
         parts.append(
-            f"the budget evicted {evicted.sum()} of {_entries(stood)}{view.tally(evicted)}, "
+            f"the budget evicted {evicted.sum():,} of {_entries(stood)}{view.tally(evicted)}, "
             f"{(evicted & view.new).sum() or 'none'} of them new"
         )
         if view.cutoff is None or view.best_evicted is None:
@@ -283,7 +283,7 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
             parts.append(f"the last kept entry scored {lowest}, the best evicted entry {highest}")
     else:
         none = f"the budget evicted none of {_entries(stood)}"
-        parts.append(f"{none}, as the cache has room for {budget}")
+        parts.append(f"{none}, as the cache has room for {budget:,}")
     return "; ".join(parts)
 
 

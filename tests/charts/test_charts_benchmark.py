@@ -94,6 +94,7 @@ def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     drawn = picture(chart, theme, 400)
     assert drawn.count("<path") > 3
     assert "NaN" not in drawn
+    assert not re.search(r"\d%", drawn)
     assert "https://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", drawn)
 
 
