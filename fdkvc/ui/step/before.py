@@ -55,8 +55,8 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
     elif st.session_state.get(key) != PUBLISHED:
         st.session_state[key] = BEFORE
     history[:] = [*history, (link, settings)][-MOST:]
-    # 2. What to compare with: the run before, and the policy with its published settings.
-    others = {BEFORE: ("run before", history[-2][1])} if len(history) > 1 else {}
+    # 2. What to compare with: the previous run, and the policy with its published settings.
+    others = {BEFORE: ("previous run", history[-2][1])} if len(history) > 1 else {}
     if (published := as_published(policy)) != policy:
         name = "paper's setting" if has_paper_values(policy) else "default setting"
         others[PUBLISHED] = name, (run.dialog, published, run.budget)
