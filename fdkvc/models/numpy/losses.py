@@ -29,8 +29,4 @@ def losses(logits: Floats, targets: Ints) -> tuple[Floats, Floats, Ints]:
     #    rounding may bring it below 0.
     powers /= total[0, :, None]
     expected = np.einsum("nv,cnv->cn", powers, relative) - log_total
-    return (
-        log_total - of_targets,
-        np.maximum(expected[0] - expected, 0),
-        best,
-    )  # 0 if it rounds below
+    return log_total - of_targets, np.maximum(expected[0] - expected, 0), best
