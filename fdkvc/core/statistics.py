@@ -65,7 +65,7 @@ class Paired(Summary):
     """Student's t with n - 1 degrees of freedom. NaN (undefined) for one dialog, and where the
     difference is the same in every dialog (`sd` is then 0)."""
     p: float
-    """Two-sided p-value of `t`; NaN where that is."""
+    """Two-sided p-value of `t`; NaN if `t` is."""
 
     @property
     def verdict(self) -> PairedVerdict:
@@ -165,7 +165,11 @@ class ClusterMean:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the mean; NaN where the error is."""
-        margin = self._reach((1 + CONFIDENCE) / 2)
+        if not self.error:
+            return self.mean, self.mean
+        from scipy.special import stdtrit
+
+        margin = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * self.error
         return self.mean - margin, self.mean + margin
 
     @property
@@ -241,14 +245,6 @@ class ClusterMean:
         more = range(MOST_CLUSTERS)
         needed = bisect_left(more, True, key=lambda added: settles(self.clusters + added))
         return needed if needed < len(more) else None
-
-    def _reach(self, share: float) -> float:
-        """Return how far the `share` of Student's t reaches from the mean."""
-        if not self.error:
-            return 0.0
-        from scipy.special import stdtrit
-
-        return float(stdtrit(self.degrees, share)) * self.error
 
     def _tail(self, distance: float) -> float:
         """Return the probability of a mean beyond this distance from the true one, to one side."""

@@ -116,7 +116,6 @@ def text_surprisal(text: str) -> float:
 def _counts() -> Mapping[str, int]:
     """Return the count of each word; that of the empty word is the total."""
     lines = TABLE.read_text("utf-8").splitlines()
-    rows = (
-        line.split("\t") for line in lines if "\t" in line
-    )  # comments have no tab; a word may be #
+    # Comments have no tab; a # alone would not do, since it is also a word.
+    rows = (line.split("\t") for line in lines if "\t" in line)
     return {word: int(count) for word, count in rows}

@@ -42,7 +42,7 @@ def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None
         st.session_state[job_key(page)] = job.name
     busy = job is not None and not job.finished
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
-        # No callback: it would start the work of the run before a setting that has just been typed.
+        # No callback: it would start the previous settings, without one that was just typed.
         if st.button(
             plain(name),
             key=f"{page}/run",
@@ -111,7 +111,7 @@ def _watch(page: str, job: Job) -> None:
 
 
 def standing(job: Job) -> tuple[float, str]:
-    """Return the share that is done, and how long the rest takes."""
+    """Return the share that is done, and the rest in words."""
     if job.waiting:
         return 0.0, "Waiting for another run to end"
     progress = job.progress

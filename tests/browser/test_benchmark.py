@@ -94,8 +94,8 @@ def test_the_papers_run_is_shown_at_once(page: Page) -> None:
 def test_the_papers_run_is_handed_over_as_one_file(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark")
     page.get_by_role("button", name="Download", exact=True).click()
-    report = tmp_path / "fdkvc-report.html"
     downloaded(page, "Report as one HTML file", tmp_path)
+    (report,) = tmp_path.glob("*-seed-0-budget-56-*-report.html")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(report.as_uri())

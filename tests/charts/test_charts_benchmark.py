@@ -63,7 +63,6 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
         theme,
         policies=POLICIES,
         chosen=(POLICIES[0], 2),
-        unit="tokens",
     ),
     "series": lambda theme: series_chart(
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme

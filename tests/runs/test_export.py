@@ -158,6 +158,7 @@ def test_every_row_and_the_readme_say_what_a_trace_is_of(gamma: float) -> None:
     assert channels.notna().all(axis=None)
 
     assert f"# {policy.name} and h2o on {dialog}, budget 20" in files["README.md"]
+    assert f"gamma = {gamma}," in files["README.md"]  # also where it is the default
     assert (f"{gamma}" in file_stem(runs)) == (gamma != 0.88)  # a name has what differs
     assert not set(file_stem(runs)) & set(' /\\:*?"<>|')
 

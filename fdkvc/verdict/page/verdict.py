@@ -285,7 +285,6 @@ def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], them
         theme,
         policies=tuple(titles.values()),
         chosen=(titles[chosen[0]], chosen[1]),
-        unit="tokens",
     )
 
 
