@@ -78,12 +78,8 @@ def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) ->
 
 def with_readme(title: str, files: Files, also: Mapping[str, str] | None = None) -> Files:
     """Add a README with what each file contains, and what each column of a CSV file means."""
-    lines = [
-        f"# {title}",
-        "",
-        f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;",
-    ]
-    lines += ["missing values are empty."]
+    note = f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;"
+    lines = [f"# {title}", "", note, "missing values are empty."]
     for name, content in files.items():
         lines += ["", f"## {name}", "", meanings()["files"].get(name, "")]
         if name.endswith(".csv"):

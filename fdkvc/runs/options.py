@@ -39,6 +39,7 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
         # The type of one word: X of ``X | None`` and of ``tuple[X, ...]``.
         inner = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
         word = inner[0] if len(inner) == 1 else hint
+        # A flag can only switch on, so one that is on by default is no option.
         if word in WORDS and (word is not bool or field.default is False):
             yield field, word, several
 

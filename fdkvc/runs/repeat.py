@@ -98,6 +98,7 @@ def difference(one: str, other: str) -> tuple[float, bool]:
         for name, cell, twin in zip(rows[0], row, again, strict=False):
             if name in WORDS:
                 continue
+            # `QUOTIENTS` must be within their tolerance, but are not reported as the largest.
             moved = _moved(cell, twin)
             within = within and moved <= QUOTIENTS.get(name, TOLERANCE)
             if name not in QUOTIENTS:
@@ -113,7 +114,7 @@ def _moved(cell: str, twin: str) -> float:
     except ValueError:
         return math.inf
     moved = abs(now - before) / max(1.0, abs(before))
-    return math.inf if math.isnan(moved) else moved
+    return math.inf if math.isnan(moved) else moved  # a number in one, "nan" in the other
 
 
 def comparison_sentence(record: Record, comparison: Comparison) -> str:

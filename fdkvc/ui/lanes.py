@@ -143,6 +143,7 @@ def differences(first: StageRun, second: StageRun) -> pd.DataFrame:
 @cached
 def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
     """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
+    # Of a fork, no turns of its parent, whose line would be covered.
     columns = ["turn", *(line.field for line in lanes[0].run.metrics)]
     rows = [
         lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, columns].assign(lane=lane.label)

@@ -45,7 +45,7 @@ def choose_policies(
     page: str, field: Field = CHOSEN, most: int = MAX_BENCHMARK_POLICIES
 ) -> tuple[Policy, ...]:
     """Show the controls; return at most `most` policies in the order on screen."""
-    if field.follows:
+    if field.follows:  # before the widget is drawn
         _follow_one(page, field, most)
     policies, key = _policies(page, field), f"{key_of(page, field)}/all"
     first = {*field.default, *PAPER_POLICIES, CHANCE, *held(page, field)}
