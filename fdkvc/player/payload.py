@@ -146,7 +146,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     # Topic names are made for one token of each pattern of bits, as there are many tokens.
     _, examples, pattern = np.unique(bits, return_index=True, return_inverse=True)
     topics, order = np.unique(dialogs.topics_of(0, examples), return_inverse=True)
-    which, recording = order[pattern], choice.recording
+    topic_of, recording = order[pattern], choice.recording  # each token's place in `topics`
     said: dict[tuple[int, ...], str] = {}  # the value of each mention, by its tokens
     for demand, mentions in recording.evidence if recording else ():
         said |= dict.fromkeys(mentions, demand.value)
@@ -158,7 +158,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "bounds": dialogs.bounds[0].tolist(),
         "changes": topic_changes(dialogs)["turn"].tolist(),
         "names": topics.tolist(),
-        "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
+        "named": topic_of.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
         # Longer mentions come last: in the browser, the last one that has a token counts.
         "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],

@@ -74,7 +74,7 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
 
 def _watch(client: Any, ended: threading.Event, abandoned: threading.Event) -> None:
     """Close a client, which cancels its chunks, after `PATIENCE` seconds without any worker."""
-    since = perf_counter()
+    since = perf_counter()  # when a worker was last seen
     while not ended.wait(PATIENCE / 20):
         try:
             if client.nthreads():

@@ -92,6 +92,7 @@ def options_of(settings: Any) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for field, word, several in _options(type(settings)):
         value, write = getattr(settings, field.name), WORDS[word][1]
+        # Whole numbers are always written: a file then means the same when a default changes.
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
