@@ -41,7 +41,7 @@ def budgets_chart(
     policies: Sequence[str],
     chosen: tuple[str, int],
 ) -> Spec:
-    """Return a share over rising budgets with its data.
+    """Return a chart of a share over rising budgets, with its data.
 
     `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
     the legend. The point of the `chosen` policy and budget is ringed, and only this policy has a
@@ -92,7 +92,9 @@ def series_chart(
     ends: tuple[float, float],
     theme: Theme,
 ) -> Spec:
-    """Return one quantity over the turns of a schedule with its data, on a y axis with these ends.
+    """Return a chart of one quantity over the turns of a schedule, with its data.
+
+    The y axis has these `ends`.
 
     `table` has columns policy, turn, topic, mean, ci_low and ci_high; `policies` are in the order
     of their colours.
@@ -116,7 +118,7 @@ def series_chart(
 
 @unchecked
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
-    """Return the damage over the turns with its data (policy, turn, speaker, tokens, kl)."""
+    """Return a chart of damage over turns, with its data (policy, turn, speaker, tokens, kl)."""
     high = max(0.1, float(table.kl.max()))  # so that no damage is a flat line at the bottom
     ends = -0.05 * high, 1.05 * high
     base = alt.Chart(alt.NamedData("damage")).encode(
@@ -203,7 +205,9 @@ def curve_chart(
     theme: Theme,
     policy: str = FD_KVC,
 ) -> Spec:
-    """Return one metric over one hyperparameter of a policy with its data; its default is marked.
+    """Return a chart of one metric over one hyperparameter of a policy, with its data.
+
+    The hyperparameter's default is marked.
 
     `table` has columns metric, setting, value, mean, ci_low, ci_high and published, which may be
     missing. Metrics of one table share an axis where they can.

@@ -117,7 +117,7 @@ def looks(names: Sequence[str]) -> list[Look]:
     >>> looks(["H2O", "Sinks (H2O)"])[0][:2] == looks(["Sinks (H2O)"])[0][:2]
     True
     """
-    taken: list[Look] = []
+    chosen: list[Look] = []
     for name in names:
         match = _NAMED.search(name)
         policy = match.group() if match else ""
@@ -130,9 +130,9 @@ def looks(names: Sequence[str]) -> list[Look]:
         # The preferred look first, then all others in a fixed order, wrapping around.
         order = product((DASHES * 2)[dash:], (SHAPES * 2)[number % len(SHAPES) :])
         candidates = [Look(place, shape, line) for line, shape in order]
-        free = (look for look in candidates if look not in taken)
-        taken.append(next(free, candidates[0]))
-    return taken
+        free = (look for look in candidates if look not in chosen)
+        chosen.append(next(free, candidates[0]))
+    return chosen
 
 
 @dataclass(frozen=True)

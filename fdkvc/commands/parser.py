@@ -79,7 +79,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _add_settings(command: str, parser: _Parser) -> None:
-    """Add the options that only NumPy's import can tell: formats of dialogs, and settings."""
+    """Add the options of formats and settings, whose modules import NumPy, which is slow."""
     if command in READ_DIALOGS:
         from fdkvc.conversations.formats import FORMATS
 
@@ -165,8 +165,8 @@ def build_parser() -> _Parser:
     log = "log of Claude Code or Codex (.jsonl); default: an example"
     forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
     forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
-    at = "of a session without compactions: tokens that are to stay at its middle"
-    forgot.option("--at", "N", at, type=read_value)
+    middle = "in a session without compactions: tokens to keep when it is cut at its middle"
+    forgot.option("--at", "N", middle, type=read_value)
     reads = "let this model count tokens and read on after each compaction, if its context allows"
     forgot.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone")
     forgot.flag("--json", "print JSON, with all losses")

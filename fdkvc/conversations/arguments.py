@@ -1,4 +1,4 @@
-"""Arguments of calls that a replay found cached or not: recall by source, and what was forgotten.
+"""Arguments of calls that were still cached in a replay, or not: recall by source, and losses.
 
 The source of an argument is the kind of span that mentioned its value last: the system prompt, a
 user, the assistant, an earlier call, or the result of a tool.
@@ -28,10 +28,10 @@ SOURCE_LABELS: Mapping[str, str] = {
 }
 
 CALL = ["dialog", "services", "turn", "call", "call_number"]
-"""Columns of what the arguments of a call share."""
+"""Columns that identify a call."""
 
 CASE = ["policy", "heads", "budget"]
-"""Columns of what the results of one run share."""
+"""Columns that identify a run."""
 
 MEAN = ("n", "services", "mean", "ci_low", "ci_high")
 SOURCE_RECALL = (*CASE, "source", "age", "arguments", *MEAN)
@@ -42,11 +42,12 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
 
     A dialog's recall is the mean over calls of the share of their arguments that were held, as in
     `fdkvc.engine.evidence.recall`. `arguments` is a table of
-    `fdkvc.conversations.replay.replay_arguments`; columns `SOURCE_RECALL`, a row where there is an
-    argument.
+    `fdkvc.conversations.replay.replay_arguments`. The result has columns `SOURCE_RECALL`, and no
+    row where there is no argument.
     """
     spans = {age: span for age, (_, span) in AGES.items()} | {ANY: (0, MAX_TURNS)}
-    # Numbers in place of texts, and all cases at once: pandas groups for each source and age anew.
+    # Group numbers instead of texts, and all cases at once: the grouping is repeated for each
+    # source and age, and this makes it fast.
     columns = {"case": CASE, "dialog": CALL[:2], "call": CALL}
     numbers = arguments[["source", "age", "held"]].assign(
         **{name: arguments.groupby(by, sort=False).ngroup() for name, by in columns.items()}
@@ -59,6 +60,7 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
         of_source = numbers if source == ANY else numbers[numbers.source == source]
         needed = of_source[(of_source.age > low) & (of_source.age <= high)]
         counts = needed.case.value_counts()
+        # The mean over a call's arguments, then over a dialog's calls, then over dialogs.
         calls = needed.groupby(["case", "dialog", "call"], sort=False).held.mean()
         dialogs = calls.groupby(["case", "dialog"], sort=False).mean().reset_index("dialog")
         for case, of_case in dialogs.groupby("case", sort=False):
@@ -84,7 +86,8 @@ def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
 def worst_losses(lost: pd.DataFrame, most: int = 5) -> pd.DataFrame:
     """Return the values of `forgotten` that most calls needed, then those mentioned longest ago.
 
-    A row each, of the first call that lacked it, with their number in the column `calls`.
+    Each has the row of the first call that lacked it, and the number of calls in the column
+    `calls`.
     """
     value = ["dialog", "value"]
     lost = lost.assign(calls=lost.groupby(value).value.transform("size"))

@@ -1,7 +1,7 @@
 """The text of a file of dialogs: unpacked within a limit, and decoded.
 
 A file may be compressed by gzip, bzip2 or xz, or be a ZIP archive of one file. Text is UTF-8,
-UTF-16 or UTF-32. What is anything else is refused in a sentence that names it.
+UTF-16 or UTF-32. Anything else is refused in a sentence that says what it is.
 """
 
 import bz2
@@ -44,9 +44,10 @@ _KINDS = {
     "an SQLite database": rb"SQLite format 3\0",
     "an old Office document": rb"\xd0\xcf\x11\xe0",
 }
-"""How a file begins that is packed by these, or that is one of these."""
+"""How files of these kinds begin, as regular expressions."""
 
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)  # in bounded memory
+# Methods of ZIP that unpack in bounded memory; LZMA does not.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 
 _ENCODINGS = {
     "GB18030": "gb18030",
@@ -61,17 +62,13 @@ _ENCODINGS = {
 def unpacked(content: bytes, name: str) -> tuple[bytes, str]:
     """Return a file's content and name, unpacked if it is compressed.
 
-    A ValueError says what cannot be read, and why.
-
-    Examples
-    --------
-    >>> unpacked(gzip.compress(b"User: hello"), "a.txt.gz")
-    (b'User: hello', 'a.txt')
+    Raises a ValueError that says what cannot be read, and why.
     """
     kind, inner = _kind(content), name
     if kind == "a ZIP archive":
         content, inner = _unzipped(content, kind)
     elif kind in ("gzip", "bzip2", "xz"):
+        # A file may be of many parts, each of which takes time to begin.
         parts = len(re.findall(_KINDS[kind], content))
         check_most("the file has", parts, "compressed parts", MAX_PACKED_PARTS)
         with _unpacking(kind):
@@ -84,8 +81,9 @@ def unpacked(content: bytes, name: str) -> tuple[bytes, str]:
     if len(content) > MAX_DIALOG_FILE_BYTES:
         most = f"{MAX_DIALOG_FILE_BYTES:,} bytes"
         raise ValueError(f"the file unpacks to more than {most}, the most that is allowed")
-    if within := _kind(content):
-        raise ValueError(f"the file holds another that is {_named(within)}: {_ADVICE}")
+    kind_within = _kind(content)
+    if kind_within:
+        raise ValueError(f"the file holds another that is {_named(kind_within)}: {_ADVICE}")
     return content, inner
 
 
@@ -93,7 +91,7 @@ _ADVICE = "give a file of text, which may be compressed once with gzip, bzip2, x
 
 
 def _kind(content: bytes) -> str:
-    """Return by what a file is packed or what it is, "" for text."""
+    """Return the kind of a compressed or binary file, "" for text."""
     return next((kind for kind, begins in _KINDS.items() if re.match(begins, content)), "")
 
 
@@ -106,12 +104,13 @@ def _unpacking(kind: str) -> AbstractContextManager[None]:
 
 
 def _decompressed(content: bytes, kind: str) -> bytes:
-    """Return a file's content, or one byte more than is allowed."""
+    """Return a file's content, cut after one byte more than is allowed: then it is too long."""
     most = MAX_DIALOG_FILE_BYTES + 1
     if kind != "xz":
         opened = gzip.open if kind == "gzip" else bz2.open
         with opened(io.BytesIO(content)) as file:
             return bytes(file.read(most))
+    # `lzma.open` sets no limit to memory: the file names the size of its dictionary.
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_MEMORY_BYTES)
     data = decoder.decompress(content, most)
     if len(data) < most and not decoder.eof:
@@ -122,10 +121,12 @@ def _decompressed(content: bytes, kind: str) -> bytes:
 
 
 def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
-    """Return content and name of the one file of an archive, as `_decompressed`."""
+    """Return content and name of the one file of an archive, cut as by `_decompressed`."""
+    # Entries of its directory, before the library makes an object of each.
     check_most("the archive has", content.count(b"PK\1\2"), "files", MAX_PACKED_PARTS)
     with _unpacking(kind):
         archive = zipfile.ZipFile(io.BytesIO(content))
+    # macOS adds files of its own; those with a dot are hidden.
     hidden = re.compile(r"(^|/)(__MACOSX/|\.(?!/))")
     files = (member for member in archive.infolist() if not member.is_dir())
     members = [member for member in files if not hidden.search(member.filename)]
@@ -146,13 +147,7 @@ def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
 
 
 def decoded(content: bytes) -> str:
-    r"""Return the text of a file; a ValueError names the line and, likely, its encoding.
-
-    Examples
-    --------
-    >>> decoded("{}".encode("utf-16")), decoded("User: é".encode("utf-16-be"))
-    ('{}', 'User: é')
-    """
+    """Return the text of a file. Raises a ValueError with the line and the likely encoding."""
     encoding = _unicode_of(content)
     try:
         text = content.decode("utf-8-sig" if encoding.startswith("utf-8") else encoding)
@@ -164,6 +159,7 @@ def decoded(content: bytes) -> str:
         raise ValueError(
             f"line {line} of the file is not UTF-8 text: {_other(content)}; save it as UTF-8"
         ) from None
+    # This encoding has bytes of ASCII alone, so it decodes as UTF-8, to nonsense.
     if re.match(r"[^\x1b]*\x1b\$[@B]", text):
         raise ValueError("the file is ISO-2022-JP text, which is not read: save it as UTF-8")
     return text
@@ -172,18 +168,23 @@ def decoded(content: bytes) -> str:
 def _unicode_of(content: bytes) -> str:
     """Return which encoding of Unicode a file has, also without a byte order mark."""
     encoding = json.detect_encoding(content)  # by its first four bytes
+    # Text that begins with other letters than ASCII may still be UTF-16: half of the bytes of its
+    # spaces, line ends and punctuation are 0, at odd places if it is little-endian.
     sample = content[:MAX_SAMPLED_BYTES]
     zeros = [place % 2 for place, byte in enumerate(sample) if not byte]
     if encoding != "utf-8" or len(content) % 2 or len(zeros) * 50 < len(sample):
         return encoding
-    odd = sum(zeros) / max(len(zeros), 1)  # half of the bytes of spaces, line ends and marks
-    return "utf-16-le" if odd > 0.75 else "utf-16-be" if odd < 0.25 and zeros else "utf-8"
+    odd = sum(zeros) / max(len(zeros), 1)
+    if odd > 0.75:
+        return "utf-16-le"
+    return "utf-16-be" if odd < 0.25 and zeros else "utf-8"
 
 
 def _other(content: bytes) -> str:
-    """Say which encoding a file has that is not UTF-8."""
+    """Say which encoding a file may have that is not UTF-8."""
     start = len(re.match(rb"[\0-\x7f]*", content)[0])  # type: ignore[index]
     sample = content[start : start + MAX_SAMPLED_BYTES]
+    # Letters with accents stand alone; Asian characters are two bytes, often side by side.
     if not re.search(rb"[\x80-\xff]{2}", sample):
         return "it may be Windows-1252"
     fits = [name for name, encoding in _ENCODINGS.items() if _decodes(sample, encoding)]

@@ -1,9 +1,12 @@
 """What a session forgot at a compaction, what that cost, and what other ways would have held.
 
-A value is an argument of a call after the compaction that stood in the text before it. It is held
-if all words of one of its mentions are among what the model had right after: in the summary or in
-what stayed, or in what another way keeps of the same text at the same size. Work is done again
-where a call has the name and the arguments of one before the compaction.
+A value is *needed* if it is an argument of a call after the compaction and was in the text before
+it. It is *held* if one of its mentions is, with all its words, in what the model had right after:
+in the summary or what stayed, or in what another way keeps of the same text at the same size. Work
+is *done again* where a call has the name and the arguments of one before the compaction.
+
+`forgot` finds both for each compaction of a session (`_needs`, `_repeats`), then says which of them
+each way holds (`_compared`).
 """
 
 from __future__ import annotations
@@ -41,18 +44,18 @@ WAYS = (
 """The ways that are compared with a recorded compaction by default."""
 
 RECORDED = {"summary": "summary (recorded)", "cleared": "cleared results (recorded)"}
-"""What a compaction of the session is called among the ways, by its kind."""
+"""The label among the ways of what the session did, by the kind of its compaction."""
 
 SUMMARY = "summary"
-"""Who gave a value that stands in an earlier summary; else it is a kind of span."""
+"""The giver of a value that is in an earlier summary; otherwise it is a kind of span."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A value that calls after a compaction needed, and that stood in the text before it."""
+    """A value that calls after a compaction needed, and that was in the text before it."""
 
     value: str
-    """As the call has it."""
+    """The value as the call has it."""
     method: str
     """The tool of the first call that needed it."""
     slot: str
@@ -68,14 +71,19 @@ class Need:
     tool: str
     """The tool whose result gave it, "" if none did."""
     again: int
-    """The last message after the compaction, and before the call, that gave it again; −1: none."""
+    """The last message after the compaction, and before the call, that gave it again; −1 if none
+    did."""
     mentions: tuple[Mention, ...]
-    """In the context before the compaction."""
+    """Its mentions in the context before the compaction."""
 
     @property
     def weight(self) -> tuple[bool, int, int]:
-        """What makes a loss worse: it is no short number, more calls need it, it is older."""
-        return not self.value.isdigit() or len(self.value) > 3, self.calls, self.needed - self.given
+        """How bad its loss is: worse if more calls need it, and if it is older.
+
+        Short numbers come last: they are often elsewhere with another meaning.
+        """
+        short_number = self.value.isdigit() and len(self.value) <= 3
+        return not short_number, self.calls, self.needed - self.given
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ class Repeat:
     result: int
     """The message with the result of the last such call before it, −1 if there is none."""
     tokens: int
-    """Of the result that came again."""
+    """Tokens of the result that came again."""
 
 
 @dataclass(frozen=True)
@@ -97,15 +105,15 @@ class ModelLoss:
     """What a model lost under a way."""
 
     right: int
-    """Values that it gets right."""
+    """Values that it gets right, of those that it gets right with the full cache."""
     values: int
     """Values that it gets right with the full cache."""
     kl: float
-    """From the full cache's predictions, in nats a token."""
+    """The KL from the full cache's predictions, in nats a token."""
 
     @property
     def cell(self) -> str:
-        """It in a table."""
+        """The cell of a table."""
         right = f"{self.right} of {self.values}, " if self.values else ""
         return f"{right}{decimal(self.kl, 2)}"
 
@@ -115,7 +123,7 @@ class Fitted:
     """What a way keeps of the text before a compaction."""
 
     label: str
-    """In the user's words."""
+    """The way in the user's words."""
     policy: str
     """The policy's name, "" for what the session did."""
     tokens: int
@@ -127,7 +135,7 @@ class Fitted:
     read_again: int
     """Tokens that the model has to read again."""
     reading: ModelLoss | None = None
-    """What a model lost right after, if one read on."""
+    """What a model lost right after the compaction, if one read on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,23 +143,23 @@ class Forgot:
     """What a compaction forgot."""
 
     session: Session
-    """Its session."""
+    """The session."""
     number: int
-    """Its place among the session's compactions, from 0."""
+    """The index of the compaction in the session."""
     size: int
     """Tokens to which the other ways fit the text."""
     needs: tuple[Need, ...]
-    """In the order of the calls that needed them first."""
+    """The values that later calls needed, in the order of the first such calls."""
     repeats: tuple[Repeat, ...]
-    """In the order of the calls."""
+    """The calls that were made again, in order."""
     ways: tuple[Fitted, ...] = ()
-    """What the session did first, if it did anything."""
+    """The ways; what the session did, if it did anything, is the first."""
     notes: tuple[str, ...] = ()
     """Sentences on what is not compared."""
 
     @property
     def before(self) -> int:
-        """Tokens of the text before."""
+        """Tokens of the text before the compaction."""
         return self.session.tokens_of(self.compaction.context)
 
     @property
@@ -160,7 +168,7 @@ class Forgot:
         return self.session.compactions[self.number]
 
     def lost(self) -> list[Need]:
-        """Return what the session, or else the first way, does not hold, the worst loss first."""
+        """Return the values that the first way does not hold, the worst loss first."""
         held = self.ways[0].held if self.ways else (True,) * len(self.needs)
         lost = [need for need, stays in zip(self.needs, held, strict=True) if not stays]
         return sorted(lost, key=lambda need: need.weight, reverse=True)
@@ -177,10 +185,10 @@ class Forgot:
 
 
 OnRead = Callable[[int, int], object]
-"""Gets the tokens that a model has read, and all of them."""
+"""Gets the number of tokens that a model has read, and the number of all."""
 
 ReadOn = Callable[[Forgot, OnRead], Forgot]
-"""Lets a model read on after a compaction."""
+"""Lets a model read on after a compaction, and returns the result with what the model lost."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +202,7 @@ class Recorded:
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Recorded | None:
-        """Return that of sessions; None without compactions."""
+        """Return the totals of sessions; None if they have no compaction."""
         results = [result for session in sessions for result in forgot(session, ())]
         needed = sum(len(result.needs) for result in results)
         lost = sum(len(result.lost()) for result in results)
@@ -209,9 +217,9 @@ def forgot(
 ) -> Iterator[Forgot]:
     """Yield what each compaction of a session forgot, and what other ways would have held.
 
-    By default of all compactions, else of those of some `numbers`. `on_progress` gets the
-    compactions that are done and all of them. Raises a ValueError if the session has more than
-    `MAX_SESSION_TOKENS`.
+    By default of all compactions, otherwise of those with these `numbers`. `on_progress` gets how
+    many compactions are done, and how many there are. Raises a ValueError if the session has more
+    than `MAX_SESSION_TOKENS`.
     """
     session.checked(session.messages)
     policies = [*map(read_policy, WAYS)] if ways is None else ways
@@ -233,8 +241,9 @@ def forgot(
 
 
 def _later_calls(session: Session, number: int) -> Iterator[tuple[int, int, MadeCall]]:
-    """Yield each call after a compaction: its context, its message, and it."""
+    """Yield each call after a compaction, with its context and message."""
     for context in range(number + 1, len(session.contexts)):
+        # What stayed is not new: its calls were made before.
         first = len(session.compactions[context - 1].stayed)
         for index in session.contexts[context][first:]:
             for call in session.messages[index].calls:
@@ -244,8 +253,9 @@ def _later_calls(session: Session, number: int) -> Iterator[tuple[int, int, Made
 def _needs(
     session: Session, number: int, finder: Callable[[int], MentionFinder]
 ) -> tuple[tuple[Need, ...], list[str]]:
-    """Return the values that later calls need and that stood in the text, and what is left out."""
-    needing: dict[str, list[tuple[int, int, str, str]]] = {}
+    """Return the values that later calls need and that were in the text, and notes on limits."""
+    # 1. The uses of each value in later calls, within limits.
+    uses_of: dict[str, list[tuple[int, int, str, str]]] = {}
     long, many = set[str](), set[str]()
     for context, index, call in _later_calls(session, number):
         for slot, value in values_in(call.arguments if isinstance(call.arguments, dict) else {}):
@@ -253,8 +263,8 @@ def _needs(
                 continue
             if len(value) > MAX_VALUE_CHARACTERS:
                 long.add(value)
-            elif value in needing or len(needing) < MAX_SESSION_VALUES:
-                needing.setdefault(value, []).append((context, index, call.method, slot))
+            elif value in uses_of or len(uses_of) < MAX_SESSION_VALUES:
+                uses_of.setdefault(value, []).append((context, index, call.method, slot))
             else:
                 many.add(value)
     limits = (
@@ -262,9 +272,10 @@ def _needs(
         (f"Values after the first {MAX_SESSION_VALUES:,}", many),
     )
     notes = [f"{what} are not looked for: {len(values):,}." for what, values in limits if values]
+    # 2. Those that were in the text before: who gave each last, and whether it was given again.
     needs = []
     before = session.compactions[number].context
-    for value, uses in needing.items():
+    for value, uses in uses_of.items():
         wordings = wordings_of(value)
         mentions = finder(number).mentions(wordings, before=len(before))
         if not mentions:
@@ -294,11 +305,12 @@ def _given_again(
     wordings: Iterable[str],
     finder: Callable[[int], MentionFinder],
 ) -> int:
-    """Return the last message after a compaction and before a call that has a value, else −1."""
-    for later in range(context, number, -1):
+    """Return the last message after a compaction and before a call that has a value, or −1."""
+    for later in range(context, number, -1):  # contexts, from that of the call back
         indices = session.contexts[later]
         end = indices.index(message) if later == context else len(indices)
         mentions = finder(later).mentions(wordings, before=end)
+        # Messages that stayed did not give it again.
         stayed = len(session.compactions[later - 1].stayed)
         new = [mention.turn for mention in mentions if mention.turn >= stayed]
         if new:
@@ -309,19 +321,20 @@ def _given_again(
 def _repeats(session: Session, number: int) -> Iterator[Repeat]:
     """Yield the calls until the next compaction that were made before this one."""
     after = session.contexts[number + 1][len(session.compactions[number].stayed) :]
-    results: dict[str, int] = {}
+    results: dict[str, int] = {}  # by call, the message with the last result
     for index in range(after[0] if after else 0):
         for call in session.messages[index].calls:
             results[_canonical(call)] = call.result
     for index in after:
         for call in session.messages[index].calls:
-            if (first := results.get(_canonical(call))) is not None:
+            earlier = results.get(_canonical(call))
+            if earlier is not None:
                 tokens = session.messages[call.result].tokens if call.result >= 0 else 0
-                yield Repeat(index, call.method, first, tokens)
+                yield Repeat(index, call.method, earlier, tokens)
 
 
 def _canonical(call: MadeCall) -> str:
-    """Return a text that calls of the same name and arguments share."""
+    """Return a text that is the same for calls with the same name and arguments."""
     return f"{call.method} {json.dumps(call.arguments, sort_keys=True)}"
 
 
@@ -331,8 +344,10 @@ def _canonical(call: MadeCall) -> str:
 def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Fitted], list[str]]:
     """Return what the session and each way keep, and sentences on ways that are not compared."""
     compaction, ways, notes = result.compaction, list[Fitted](), list[str]()
+    # 1. What the session did.
     if compaction.kind in RECORDED:
         ways.append(_recorded(result))
+    # 2. What each policy keeps of the same text at the same size.
     text = ContextText.of([result.session.messages[index] for index in compaction.context])
     if not result.size:
         notes.append("Nothing stayed and no size is recorded, so no other way is compared.")
@@ -347,6 +362,7 @@ def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Fitted],
             any(kept[text.tokens_of(mention)].all() for mention in need.mentions)
             for need in result.needs
         )
+        # A call is made again unless the whole message with its first result stays.
         whole = [kept[first:end].all() for first, end in pairwise(text.starts)]
         repeated = tuple(
             repeat.result not in place or not whole[place[repeat.result]]
@@ -360,10 +376,12 @@ def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Fitted],
 
 
 def _size(session: Session, number: int) -> int:
-    """Return the tokens right after a compaction; if nothing stayed, by the recorded share."""
+    """Return the tokens right after a compaction; 0 if that is not known."""
     compaction = session.compactions[number]
-    if size := compaction.size or session.tokens_of(compaction.stayed):
+    size = compaction.size or session.tokens_of(compaction.stayed)
+    if size:
         return size
+    # If no message stayed in the file, take the share that the agent recorded.
     before, after = compaction.recorded
     if not before or not after or after >= before:
         return 0
@@ -379,12 +397,13 @@ def _recorded(result: Forgot) -> Fitted:
         for need in result.needs
     )
     tokens = session.tokens_of(compaction.stayed)
-    repeated = (True,) * len(result.repeats)
+    repeated = (True,) * len(result.repeats)  # these calls were made again
     held = tuple(map(bool, mentions))
     return Fitted(RECORDED[compaction.kind], "", tokens, held, repeated, tokens)
 
 
 def _finder(session: Session, messages: Sequence[int]) -> MentionFinder:
-    """Return what finds values in messages: each value that is needed, once a compaction."""
+    """Return a finder of values in messages."""
     texts = [session.messages[index].turn.text for index in messages] or [""]
+    # A context is searched for each value: of its own compaction, of earlier ones, and as stayed.
     return MentionFinder(texts, session.name, MAX_DEMANDS + 3 * MAX_SESSION_VALUES)

@@ -28,7 +28,7 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
         sessions = tuple(session.in_tokens(encoding) for session in sessions)
     if not sessions:
         raise ValueError(
-            f"{name!r} is no session of a coding agent that is known (Claude Code, Codex): "
+            f"{name!r} is not a session of a supported coding agent (Claude Code, Codex): "
             "python -m fdkvc dialogs replays other conversations"
         )
     compacted = [session for session in sessions if session.compactions]
@@ -42,11 +42,11 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
     with progress("Comparing ways to fit") as show:
         for session in compacted:
 
-            def told(done: int, total: int, name: str = session.name) -> None:
+            def on_compaction(done: int, total: int, name: str = session.name) -> None:
                 seconds = perf_counter() - began
                 show(Progress(done, total, f"compaction {done + 1} of {name}", seconds))
 
-            results += forgot(session, ways, told)
+            results += forgot(session, ways, on_compaction)
     if read_on is not None and results:
         with progress("Reading on") as show:
             for number, result in enumerate(results):

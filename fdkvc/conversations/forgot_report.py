@@ -1,4 +1,4 @@
-"""What a session forgot, as sentences, tables of texts and JSON: for the command and the page."""
+"""What a session forgot, as sentences, tables and JSON, for the command and the page."""
 
 import json
 import re
@@ -14,10 +14,10 @@ from fdkvc.core.words import clipped, count, percent
 from fdkvc.runs.grid import Grid
 
 WORST = 5
-"""Losses that are shown of a compaction."""
+"""Most losses that are shown of a compaction."""
 
 CLIPPED = 34
-"""Characters of a value in a table."""
+"""Most characters of a value in a table."""
 
 STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cleared"}
 """What the model had after a compaction, by its kind."""
@@ -29,29 +29,29 @@ WIDTH = 100
 def tokens_note(session: Session) -> str:
     """Say what the numbers of the tables count."""
     return (
-        f"Sizes are {session.unit}, without the marks of a chat template; an agent counts its own "
-        "model's, with its prompt and tools. Made again: calls as before the compaction whose "
-        "first result is not held (tokens of their results). Read again: tokens that a model reads "
-        "anew, after the first change of its text."
+        f"Sizes are {session.unit}, without the marks of a chat template; an agent counts tokens "
+        "of its own model, with its prompt and tools. Made again: calls that repeat one from "
+        "before the compaction whose result is not held (tokens of their results). Read again: "
+        "tokens that a model reads anew, from the first change of its text on."
     )
 
 
 def heading(result: Forgot) -> str:
-    """Return which compaction it is, where, and how large the text was before and after."""
+    """Say which compaction it is, where, and how large the text was before and after."""
     compaction, session = result.compaction, result.session
     if compaction.kind == "imagined":
         return (
             f"{session.name}, as if compacted {compaction.place}: {result.before:,} tokens, "
             f"{result.size:,} stay ({percent(result.size / max(result.before, 1))})"
         )
-    of = f"compaction {result.number + 1} of {len(session.compactions)}"
+    number = f"compaction {result.number + 1} of {len(session.compactions)}"
     trigger = {"auto": ", automatic", "manual": ", by hand"}.get(compaction.trigger, "")
-    before, after = (f"{x:,}" if x else "?" for x in compaction.recorded)
+    before, after = (f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded)
     counted = f"; the agent: {before} → {after}" if any(compaction.recorded) else ""
     stayed = session.tokens_of(compaction.stayed)
     return (
-        f"{session.name}, {of} ({compaction.place}{trigger}): {result.before:,} → {stayed:,} tokens"
-        f"{counted}"
+        f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → {stayed:,} "
+        f"tokens{counted}"
     )
 
 
@@ -59,26 +59,27 @@ def sentence(result: Forgot) -> str:
     """Say what a compaction forgot, what was done again, and which other way held more."""
     if not result.ways:
         return "Nothing can be compared here."
+    # What the session did is the first way. If it did nothing, the best way stands for it.
     done, others, verb = result.ways[0], result.ways[1:], ""
     if result.compaction.kind == "imagined":
         done, others, verb = max(result.ways, key=lambda way: sum(way.held)), (), "would be"
     total, held = len(done.held), sum(done.held)
-    told = ["No later call needed a value from the text before."]
+    sentences = ["No later call needed a value from the text before."]
     if total:
         what = STAYED.get(result.compaction.kind, f"“{done.label}”")
-        told = [f"{what} held {held:,} of {count(total, 'value')} that later calls needed."]
+        sentences = [f"{what} held {held:,} of {count(total, 'value')} that later calls needed."]
     calls, tokens = result.again(done)
     if calls:
         verb = verb or ("was" if calls == 1 else "were")
         results = f"{count(tokens, 'token')} of results"
-        told.append(f"{count(calls, 'call')} {verb} made again, with {results}.")
+        sentences.append(f"{count(calls, 'call')} {verb} made again, with {results}.")
     best = max(others, key=lambda way: sum(way.held), default=done)
     if sum(best.held) > held:
         more = f"“{best.label}” would have held {sum(best.held):,}"
-        told.append(f"At the same size, {more}.")
+        sentences.append(f"At the same size, {more}.")
     elif others and total:
-        told.append("No other way of the same size would have held more.")
-    return " ".join(told)
+        sentences.append("No other way of the same size would have held more.")
+    return " ".join(sentences)
 
 
 def notes_of(result: Forgot) -> list[str]:
@@ -87,7 +88,7 @@ def notes_of(result: Forgot) -> list[str]:
 
 
 def ways_grid(result: Forgot) -> Grid:
-    """Return the ways beside each other."""
+    """Return the table of ways."""
     rows = []
     for way in result.ways:
         calls, tokens = result.again(way)
@@ -138,14 +139,15 @@ def as_text(results: Sequence[Forgot], words: bool = True) -> str:
     """Return what the command prints."""
     parts = []
     for result in results:
-        told = [heading(result), sentence(result), *notes_of(result)]
-        lines = [textwrap.fill(text, WIDTH) for text in told]
+        paragraphs = [heading(result), sentence(result), *notes_of(result)]
+        lines = [textwrap.fill(text, WIDTH) for text in paragraphs]
         if result.ways:
             lines += ["", ways_grid(result).within(WIDTH).text()]
-        if lost := result.lost():
+        lost = result.lost()
+        if lost:
             grid = losses_grid(result, words=words)
-            of = f"The worst {len(grid.rows)} of {count(len(lost), 'loss', 'losses')}"
-            lines += ["", f"{of} under “{result.ways[0].label}”:", grid.text()]
+            worst = f"The worst {len(grid.rows)} of {count(len(lost), 'loss', 'losses')}"
+            lines += ["", f"{worst} under “{result.ways[0].label}”:", grid.text()]
         parts.append("\n".join(lines))
     return "\n\n".join([*parts, textwrap.fill(tokens_note(results[0].session), WIDTH)])
 
@@ -163,7 +165,7 @@ def none_sentence(session: Session) -> str:
 
 
 def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool = True) -> str:
-    """Return the same as JSON: sessions, and for each compaction its ways and all of its losses."""
+    """Return what `as_text` says as JSON, with all losses of each compaction."""
     compactions = [
         {
             "session": result.session.name,
@@ -182,7 +184,7 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
         }
         for result in results
     ]
-    told = [
+    conversations = [
         {
             "session": session.name,
             "messages": len(session.messages),
@@ -193,7 +195,8 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
         }
         for session in sessions
     ]
-    return json.dumps({"sessions": told, "compactions": compactions}, indent=1, ensure_ascii=False)
+    content = {"sessions": conversations, "compactions": compactions}
+    return json.dumps(content, indent=1, ensure_ascii=False)
 
 
 def ways_rows(result: Forgot) -> list[dict[str, Any]]:
@@ -218,7 +221,7 @@ def ways_rows(result: Forgot) -> list[dict[str, Any]]:
 
 
 def losses_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
-    """Return the values that what the session did, or the first way, does not hold, worst first.
+    """Return the values that the first way does not hold, the worst loss first.
 
     Without `words`, a value is its kind and length.
     """
@@ -261,4 +264,4 @@ KINDS = {
     "word": r"\S+",
     "text": r"(?s).*",
 }
-"""What a value is, by the first pattern that matches all of it."""
+"""Kinds of values, by the first pattern that matches the whole value."""

@@ -1,9 +1,9 @@
 """The lexical embedding: a random vector for each word, without any model.
 
 The vector is seeded by a hash of the word, so a word has the same vector everywhere, and different
-words are unrelated. Queries, keys and values are the paper's random projections (Section 4.1);
-surprisal comes from word frequencies. This shows how policies handle real turns, repeated words and
-real evidence, but has no notion of meaning.
+words are unrelated. Queries, keys and values are the paper's random projections of it (Section
+4.1); surprisal comes from word frequencies. This shows how policies handle real turns, repeated
+words and real evidence, but it has no notion of meaning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Encoder(Protocol):
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The name of the model."""
 
     def __hash__(self) -> int: ...
 
@@ -78,9 +78,10 @@ def embedded(
     """Give each of these tokens a random vector; see `lexical_recording`."""
     SEED.check(seed, "seed")
     world = World()
-    words: dict[str, int] = {}  # each once: a long dialog repeats most of them
+    # Compute the vector of each different word once: a long dialog repeats most of them.
+    words: dict[str, int] = {}
     of_word = [
-        words.setdefault(row.text.strip(), len(words)) for row in chain.from_iterable(tokens)
+        words.setdefault(token.text.strip(), len(words)) for token in chain.from_iterable(tokens)
     ]
     embeddings = word_vectors([*words], seed, world.dimension)[of_word]
     projections = _projections(seed, world.dimension, world.head_dimension)
@@ -99,7 +100,7 @@ def embedded(
 
 
 def source_of(seed: int, encoding: Encoder | None = None) -> str:
-    """Return what a recording says of its vectors."""
+    """Return the `source` of a recording with lexical vectors."""
     unit = "" if encoding is None else f", tokens of {encoding.name}"
     return f"{LEXICAL}, seed {seed}{unit}"
 
@@ -139,7 +140,7 @@ class LexicalRecordings(Sequence[Recording]):
 
     @property
     def sizes(self) -> Sequence[Sequence[int]]:
-        """The number of tokens of each turn of each dialog; no vector is computed for it."""
+        """The number of tokens of each turn of each dialog, computed without vectors."""
         if not self._sizes:
             self._sizes = [self._sizes_of(transcript) for transcript in self.transcripts]
         return self._sizes
@@ -167,6 +168,7 @@ def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Fl
 @lru_cache(maxsize=MAX_CACHED_WORDS)
 def _word_vector(word: str, seed: int, dimension: int) -> Floats:
     """Return the unit vector of a word in lower case (d,)."""
+    # Not Python's `hash`, which differs between processes.
     digest = hashlib.sha256(word.encode("utf-8", "replace")).digest()
     entropy = [seed, *np.frombuffer(digest, "<u4").tolist()]
     vector = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
@@ -178,4 +180,4 @@ def _projections(seed: int, dimension: int, head_dimension: int) -> Floats:
     """Draw W_Q, W_K and W_V (3, d, h) as in the paper."""
     generator = Generator(SFC64(SeedSequence(seed)))
     drawn = generator.standard_normal((3, dimension, head_dimension), np.float32)
-    return drawn * np.float32(dimension**-0.5)
+    return drawn * np.float32(dimension**-0.5)  # so that lengths stay about the same

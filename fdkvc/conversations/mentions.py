@@ -1,4 +1,9 @@
-"""Mentions: where the turns of a dialog have the value of an argument."""
+"""Mentions: the places in the turns of a dialog that have the value of an argument.
+
+A dialog may be long and need many values, so `MentionFinder` builds a suffix array of its symbols
+once: words, runs of space, and marks, each as one character. A value is then found by two binary
+searches, and its edges are checked by regular expressions, so that "2" is not found in "12".
+"""
 
 import json
 import re
@@ -32,15 +37,16 @@ from fdkvc.core.scripts import (
 from fdkvc.core.transcripts import Mention, TooLargeError, clean
 
 NO_EVIDENCE = frozenset(("", "yes", "no", "true", "false", "dontcare", "free", "none"))
-"""Values whose words also occur with other meanings, so that a mention is not evidence."""
+"""Values whose words often occur with other meanings, so that a mention is no evidence."""
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?(e-?\d{1,2})?")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?(e-?\d{1,2})?")  # as JSON has it
 _FIGURES = re.compile(r"[\d.,]+")
-_THREE = re.compile(r"\d{3}(?!\d)")  # the end of a number with a comma between thousands
+_THREE = re.compile(r"\d{3}(?!\d)")  # it may be the last thousands of a number with commas
 _ID = re.compile(r"#?[^\W\d][\w.@/-]*")
-# A word, a run of spaces or a mark; the letter of an escape is not of the word after it.
+# A word, a run of spaces or a mark. In "\nword", n belongs to the escape, not to the word.
 _SYMBOL = r"(?<=\\)[bfnrt](?=\w)|\w+|\s+|[^\w\s]"
 _ESCAPED = re.compile(r"[bfnrt]\w")
+# A letter beyond ASCII as JSON escapes it, such as \u00e9, or a pair of surrogates.
 _LETTER = re.compile(
     r"(?<!\\)\\+u(d[89ab][\da-f]{2}\\+ud[c-f][\da-f]{2}|(?!00[0-7])[\da-f]{4})",
     re.IGNORECASE | re.ASCII,
@@ -49,9 +55,9 @@ _BETWEEN_TURNS = "\0"
 
 
 def wordings_of(value: str) -> tuple[str, ...]:
-    r"""Return the wordings of an argument's value: as it is, and as JSON escapes it in a result.
+    r"""Return the wordings of an argument's value: as it is, and as JSON in a result escapes it.
 
-    A number is also found with zeros up to two decimal places, and with commas between thousands.
+    A number also has wordings with two decimal places, and with commas between thousands.
 
     Examples
     --------
@@ -78,12 +84,11 @@ def wordings_of(value: str) -> tuple[str, ...]:
 class MentionFinder:
     """Finds wordings in the turns of a dialog as whole words, ignoring case and kinds of space.
 
-    Neither a number nor an id is found within another: ``2`` is not in ``12``, ``2:30`` or ``-2``,
-    and ``HAT1`` is not in ``HAT1-B``. In scripts without spaces a wording is found wherever it
-    stands, and in Hangul at the start of a word, whose end may be a particle. Digits of any
-    script, widths of letters, and letters that JSON escapes are the same. Mentions of a value may
-    overlap. The symbols of the dialog are sorted once, each by the text from there on, so that the
-    time of a search depends on the length of the wording alone.
+    A number or an id is not found within another: ``2`` is not in ``12``, ``2:30`` or ``-2``, and
+    ``HAT1`` is not in ``HAT1-B``. In scripts without spaces a wording is found anywhere, and in
+    Hangul at the start of a word, whose end may be a particle. Digits of all scripts, widths of
+    letters, and letters with and without JSON's escapes count as equal. Mentions of a value may
+    overlap.
 
     Examples
     --------
@@ -101,14 +106,17 @@ class MentionFinder:
     def __init__(self, texts: Sequence[str], name: str = "dialog", most: int = MAX_DEMANDS) -> None:
         self._name, self._requests, self._characters, self._most = name, 0, 0, most
         self._most_characters = MAX_DEMAND_CHARACTERS * most // MAX_DEMANDS
+        # 1. One text of all turns, normalized without moving a character, but for JSON's escapes.
         joined = "".join(_BETWEEN_TURNS + text for text in texts)
         read, self._escapes = _read_letters(joined)
         self._text = _lower(plain(read))
         self._foreign = is_foreign(self._text)
+        # 2. Its symbols, where they start, and which of them separate turns.
         symbols = word_pattern(_SYMBOL, self._foreign).findall(self._text)
         self._starts = [*accumulate(map(len, symbols), initial=0)]
         self._turns = [place for place, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
-        # Each different symbol is a character, so that a search compares few.
+        # 3. A character for each different symbol, so that a search compares few of them. All runs
+        #    of space share one.
         spellings = {symbol: same_spelling(symbol) for symbol in dict.fromkeys(symbols)}
         different = dict.fromkeys(spellings.values())
         self._letters = {symbol: chr(number) for number, symbol in enumerate(different)}
@@ -116,16 +124,19 @@ class MentionFinder:
         self._letters |= dict.fromkeys(spaces, chr(len(self._letters)))
         coded = {symbol: self._letters[spelling] for symbol, spelling in spellings.items()}
         self._coded = "".join(map(coded.__getitem__, symbols))
+        # 4. Results of searches so far: by pattern, whether it matches at each symbol, −1 for not
+        #    tried; by wording, up to which symbol it was searched, and the latest mentions there.
         self._matched: dict[str, NDArray[np.int8]] = {}
         self._searched: dict[tuple[str, str], tuple[int, list[int]]] = {}
 
     def mentions(
         self, wordings: Iterable[str], before: int, annotated: Iterable[Mention] = ()
     ) -> tuple[Mention, ...]:
-        """Return the mentions of wordings in turns before one and the annotated ones, oldest first.
+        """Return the mentions of wordings in the turns before one, oldest first.
 
-        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `most` calls, or too
-        many characters of wordings and mentions, are a TooLargeError.
+        `annotated` mentions are among them. Of each wording, only the latest `MAX_MENTIONS` are
+        returned. Raises a TooLargeError after more than `most` calls, or for too many characters of
+        wordings and mentions.
         """
         self._requests += 1
         mentioned = "characters, of values and their mentions"
@@ -145,18 +156,20 @@ class MentionFinder:
         """Yield the latest mentions of a wording among the first symbols."""
         cut = word_pattern(_SYMBOL, is_foreign(wording)).findall
         forms = [cut(wording)] if wording else []
-        if _ESCAPED.match(wording):
+        if _ESCAPED.match(wording):  # after a backslash, its first letter is a symbol of its own
             forms.append([wording[0], *cut(wording[1:])])
         for symbols in forms:
+            # 1. The wording by the characters of its symbols; one that the dialog lacks ends it.
             spelled = [*map(same_spelling, symbols)]
             if not self._letters.keys() >= {*spelled}:
                 continue
             coded = "".join(map(self._letters.__getitem__, spelled))
             before, after = _around(wording, self._foreign)
-            # A value is often needed again: what is before the end of its last search is known.
+            # 2. A value is often needed again: search only after the end of its last search.
             last = end - len(coded) + 1
             begin, earlier = self._searched.get((wording, coded), (0, []))
-            begin, earlier = (begin, earlier) if begin <= last else (0, [])
+            if begin > last:
+                begin, earlier = 0, []
             latest: list[int] = []
             for starts in self._places(coded, begin, last):
                 places = starts[self._match(before, starts)]
@@ -173,28 +186,30 @@ class MentionFinder:
                 yield Mention(turn, start - begin, stop - begin)
 
     def _given_place(self, symbol: int) -> int:
-        """Return where a symbol begins in the given texts, which have escapes."""
+        """Return where a symbol begins in the texts as they were given, with escapes."""
         start = self._starts[symbol]
         places, longer = self._escapes
         return start + longer[bisect_right(places, start)]
 
     def _places(self, coded: str, start: int, end: int) -> Iterator[NDArray[np.intp]]:
-        """Yield where symbols begin from a start to an end: in order, the latest at first."""
+        """Yield arrays of symbols at which a wording begins, the last ones first, each sorted."""
 
         def first(place: int) -> str:
             return self._coded[place : place + len(coded)]
 
         if start >= end:
             return
+        # 1. The suffixes that begin with the wording are neighbours in the suffix array.
         suffixes, ranks = self._sorted
         low = bisect_left(suffixes, coded, key=first)
         high = bisect_right(suffixes, coded, low, key=first)
+        # 2. Few of them are sorted; of many, such as of a comma, the latest are found by rank.
         if (high - low) * 16 < len(suffixes):
             places = suffixes[low:high]
             yield np.sort(places[(places >= start) & (places < end)])
             return
         size = 1024
-        while end > start:  # read backwards, ever larger parts: the latest mentions are enough
+        while end > start:  # backwards, in ever larger parts: the caller stops when it has enough
             begin = max(end - size, start)
             part = ranks[begin:end]
             yield begin + np.flatnonzero((part >= low) & (part < high))
@@ -202,10 +217,14 @@ class MentionFinder:
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-        """The places of the symbols, sorted by all symbols from there on, and the rank of each."""
+        """The suffix array: symbols sorted by the text from there on, and the rank of each.
+
+        By prefix doubling (Manber and Myers 1993), in O(n log² n): ranks by the first 1, 2, 4, …
+        symbols, each time from the ranks of both halves.
+        """
         count, step = len(self._coded), 1
         ranks = np.array([*map(ord, self._coded)], np.intp)
-        while True:  # prefix doubling: the ranks are by twice as many symbols each time
+        while True:
             later = np.zeros(count, np.intp)
             later[:-step] = ranks[step:] + 1
             different, ranks = np.unique(ranks * (count + 2) + later, return_inverse=True)
@@ -214,7 +233,7 @@ class MentionFinder:
             step *= 2
 
     def _match(self, pattern: str, places: NDArray[np.intp]) -> Bools:
-        """Return whether a pattern of no characters matches at the start of symbols."""
+        """Return whether a pattern that consumes no characters matches at the start of symbols."""
         matched = self._matched.setdefault(pattern, np.full(len(self._starts), -1, np.int8))
         new, match = places[matched[places] < 0], re.compile(pattern).match
         matched[new] = [bool(match(self._text, self._starts[place])) for place in new.tolist()]
@@ -222,10 +241,10 @@ class MentionFinder:
 
 
 def _read_letters(text: str) -> tuple[str, tuple[list[int], list[int]]]:
-    """Read the letters that JSON escapes, also in JSON within JSON.
+    """Return a text with the letters that JSON escapes, also in JSON within JSON.
 
-    Return where each ends, and by how much the given text is longer up to the first of them, up to
-    the second, and so on.
+    Also return where each letter ends, and by how much the given text is longer: before the first
+    letter, after it, after the second, and so on.
     """
     places, longer = list[int](), [0]
     if "\\u" not in text and "\\U" not in text:
@@ -242,12 +261,12 @@ def _read_letters(text: str) -> tuple[str, tuple[list[int], list[int]]]:
 
 
 def _comparable(wording: str) -> str:
-    """Return a wording as it is looked for."""
+    """Return a wording in the form in which it is searched."""
     return " ".join(_lower(plain(_read_letters(clean(wording))[0])).split())
 
 
 def _lower(text: str) -> str:
-    """Lower the case of every letter that stays one character, so that positions stay."""
+    """Lower the case of every letter that stays one character, so that no character moves."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
@@ -255,22 +274,25 @@ def _lower(text: str) -> str:
 
 
 def _around(wording: str, foreign: bool) -> tuple[str, str]:
-    """Return what matches before and after a wording that is no part of a word, number or id.
+    """Return patterns of what must be before and after a wording to be a whole word, number or id.
 
-    Symbols are cut where words end, so a word's edges need less.
+    Mentions begin and end with symbols, so that words need no further check at their edges.
     """
     cased, spaced = (CASED, SPACED) if foreign else (r"\w", r"\w")
+    # 1. At a mark: no letter beside it. At a word: nothing, or in scripts without spaces, less.
     before, after = rf"(?:(?<!{spaced})|(?<=\\[bfnrt]))", rf"(?!{spaced})"
     if re.match(r"\w", wording):
         before = f"(?<!{HANGUL})" if re.match(HANGUL, wording) else ""
     if re.match(r"\w", wording[-1]):
         after = "" if ALONE.match(wording[-1]) else f"(?!{cased})"
+    # 2. At a digit: not within 1.5, 2:30, 3/4, 1-2 or 1,250.
     if wording[0].isdigit():
         before += r"(?<!\d[.:/-])" + (r"(?<!\d,)" if _THREE.match(wording) else "")
     if wording[-1].isdigit():
         after += r"(?![.:/-]\d|,\d{3}(?!\d))"
     if _FIGURES.fullmatch(wording):
         before += r"(?<![^\w.][.\-−])"  # a sign, or the point of a fraction
+    # 3. An id: not within a longer one.
     if _ID.fullmatch(wording) and re.search(r"[\d@]", wording):
         before += rf"(?<!{cased}[.@-])"
         after += rf"(?![.@-]{cased})"

@@ -1,7 +1,8 @@
 """Replays: the dialogs of a file under policies and budgets, as tidy tables.
 
-One row per dialog and metric. Heads of a dialog are rows of one batch, and a dialog's value is
-their mean.
+Heads of a dialog are rows of one batch, and a dialog's value of a metric is the mean over them.
+`jobs_of` groups dialogs into jobs, `run_job` simulates every case of a job, and `replay_tables`
+makes the tables.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ BUDGETS = (32, 48, 64, 96, 128)
 """The default budgets."""
 
 TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
-"""Help of the option."""
+"""Help of the option for budgets."""
 
 SIZE = replace(BUDGET, high=MAX_TOKENS)
-"""A budget of a replay: a dialog may be as long."""
+"""A budget of a replay, up to the length of the longest dialog."""
 
 Row = tuple[str, str, str, str, int, str, float]
 Chunk = tuple[list[Row], list[tuple[Any, ...]]]
 """The rows of some dialogs in both tables of `replay_arguments`."""
 
 CHUNK = 16
-"""Most dialogs that are simulated together: more are hardly faster."""
+"""Most dialogs that are simulated together: with more it is hardly faster."""
 
 CHUNK_NUMBERS = BLOCK
-"""Numbers in one array of dialogs that are simulated together: 16 MB."""
+"""Most numbers in one array of dialogs that are simulated together: 16 MB."""
 
 HEADS = Field(
     "Heads",
@@ -72,7 +73,7 @@ ARGUMENTS = (*CASE, *NEED, "held", "lost")
 
 @dataclass(frozen=True)
 class Replay:
-    """What to run on every dialog; refuses in one sentence what cannot be run."""
+    """What to run on every dialog; raises a ValueError for settings that cannot be run."""
 
     policies: tuple[Policy, ...] = option(
         f"{RUN_POLICIES} and random",
@@ -107,12 +108,12 @@ class Replay:
 
     @property
     def cases(self) -> Iterable[tuple[Policy, str, int]]:
-        """What runs: a policy, a mode of the heads and a budget each."""
+        """Every policy in every mode of the heads with every budget."""
         return product(self.policies, self.heads, self.budgets)
 
     @property
     def measured(self) -> tuple[Metric, ...]:
-        """The metrics of evidence, what is read again if anything is, then the requested ones."""
+        """The metrics of evidence, of text that is read again if any is, and the requested ones."""
         evidence = metrics_of("evidence", optional=False).values()
         again = ("tokens_reread",) if any(policy.reads_again for policy in self.policies) else ()
         chosen = (METRICS[key] for key in (*again, *self.metrics))
@@ -124,12 +125,13 @@ def replay(
 ) -> pd.DataFrame:
     """Run every policy at every budget on every dialog.
 
-    A dialog's numbers depend neither on other dialogs nor on workers. The recordings have the same
-    heads and dimensions, and different names.
+    A dialog's numbers depend neither on other dialogs nor on workers. The recordings must have the
+    same heads and dimensions, and different names.
 
-    Columns `REPLAYED`: a row per dialog, policy, mode of the heads, budget and metric; NaN where a
-    metric is undefined for a dialog. Raises a ValueError if the recordings differ in dimensions, or
-    in how their heads share keys where that matters, or if `workers` is below 1.
+    The table has columns `REPLAYED` and a row for each dialog, policy, mode of the heads, budget
+    and metric; NaN where a metric is undefined for a dialog. Raises a ValueError if the recordings
+    differ in dimensions, or in how their heads share keys where that matters, or if `workers` is
+    below 1.
     """
     return replay_arguments(settings, recordings, **how)[0]
 
@@ -139,12 +141,12 @@ def replay_arguments(
     recordings: Sequence[Recording],
     **how: Unpack[Execution],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Do as `replay` does, and return its table with that of every argument of every call.
+    """Return the table of `replay`, and one with every argument of every call.
 
-    The second has columns `ARGUMENTS`: `call`, with a place among the dialog's, in `turn`, needs
-    the `value` that turn `mentioned` gave last, in a span of the kind `source`; `held` is the share
-    of heads that still cached it, and `lost` the turn that evicted it first in a head that did not,
-    −1 if all held it.
+    The second has columns `ARGUMENTS`: in `turn`, `call` needs the `value` that the turn
+    `mentioned` gave last, in a span of the kind `source`. `call_number` is the index of the call in
+    the dialog. `held` is the share of heads that still cached the value, and `lost` the first turn
+    in which a head evicted it, −1 if all held it.
     """
     return replay_tables(run_chunks(settings, [*jobs_of(settings, recordings)], **how))
 
@@ -152,15 +154,16 @@ def replay_arguments(
 def run_chunks(
     settings: Replay, jobs: Sequence[Sequence[Recording]], **how: Unpack[Execution]
 ) -> list[Chunk | None]:
-    """Run the jobs of `jobs_of`; one of this process ends early if it is cancelled."""
+    """Run the jobs of `jobs_of`; a job in this process ends early if it is cancelled."""
     run, workers = partial(run_job, settings), worker_count(how)
+    # An event cannot be sent to another process.
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
-        run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
+        run = partial(run, cancelled=how.get("cancelled"))
     return run_jobs(run, jobs, **how)
 
 
 def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tables of `replay_arguments` of the chunks that are not cancelled."""
+    """Return the tables of `replay_arguments`, without chunks that were cancelled."""
     import pandas as pd
 
     done = [chunk for chunk in chunks if chunk]
@@ -177,7 +180,7 @@ def transcripts_of(recordings: Sequence[Recording]) -> Sequence[Transcript]:
 
 
 def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
-    """Yield the number of tokens of each turn of each dialog; none is computed for it."""
+    """Yield the number of tokens of each turn of each dialog, without computing vectors."""
     if isinstance(recordings, LexicalRecordings):
         yield from recordings.sizes
     else:
@@ -185,13 +188,17 @@ def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
 
 
 def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Sequence[Recording]]:
-    """Yield the recordings in order, as many at once as are small enough together."""
+    """Yield the recordings in order, each time as many as are small enough together.
+
+    Dialogs of a batch are padded to the longest, the one with most turns, and the longest turn.
+    """
     first = tokens = turns = widest = 0
     heads, width = len(recordings[0].heads), recordings[0].embeddings.shape[1]
     for index, turn_sizes in enumerate(turn_tokens(recordings)):
         needs = sum(turn_sizes), len(turn_sizes), max(turn_sizes)
         tokens, turns, widest = map(max, needs, (tokens, turns, widest))
-        # A token has a number per dimension and per turn, and in its turn one per cached entry.
+        # The largest array: a number for each token and dimension or turn; or in one turn, for each
+        # new token and entry.
         of_turn = widest * (widest + max(settings.budgets))
         numbers = max((tokens + 1) * max(width, turns), of_turn)
         count = index - first
@@ -233,8 +240,9 @@ def run_job(
     cancelled = cancelled or threading.Event()
     if cancelled.is_set():  # before the batch is built, which takes long
         return None
-    recordings = list(recordings)  # which may compute them on access
+    recordings = list(recordings)  # `LexicalRecordings` would compute them on each access
     dialogs, heads = stack_recordings(recordings), len(recordings[0].heads)
+    # Outputs are computed only for metrics that need them, and only of late turns.
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     results, arguments = [], []
@@ -266,7 +274,7 @@ def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator
 
 
 def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
-    """Return the columns `NEED` of each demand of a call; nothing for one of a state."""
+    """Return the columns `NEED` of each demand of a call, () for a demand of a dialog's state."""
     dialog, needs = recording.transcript, list[tuple[Any, ...]]()
     for demand, _ in recording.evidence:
         turn, start, _ = demand.mentions[-1]

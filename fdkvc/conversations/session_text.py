@@ -26,7 +26,7 @@ COLUMNS = frozenset(("kinds", "tools", "words", "surprisal", "traits"))
 
 
 def span_kind(message: Message, character: int = -1) -> SpanKind:
-    """Return who or what wrote a character of a message, by default one after its calls."""
+    """Return the kind of span of a character in a message, by default of one after its calls."""
     if 0 <= character < message.turn.call_characters:
         return "call"
     if message.turn.kind is not None:
@@ -52,17 +52,17 @@ class ContextText(TokenText):
         return cls(tuple(map(_turn_tokens, messages)), tuple(messages))
 
     def kept(self, policy: Policy, size: int) -> Bools:
-        """Return which tokens (N,) stay when a policy fits the text into a size at once.
+        """Return which tokens (N,) stay when a policy fits the text to a size in one step.
 
-        Raises a TooLargeError if the policy needs vectors or remembers earlier turns, and the text
-        is too long for that.
+        Raises a TooLargeError if the policy needs vectors or history, and the text is too long for
+        that.
         """
         by_vectors = not BY_TEXT.issuperset(policy.looks_at)
         if by_vectors or "history" in policy.looks_at:
             needs = "vectors" if by_vectors else "what it stored of earlier turns"
             has = f"it decides by {needs}, and the text has"
             check_most(has, len(self), "tokens", MAX_TOKENS, TooLargeError)
-        if by_vectors:
+        if by_vectors:  # lexical ones, as the session has none
             tokens = tuple(
                 tuple(Token(turn.text[start:end], start, end) for start, end in turn.spans.tolist())
                 for turn in self.turns
@@ -77,7 +77,7 @@ class ContextText(TokenText):
     def _dialogs(self) -> DialogBatch:
         """The text without vectors."""
         tokens, turns = len(self), len(self.turns)
-        while self.starts[turns - 1] == tokens:  # what ends without a token has no last turn
+        while self.starts[turns - 1] == tokens:  # messages without tokens at the end are no turns
             turns -= 1
         nothing = np.zeros((1, tokens, 0), np.float32)
         return DialogBatch(

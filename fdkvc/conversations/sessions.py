@@ -1,7 +1,12 @@
 """Sessions of coding agents: the messages of a log, and which of them the model had in context.
 
-A compaction replaces what the model has in context by a summary and some messages that stay, so a
-session is a row of contexts. A message that stays is in several of them.
+A compaction replaces what the model has in context by a summary and some messages that stay. So a
+session is a sequence of contexts, and a message that stays is in several of them::
+
+    messages      0  1  2  3  4  5  6  7     4 is the summary of 0 to 2
+    context 0     0  1  2  3
+    compaction 0     stayed: 4, 3
+    context 1              3  4  5  6  7     in the order 4, 3, 5, 6, 7
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,12 +26,12 @@ from fdkvc.core.transcripts import Turn
 
 
 class MadeCall(NamedTuple):
-    """A call as a session has it."""
+    """A call as it is in a session."""
 
     method: str
     """The called tool."""
     arguments: Any
-    """An object as JSON gives it, or a text if that cannot be read."""
+    """The parsed JSON object, or the text if it cannot be parsed."""
     result: int = -1
     """The message with its result, −1 if there is none."""
 
@@ -36,15 +41,15 @@ class Message:
     """A message, or the result of a call."""
 
     turn: Turn
-    """Its words, those of its calls first."""
+    """Its text, with that of its calls first."""
     place: str
     """Where it begins in the file, such as "line 12"."""
     calls: tuple[MadeCall, ...] = ()
     """Its calls."""
     tool: str = ""
-    """If it is a result: the tool that was called, if that is known."""
+    """For a result, the tool that was called, if known."""
     encoded: NDArray[Any] | None = field(default=None, compare=False, repr=False)
-    """Its `spans` in the tokens of a model, if these are known."""
+    """Its `spans` in the tokens of a model, after `Session.in_tokens`."""
 
     @cached_property
     def spans(self) -> NDArray[Any]:
@@ -68,20 +73,20 @@ class Compaction:
     context: tuple[int, ...]
     """The messages that the model had in context before it."""
     stayed: tuple[int, ...]
-    """Those that it had right after: the summary, and what stayed."""
+    """The messages that it had right after: the summary, and what stayed."""
     summary: tuple[int, ...] = ()
-    """Those of `stayed` that were written in place of what left."""
+    """The messages among `stayed` that were written in place of what left."""
     trigger: str = ""
-    """What caused it, as the file says, such as "auto" or "manual"; "" if it does not."""
+    """The cause that the file names, such as "auto" or "manual"; "" if it names none."""
     recorded: tuple[int | None, int | None] = (None, None)
-    """Tokens of the agent's own model before and after, as the file says."""
+    """Tokens before and after that the file names, counted by the agent's own model."""
     note: str = ""
-    """What is missing, in a sentence."""
+    """A sentence on what is missing."""
     kind: str = "summary"
-    """How the context became shorter: by a ``summary``, because results were ``cleared``, or, where
-    the session has no compaction, ``imagined``."""
+    """How the context became shorter: by a ``summary``, or because results were ``cleared``;
+    ``imagined`` where the session has no compaction."""
     size: int = 0
-    """Of an imagined one: the tokens that are to stay."""
+    """For an imagined one, the tokens that are to stay."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +102,19 @@ class Session:
     compactions: tuple[Compaction, ...] = ()
     """Compaction i ends context i."""
     unread: tuple[tuple[str, int], ...] = ()
-    """(description, number) of what the file has beside: lines that nobody wrote, for instance."""
+    """(description, number) of what else the file has, such as lines that nobody wrote."""
     notes: tuple[str, ...] = ()
     """Sentences on what is unusual in it."""
     unit: str = "words and punctuation marks"
-    """What its tokens are: by default, as they are until `in_tokens`."""
+    """What its tokens are; `in_tokens` changes it."""
 
     def in_tokens(self, encoding: Encoder) -> "Session":
-        """Return the session in the tokens of a model; a ValueError if it has too many."""
+        """Return the session in the tokens of a model. Raises a ValueError if it has too many."""
         texts = (replace(row, encoded=encoding.spans(row.turn.text)) for row in self.messages)
         return replace(self, messages=self.checked(texts), unit=f"tokens of {encoding.name}")
 
     def checked(self, messages: Iterable[Message]) -> tuple[Message, ...]:
-        """Return its messages; a ValueError as soon as they have too many tokens."""
+        """Return messages, or raise a ValueError at the first one with which they are too many."""
         so_far, tokens = list[Message](), 0
         for message in messages:
             so_far.append(message)
@@ -119,9 +124,9 @@ class Session:
         return tuple(so_far)
 
     def in_context(self, message: int) -> frozenset[int]:
-        """Return the messages that the model had in context with a message, itself among them.
+        """Return the messages that the model had in context at a message, which is among them.
 
-        Of a message that stayed in several contexts, those of the first.
+        If the message stayed in several contexts, they are those of the first.
         """
         for context in self.contexts:
             if message in context:
@@ -129,14 +134,14 @@ class Session:
         return frozenset((message,))
 
     def tokens_of(self, messages: tuple[int, ...]) -> int:
-        """Return how many tokens some messages have."""
+        """Return the number of tokens of some messages."""
         return sum(self.messages[index].tokens for index in messages)
 
     def imagined(self, size: int) -> "Session":
-        """Return the session with a compaction in its middle, as if it had been fitted to a size.
+        """Return the session as if its first half had been fitted to a size by a compaction.
 
-        Nothing is in place of what left; `fdkvc.conversations.forgot` says what each way keeps.
-        Raises a ValueError if the session has a compaction, or the first half is not larger.
+        No summary replaces what left; `fdkvc.conversations.forgot` says what each way keeps. Raises
+        a ValueError if the session has a compaction, or its first half is not larger than that.
         """
         if self.compactions:
             raise ValueError(f"{self.name} has compactions: their sizes are compared, not another")
@@ -161,7 +166,7 @@ class Session:
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        """The first new message of each context, and the number of messages."""
+        """The first new message of each context, and then the number of messages."""
         firsts = [0]
         for compaction, (_, context) in zip(self.compactions, pairwise(self.contexts), strict=True):
             new = [index for index in context if index not in compaction.context]

@@ -26,7 +26,7 @@ from fdkvc.explain.notes import not_read_notes
 from fdkvc.runs.console import progress, warn_each
 
 MAX_SKIPPED = 10
-"""Skipped dialogs that are listed with their reason."""
+"""Most skipped dialogs that are listed with the reason."""
 
 OTHER_FILE = {
     "dialogs": "the run read another file of dialogs: name it with --dialogs; if it began with its "
@@ -48,13 +48,13 @@ class Sources:
     calls: bool = False
     """Whether tool calls are read as text."""
     seed: int = SEED.default
-    """Of the lexical embedding."""
+    """The seed of the lexical embedding."""
     model: str | None = None
     """A folder of a model."""
     warn: Callable[[Iterable[str]], None] = lambda sentences: None
     """Gets sentences on what is in the files; some may be empty."""
     reading: Callable[[str], AbstractContextManager[Any]] = nullcontext
-    """Shows, while a file is read, what is read."""
+    """Shows what is being read."""
 
     @classmethod
     def of(cls, options: Namespace, **how: Any) -> Sources:
@@ -75,10 +75,11 @@ class Sources:
         if self.tools:
             transcripts, too_long = with_tools(transcripts)
             notes.append(skipped_text(too_long))
-            if unlisted := sum(not transcript.tools_in_text for transcript in transcripts):
-                listed = count(unlisted, "dialog")
-                notes.append(f"Read without tools, as their file lists none: {listed}.")
-            content += b"tools"
+            unlisted = sum(not transcript.tools_in_text for transcript in transcripts)
+            if unlisted:
+                dialogs = count(unlisted, "dialog")
+                notes.append(f"Read without tools, as their file lists none: {dialogs}.")
+            content += b"tools"  # the same file gives other dialogs
         self.warn(notes)
         return transcripts, hashlib.sha256(content).hexdigest()
 
@@ -100,20 +101,20 @@ class Sources:
         return recordings, hashlib.sha256(content).hexdigest()
 
     def read_recorded(self) -> Recorded | None:
-        """Return what the compactions of the file forgot; None if it has none."""
+        """Return what the compactions in the file forgot; None if there are none."""
         if self.dialogs is None:
             return None
         content = read_bytes(self.dialogs, MAX_DIALOG_FILE_BYTES)
         return Recorded.of(read_sessions(content, self.dialogs))
 
     def named_in_run(self, kind: str, name: str | None) -> Sources:
-        """Return the sources with the file that a run names, if no option names its place now.
+        """Return the sources with the file that a run names, unless an option names one.
 
-        `kind` is ``dialogs`` or ``trace``; a ValueError if the file is missing.
+        `kind` is ``dialogs`` or ``trace``. Raises a ValueError if the file is missing.
         """
         if getattr(self, kind) is not None or name is None:
             return self
-        if not os.path.isfile(name):  # also where no file can have such a name
+        if not os.path.isfile(name):  # also False for a name that no file can have
             raise ValueError(
                 f"the run read the file {name!r}, which is missing here: name it with --{kind}"
             )

@@ -15,19 +15,21 @@ from fdkvc.core.transcripts import Mention, SkippedError, Tool, Transcript, Turn
 from fdkvc.core.unread import Unread, has_words
 
 LISTS = ("tools", "functions")
-"""Fields that list tools, of a dialog, a request or a system prompt."""
+"""Fields of a dialog, a request or a system prompt that list tools."""
 
 
 def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
     """Return the tools that a request lists, in the layout of OpenAI, Anthropic, Gemini or Bedrock.
 
-    The list, or a tool in it, may be a text of JSON. Built-in tools, which have no layout of a
-    function, are left out, as is what is not a tool; `unread` counts these, and descriptions.
+    The list, or a tool in it, may be a text of JSON. Built-in tools, which are not described as
+    functions, are left out, and so is anything that is not a tool; `unread` counts these, and
+    descriptions, which are not read.
     """
     tools = []
     for owner in _owners(value):
         for name in LISTS:
             listed = _parsed(owner.get(name))
+            # Gemini's list of functions may be given without a list around it.
             if isinstance(listed, dict) and [*_declared(listed)] != [listed]:
                 listed = [listed]
             if not isinstance(listed, list):
@@ -60,13 +62,13 @@ def _owners(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _parsed(value: Any) -> Any:
-    """Return what a text of JSON holds; other values, and other texts, as they are."""
+    """Return the value of a text of JSON; other values and texts are returned unchanged."""
     parsed = parse_within(value) if isinstance(value, str) else None
     return value if parsed is None else parsed
 
 
 def _tool(value: Any) -> Tool | None:
-    """Return a tool, or None for what is none."""
+    """Return the tool that a value describes, None if it is no tool."""
     match value:
         case {"function": {"name": str(name)} as function}:
             schema = function.get("parameters") or function.get("parametersJsonSchema")
@@ -102,7 +104,7 @@ def _is_described(value: Any) -> bool:
 
 
 def _declared(tool: Any) -> Iterator[Any]:
-    """Yield the functions that a tool of Gemini declares, or Bedrock's tool, or it as it is."""
+    """Yield the functions that a tool of Gemini declares, Bedrock's tool, or any other as it is."""
     match tool:
         case {"functionDeclarations": [*functions]} | {"function_declarations": [*functions]}:
             yield from ({"function": function} for function in functions)
@@ -127,16 +129,16 @@ def with_tools(
     left out.
     """
     any_tools = any(transcript.tools for transcript in transcripts)
-    begun, skipped = [], []
+    dialogs, skipped = list[Transcript](), list[str]()
     for transcript in transcripts:
-        as_it_is = any_tools and not transcript.tools
+        unchanged = any_tools and not transcript.tools
         try:
-            begun.append(transcript if as_it_is else begin_with_tools(transcript))
+            dialogs.append(transcript if unchanged else begin_with_tools(transcript))
         except SkippedError as error:
             skipped.append(str(error))
-    if not begun:
+    if not dialogs:
         raise ValueError(skipped[0])
-    return tuple(begun), tuple(skipped)
+    return tuple(dialogs), tuple(skipped)
 
 
 def begin_with_tools(transcript: Transcript) -> Transcript:
@@ -148,6 +150,7 @@ def begin_with_tools(transcript: Transcript) -> Transcript:
         raise ValueError(f"{transcript.name}: its file lists no tools")
     turns = zip(transcript.turns, transcript.spoken_by, strict=True)
     speaker = next((turn.speaker for turn, by in turns if by == "system"), "system")
+    # All that names a turn moves on by one.
     demands = (
         replace(demand, turn=demand.turn + 1, mentions=tuple(map(_later, demand.mentions)))
         for demand in transcript.demands

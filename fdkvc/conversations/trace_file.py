@@ -37,19 +37,19 @@ _HEADER_BYTES = 1000
 """More than what lists a dialog's arrays."""
 
 _LARGEST = 2**31
-"""Above every number of the JSON."""
+"""Every number of the JSON is below this."""
 
 _TYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "u1"}
 """The types of arrays, and NumPy's names for them."""
 
 _VECTORS = {"embeddings": 2, "queries": 3, "keys": 3, "values": 3, "surprisal": 1}
-"""Arrays of floats of a dialog, and their axes."""
+"""The arrays of floats of a dialog, and the number of their axes."""
 
 
 @dataclass(frozen=True)
 class _Dialog:
     transcript: Transcript
-    """Without calls, of which it has what they demand, and without tools."""
+    """The dialog without its tools, and without calls: its demands have what they need."""
     tokens: tuple[tuple[str, ...], ...]
     """The texts of each turn's tokens, in the tokenizer's form."""
 
@@ -91,20 +91,21 @@ def trace_bytes(recordings: Sequence[Recording]) -> bytes:
     arrays = {"dialogs": np.frombuffer(text, np.uint8)}
     for number, recording in enumerate(recordings):
         for name, array in _arrays_of(recording).items():
-            arrays[f"{number}.{name}"] = np.ascontiguousarray(array)  # else it is saved wrongly
+            # A broadcast or sliced array would be saved wrongly.
+            arrays[f"{number}.{name}"] = np.ascontiguousarray(array)
     content: bytes = save(arrays)
     return content
 
 
 def stored_bytes(recording: Recording) -> int:
-    """Return how many bytes a recording adds to a file at most; a ValueError if it cannot."""
+    """Return the most bytes that a recording adds to a file. Raises a ValueError if it cannot."""
     check_most("the trace has", len(recording.heads), "heads", MAX_TRACE_HEADS)
     arrays = sum(array.nbytes for array in _arrays_of(recording).values())
     return arrays + len(_json(_dialog_of(recording))) + _HEADER_BYTES
 
 
 def _json(content: _Document | _Dialog) -> bytes:
-    # The bytes of a folder's name that are no UTF-8 are written as \udc80 to \udcff.
+    # Python has bytes of a folder's name that are not UTF-8 as \udc80 to \udcff: write them so.
     return json.dumps(as_values(content), ensure_ascii=False).encode(errors="backslashreplace")
 
 
@@ -124,7 +125,7 @@ def _arrays_of(recording: Recording) -> dict[str, NDArray[Any]]:
     for name in _VECTORS:
         if getattr(recording, name) is not None:
             arrays[name] = np.asarray(getattr(recording, name), np.float32)
-    # What all groups of heads in a row share is stored once.
+    # Where all groups of heads have the same size and share keys and values, store these once.
     size, *others = {*recording.groups}
     shared = arrays["values"][::size]
     if not others and np.array_equal(arrays["values"], shared.repeat(size, axis=0)):

@@ -308,7 +308,7 @@ class ObservedTokens(Protocol):
 
     @property
     def born(self) -> Ints:
-        """The turn that brought each token (B, N)."""
+        """The turn in which each token arrived (B, N)."""
 
     @property
     def heads(self) -> int:
@@ -412,7 +412,7 @@ class Observation:
         return np.where(token >= 0, positions.reshape(-1).take(token + self._row_start), -1)
 
     def born(self, token: Ints) -> Ints:
-        """Turn that brought each token (B, C); −1 in empty slots."""
+        """Turn in which each token arrived (B, C); −1 in empty slots."""
         return np.where(token >= 0, self.tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:

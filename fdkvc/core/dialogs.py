@@ -100,7 +100,7 @@ class DialogBatch:
     first_layer: ClassVar[int] = 0
 
     def parts(self) -> Iterator[tuple[slice, DialogBatch]]:
-        """Yield all rows."""
+        """Yield all rows as one group."""
         yield slice(None), self
 
     @property
@@ -155,7 +155,7 @@ class DialogBatch:
         return self._real_in(slice(0, self.turns))
 
     def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
-        """Return which of these turns have tokens in each row, and its tokens up to their end.
+        """Return for each row the turns of these with tokens, and its number of tokens so far.
 
         Turns count from the first of these. None without padding; see `row_products`.
         """
@@ -360,7 +360,7 @@ class DialogBatch:
         turns, rows = int(self.turn_counts[index]), slice(index, index + 1)
         tokens = int(self.bounds[index, turns])
         ends = {**dict.fromkeys(BY_TOKEN, tokens), **dict.fromkeys(BY_TURN, turns)}
-        given = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
+        arrays = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
         return dataclasses.replace(
             self,
             bounds=self.bounds[rows, : turns + 1],
@@ -368,7 +368,7 @@ class DialogBatch:
             topics=None if self.topics is None else self.topics[rows],
             projections=None if self.projections is None else self.projections[:, rows],
             heads=1,
-            **{name: array[rows, : ends[name]] for name, array in given.items()},
+            **{name: array[rows, : ends[name]] for name, array in arrays.items()},
         )
 
 

@@ -102,13 +102,15 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     # 3. The depth after each bracket and line's end; the lines before tell where it is exceeded.
     steps = np.frombuffer(outside.translate(_STEPS, _UNNESTED), np.int8)
     depth = np.cumsum(steps, dtype=np.int8)  # wraps around only after a depth that is refused
-    refused = np.flatnonzero((depth > MAX_JSON_DEPTH) | (depth < 0))
-    # A depth below 0 is an unmatched bracket, which the parser reports better.
-    if refused.size and depth[refused[0]] > MAX_JSON_DEPTH:
-        line = 1 + np.count_nonzero(steps[: refused[0]] == 0)
-        raise ValueError(
-            f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
-        )
+    # A depth below 0 is an unmatched bracket, which the parser refuses.
+    refused = (depth > MAX_JSON_DEPTH) | (depth < 0)
+    if refused.any():
+        first = refused.argmax()  # `flatnonzero` would take eight bytes for each of them
+        if depth[first] > MAX_JSON_DEPTH:
+            line = 1 + np.count_nonzero(steps[:first] == 0)
+            raise ValueError(
+                f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
+            )
 
 
 def parse_within(text: str) -> Any:

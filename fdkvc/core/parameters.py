@@ -263,7 +263,7 @@ def parameter(default: float | int | str, label: str, help: str, **facts: Any) -
 
 
 def option(help: str, metavar: str = "KEY", **default: Any) -> Any:
-    """Declare a field of settings that is an option of their command.
+    """Declare a field of settings that is also an option of the command.
 
     `default` is as for `dataclasses.field`.
     """

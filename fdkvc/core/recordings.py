@@ -96,15 +96,8 @@ class Recording:
             turn_topics=[turn.topic for turn in self.transcript.turns],
             surprisal=self.surprisal,
         )
-        text = self.text
-        shared: dict[str, Any] = {
-            **vars(dialog),
-            "speakers": text.speakers[None],
-            "words": text.words[None],
-            "kinds": text.kinds[None],
-            "tools": text.tools[None],
-            "traits": text.traits[None],
-        }
+        from_text = ("speakers", "words", "kinds", "tools", "traits")
+        shared = vars(dialog) | {name: getattr(self.text, name)[None] for name in from_text}
         count = len(self.heads)
         rows: dict[str, Any] = {}
         for name, array in shared.items():

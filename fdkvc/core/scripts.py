@@ -107,8 +107,8 @@ def plain(text: str) -> str:
     if text.isascii():
         return text
     text = re.sub("(?<=[０-９])，(?=[０-９])", ",", text)  # a thousands separator only there
-    usual = {ord(letter): form for letter in {*text} if len(form := _usual(letter)) == 1}
-    return text.translate(usual)
+    usual = {ord(letter): _usual(letter) for letter in {*text}}
+    return text.translate({code: form for code, form in usual.items() if len(form) == 1})
 
 
 def same_spelling(word: str) -> str:
@@ -133,13 +133,13 @@ def _usual(letter: str) -> str:
     if letter in "٫٬":  # Arabic separators of decimals and of thousands
         return "." if letter == "٫" else ","
     kind, usual = decomposition(letter).partition(" ")[0], normalize("NFKC", letter)
-    kept = not kind.startswith("<") or kind[1:-1] in _SAME
-    of_words = letter.isalnum() or category(letter).startswith("M")
-    if not kept or (kind == "<compat>" and not letter.isalpha()) or letter == "，":
+    same_meaning = not kind.startswith("<") or kind[1:-1] in _SAME
+    in_words = letter.isalnum() or category(letter).startswith("M")
+    if not same_meaning or (kind == "<compat>" and not letter.isalpha()) or letter == "，":
         return letter
     if "\u3130" <= letter <= "\u318f":  # single letters of Hangul, which NFKC would join
         return letter
-    # A letter must not become a mark, nor a mark a letter: words would be cut elsewhere.
-    if any((part.isalnum() or category(part).startswith("M")) != of_words for part in usual):
+    # What is part of a word must stay so, and punctuation too: words would be cut elsewhere.
+    if any((part.isalnum() or category(part).startswith("M")) != in_words for part in usual):
         return letter
     return usual

@@ -65,7 +65,7 @@ class Paired(Summary):
     """Student's t with n - 1 degrees of freedom. NaN (undefined) for one dialog, and where the
     difference is the same in every dialog (`sd` is then 0)."""
     p: float
-    """Two-sided p-value of `t`; NaN where that is."""
+    """Two-sided p-value of `t`; NaN if `t` is."""
 
     @property
     def verdict(self) -> PairedVerdict:

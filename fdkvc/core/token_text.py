@@ -69,11 +69,10 @@ class TokenText:
     @property
     def speakers(self) -> Ints:
         """Speaker of each turn (T,), as an index into `SPEAKERS`."""
-        names = (
-            "prompt" if turn.kind == "system" else "user" if turn.is_user else "system"
-            for turn in self.turns
-        )
-        return np.array([*map(SPEAKERS.index, names)], np.intp)
+        is_prompt = np.array([turn.kind == "system" for turn in self.turns], np.bool_)
+        is_user = np.array([turn.is_user for turn in self.turns], np.bool_)
+        spoken = np.where(is_user, SPEAKERS.index("user"), SPEAKERS.index("system"))
+        return np.where(is_prompt, SPEAKERS.index("prompt"), spoken)
 
     @cached_property
     def kinds(self) -> Ints:
@@ -96,8 +95,10 @@ class TokenText:
     @property
     def surprisal(self) -> Floats:
         """Surprisal of each token (N,), of a word's frequency: see `text_surprisal`."""
-        texts = (turn.text[start:end] for turn in self.turns for start, end in turn.spans.tolist())
-        return np.fromiter(map(text_surprisal, texts), np.float32, len(self))
+        texts: list[str] = []
+        for turn in self.turns:
+            texts += [turn.text[start:end] for start, end in turn.spans.tolist()]
+        return np.array([*map(text_surprisal, texts)], np.float32)
 
     @cached_property
     def traits(self) -> Floats:

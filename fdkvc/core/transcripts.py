@@ -104,7 +104,7 @@ class Demand:
 
     @property
     def needed_by(self) -> tuple[int, str, int]:
-        """Turn, source and call number, which values that are needed together share."""
+        """Turn, source and call number: the same for values that are needed together."""
         return self.turn, self.source, self.call_number
 
     @property

@@ -81,11 +81,11 @@ def p_words(p: float) -> str:
     return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
 
 
-def digits_for(*numbers: float, least: int = 3) -> int:
+def digits_for(*numbers: float | None, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different."""
-    different = len(set(numbers))
+    different = {x for x in numbers if x is not None}
     for digits in range(least, MOST_DIGITS + 1):
-        if len({number(x, digits) for x in numbers}) == different:
+        if len({number(x, digits) for x in different}) == len(different):
             return digits
     return least
 

@@ -2,7 +2,7 @@
 
 A demand is checked against the cache as the previous turn left it: an argument of a service call at
 turn t is met if every token of at least one of its mentions is cached at the end of turn t − 1. For
-a policy whose turns choose what they read by their own queries, it is what turn t reads.
+a policy whose turns select what they read by their own queries, the tokens that turn t reads count.
 """
 
 from collections.abc import Mapping, Sequence

@@ -216,8 +216,8 @@ class Metric:
         >>> METRICS["retention"].figure(0.7512, 0.7, 0.8), METRICS["nats"].figure(0.25)
         ('75.1 (70.0 to 80.0)', '0.250')
         """
-        mean, low, high = (self.scale * value for value in (mean, low, high))
-        return ranged(mean, low, high, self.digits, signed if signs else decimal)
+        scale, write = self.scale, signed if signs else decimal
+        return ranged(scale * mean, scale * low, scale * high, self.digits, write)
 
     def with_unit(self, value: float) -> str:
         """Write a value with its unit, a dash for a missing one.
@@ -482,7 +482,7 @@ def default_metrics() -> tuple[str, ...]:
 
 
 def metric_named(key: str, *needs: Need) -> Metric:
-    """Look a metric up by its key: one of dialogs, or with one of these needs.
+    """Look up a metric by its key, among those of dialogs or those with one of these needs.
 
     Raises a ValueError if there is none.
     """

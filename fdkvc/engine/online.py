@@ -118,8 +118,8 @@ class OnlineCache:
         self._check_shapes(new)
         if surprisal is not None:
             new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
-        given = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
-        for name, column in given.items():
+        columns = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
+        for name, column in columns.items():
             if column is not None:
                 new[name] = check_whole(name, column, len(new["keys"]))
         count = len(new["keys"])
@@ -152,7 +152,7 @@ class OnlineCache:
         before = before.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         after = take_turn(self.policy, before, turn, capacity).after
 
-        # 3. Store the columns of what is left, and number its tokens by their slots.
+        # 3. Store the columns of the tokens that are left, renumbered by their slots.
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
         filled = slot >= 0  # an empty slot, −1, copies the last column, which nothing reads
         self._held = {name: array[slot] for name, array in held.items()}

@@ -45,14 +45,14 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
     cache, tier = before.cache, before.tier
     if not tier.size:
         return cache, tier
-    back = policy.recalls(cache, tier, turn) & turn.active[:, None]
-    token = np.where(back, tier, EMPTY)
+    recalled = policy.recalls(cache, tier, turn) & turn.active[:, None]
+    token = np.where(recalled, tier, EMPTY)
     inserted = cache.insert(token, policy.init_channels(turn.with_new(token)))
     # By position again, since slots are in order of age: ties and windows rely on it.
     ordered = inserted.sorted_by(turn.position(inserted.token))
     if not turn.all_active:
         ordered = ordered.where(turn.active, inserted)
-    return ordered, np.where(back, EMPTY, tier)
+    return ordered, np.where(recalled, EMPTY, tier)
 
 
 def protection(

@@ -67,8 +67,8 @@ class State:
         missing = places - self.tier.shape[1]
         if missing <= 0:
             return self
-        empty = np.full((len(self.tier), missing), EMPTY, np.intp)
-        return replace(self, tier=np.concatenate([empty, self.tier], axis=1))
+        # In front, since the tier is a queue with its oldest tokens first.
+        return replace(self, tier=np.pad(self.tier, [(0, 0), (missing, 0)], constant_values=EMPTY))
 
     @cached_property
     def attended(self) -> Attended:

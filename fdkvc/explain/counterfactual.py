@@ -189,6 +189,7 @@ def counterfactual(
     )
     for name, setting in {**policy.settings, BUDGET: places}.items():
         has_range = math.isfinite(setting.high - setting.low) and not setting.nominal
+        # A setting without an order, such as a seed, has no smallest change.
         if has_range and not stopped():
             changes.append(smallest(name, setting))
     return changes

@@ -74,7 +74,7 @@ def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
     scale = _carried([_scale(result, term) for result in results])
     if scale is None or not steps:  # recomputed in every turn, at least in part
         return TermCourse(term, "history" in policy.looks_at, {}, policy.quantity_name(term))
-    # 2. The factors of all entries; what is left is the last step's, an entry's own gain.
+    # 2. The factors common to all entries. The rest is each entry's own gain, by the last step.
     shares = {RESCALED: np.concatenate([[1.0], scale[1:] / scale[:-1]])}
     for step in steps:
         factors = [_share(result, step) for result in results]

@@ -95,8 +95,7 @@ class TurnView(EntryTrace):
     @property
     def digits(self) -> int:
         """The fewest decimals, from 3, at which the scores beside the cutoff differ."""
-        beside = (self.cutoff, self.best_evicted)
-        return digits_for(*(score for score in beside if score is not None))
+        return digits_for(self.cutoff, self.best_evicted)
 
     @cached_property
     def marginal(self) -> int | None:
@@ -110,8 +109,8 @@ class TurnView(EntryTrace):
         for step in self.policy.steps:
             # By the contract of `Step`: the score that is compared, then the threshold.
             if step.kind == "evict" and len(step.reads) == 2:
-                scores, threshold = (self.recorded[name] for name in step.reads)
-                return scores, float(threshold)
+                scores, threshold = step.reads
+                return self.recorded[scores], float(self.recorded[threshold])
         return None
 
     def score_and_cutoff(self, entry: int) -> tuple[float | None, float | None]:
@@ -268,7 +267,7 @@ class Explanation:
     born: int
     """The turn in which it arrived, from 0."""
     left: tuple[int, Rule] | None
-    """The turn and rule that last evicted it, up to this turn; None if it was not, or came back."""
+    """The turn and rule that last evicted it, up to this turn; None if it never left or is back."""
     status: Status = Status.empty
     """What happened to it in this turn; empty where it is not in the cache."""
     rule: Rule = Rule.none
@@ -293,8 +292,8 @@ class Explanation:
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of the score of `marginal`."""
     deciding_terms: tuple[str, ...] = ()
-    """The terms each of which, if it were that of the last kept entry, would have reversed the
-    decision."""
+    """The terms that decided alone: if one of them were that of the last kept entry, the decision
+    would be reversed."""
 
     @property
     def margin(self) -> float | None:
@@ -371,7 +370,7 @@ def _eviction(
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     first = trace.first_turn
     held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
-    # The first turn at whose end it is not cached, after the last turn at whose end it is.
+    # The turn after the last one that ended with the token in the cache.
     absent = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
     # From a second tier it may come back and leave again within a turn, any number of times.
     last = turn if trace.tier.size else min(absent, turn)
@@ -447,10 +446,8 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.cutoff is None:
         stayed = int(why.view.kept.sum())
         protected = "a protected entry" if stayed == 1 else "protected entries"
-        yield (
-            f"{protected} took {all_of(stayed, 'slot')}, "
-            f"so its score of {_score(why)} did not count"
-        )
+        slots = all_of(stayed, "slot")
+        yield f"{protected} took {slots}, so its score of {_score(why)} did not count"
         return
     yield _standing(why)
     yield _against(why, "the last kept entry", why.cutoff)
@@ -501,8 +498,7 @@ def _score(why: Explanation) -> str:
 
 def _digits(why: Explanation) -> int:
     """Return the fewest decimals at which the scores compared in the sentences differ."""
-    scores = {why.score, why.cutoff, None if why.rule else why.view.best_evicted}
-    return digits_for(*(score for score in scores if score is not None))
+    return digits_for(why.score, why.cutoff, None if why.rule else why.view.best_evicted)
 
 
 def _terms_against_the_last(

@@ -120,17 +120,17 @@ def return_sentence(
         return topic >= 0 and topic in topics[:turn] and topic != topics[turn - 1]
 
     # 1. The turn of the first return, and the last turn before it that had the topic.
-    back = next(filter(returns, range(len(topics))), None)
-    if back is None:
+    returned = next(filter(returns, range(len(topics))), None)
+    if returned is None:
         return "No earlier topic returns in this dialog."
-    topic = topics[back]
-    last = max(turn for turn in range(back) if topics[turn] == topic)
+    topic = topics[returned]
+    last = max(turn for turn in range(returned) if topics[turn] == topic)
     of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, last])) != 0
     # 2. How many of the topic's tokens each run holds after each turn between them.
     lost, held = [], []
     for label, trace_of in runs:
         counts = []
-        for turn in range(last, back):
+        for turn in range(last, returned):
             kept = trace_of(turn).kept[0, turn - trace_of(turn).first_turn]
             counts.append(int(of_topic[kept[kept >= 0]].sum()))
         if counts[-1]:
@@ -139,7 +139,9 @@ def return_sentence(
             lost.append(f"{label} (by turn {last + counts.index(0)})")
     outcomes = [("had lost all of it", lost), ("still held some", held)]
     parts = [f"{listed(labels)} {outcome}" for outcome, labels in outcomes if labels]
-    return f"When topic {dialogs.topic_label(topic)} returns in turn {back}, {'; '.join(parts)}."
+    return (
+        f"When topic {dialogs.topic_label(topic)} returns in turn {returned}, {'; '.join(parts)}."
+    )
 
 
 _TOPIC = {
@@ -245,6 +247,7 @@ def _describe_rate(view: TurnView, step: Step) -> str:
         else:
             parts.append(f"the {label} {'rose' if now > last else 'fell'} from {old} to {new}")
     words = ", so ".join(parts)
+    # Without old entries a rate is computed from nothing.
     return f"the cache was empty: {words}" if view.new.all() else words
 
 
@@ -294,7 +297,7 @@ def _describe_attention(view: TurnView, step: Step) -> str:
         (topic or "the rest", float(before[chosen].sum()), float(after[chosen].sum()))
         for topic, chosen in view.groups(changed).items()
     ]
-    shares.sort(key=lambda share: share[1] - share[2])
+    shares.sort(key=lambda share: share[1] - share[2])  # the largest gain first
     parts: list[str] = []
     for topic, was, now in shares:
         old, new = percent(was, 1), percent(now, 1)
@@ -356,6 +359,7 @@ def _described(
         return [(label, number(value))] if np.isfinite(value) else []
     chosen = chosen & np.isfinite(value)
     groups = view.groups(chosen)
+    # Many topics would fill the table, and one says nothing beside the whole.
     if not 1 < len(groups) <= NAMED_GROUPS:
         return [(label, _mean_and_range(value[chosen]))] if chosen.any() else []
     return [

@@ -109,6 +109,7 @@ def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     demands = chain.from_iterable(transcript.demands for transcript in transcripts)
     carried = sum(demand.carried for demand in demands)
     missing = sum(transcript.missing for transcript in transcripts)
+    # A note applies if its number is not 0.
     notes = {
         f"Carried over from another service: {count(carried, 'value')}.": carried,
         f"Not found in the text: {count(missing, 'more value')}.": missing,

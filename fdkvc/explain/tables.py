@@ -45,7 +45,7 @@ def entries_table(
 
     token, rank = pick("token"), pick("rank")
     topic = dialogs.topics_of(row, token)
-    topic[topic == ""] = None
+    topic[topic == ""] = None  # missing in a file, rather than an empty text
     return pd.DataFrame(
         {
             "turn": np.repeat([view.turn for view in views], [len(view.token) for view in views]),
@@ -82,6 +82,7 @@ def turns_table(
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
     usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
+    # Keys of a dict: each metric once, in this order.
     metrics = {
         key: metric_named(key).measure(trace, dialogs)[row, index]
         for key in dict.fromkeys((*usual, *metrics))
@@ -136,6 +137,7 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """
     turns = np.union1d(one["turn"], other["turn"])
     first, second = (kept_entries(entries)[["turn", "token"]] for entries in (one, other))
+    # An outer join says of each entry which of the two caches hold it.
     either = first.merge(second, how="outer", on=["turn", "token"], indicator="holder")
     counts = pd.crosstab(either["turn"], either["holder"].astype(str)).reindex(
         index=turns, columns=["both", "left_only", "right_only"], fill_value=0

@@ -1,9 +1,9 @@
-"""A model reads on after a compaction: what it loses, beside itself with all of the text.
+"""A model reads on after a compaction: what it loses, compared with itself with all of the text.
 
 1. One cache reads the text before the compaction, and every way's cache follows it.
-2. At the boundary each way fits the text to the size that stayed; for what the session did, a new
+2. At the compaction each way fits the text to the size that stayed. For what the session did, a new
    cache reads the summary and what stayed.
-3. All read the messages that came next, and nothing more leaves.
+3. All caches read the messages that came next, and nothing more is evicted.
 """
 
 from argparse import Namespace
@@ -35,7 +35,7 @@ AFTER_TOKENS = 1_000
 
 
 def forgot_with_model(options: Namespace) -> None:
-    """``forgot``, in the tokens of a model, which reads on where its context is long enough."""
+    """Run ``forgot`` in the tokens of a model, which reads on if its context is long enough."""
     name, model = options.model, None
     encoding = Encoding.of_model(name) if name else Encoding()
     if name:
@@ -49,9 +49,9 @@ def forgot_with_model(options: Namespace) -> None:
 def read_on(
     model: LanguageModel, result: Forgot, on_read: OnRead = lambda done, total: None
 ) -> Forgot:
-    """Return what a compaction forgot with what a model loses right after it under each way.
+    """Return what a compaction forgot, with what a model loses right after it under each way.
 
-    Where it cannot be read, a sentence says why.
+    If it cannot be read, a sentence is added that says why.
     """
     try:
         return _Boundary(model, result).read(on_read)
@@ -71,21 +71,23 @@ class _Boundary:
             raise ValueError(long.format(result.before))
         if not result.ways:
             raise ValueError("nothing can be compared here")
-        # 1. The text before, and the messages that came next.
+        # 1. The text before, and the messages that came next: those new in the next context.
         end, stayed = len(compaction.context), compaction.stayed
         after = session.contexts[result.number + 1][len(stayed) :]
         self.transcript, passages = self._read([*compaction.context, *after])
-        self.begun = [row for row in passages if row.passage.turn < end]
-        tokens = sum(len(row.ids) for row in self.begun)
+        self.before = [row for row in passages if row.passage.turn < end]
+        tokens = sum(len(row.ids) for row in self.before)
         room = min(AFTER_TOKENS, most - tokens - len(model.tokens.first))
         if room <= 0:
             raise ValueError(long.format(tokens))
+        # Whole messages only.
         following = [row for row in passages if row.passage.turn >= end]
         ends = accumulate(len(row.ids) for row in following)
         self.after = [row for row, last in zip(following, ends, strict=True) if last <= room]
         if not self.after:
             raise ValueError(f"no message of at most {room:,} tokens follows")
-        # 2. What stayed, and the size of the other ways.
+        # 2. What stayed, and the size of the other ways: as much in the model's tokens, or if
+        #    nothing stayed, the same share of the text as recorded.
         _, rows = self._read(stayed) if stayed else (None, [])
         self.stayed = [*model.tokens.first, *chain.from_iterable(row.ids for row in rows)]
         share = result.size / max(result.before, 1)
@@ -120,13 +122,14 @@ class _Boundary:
         by_way: list[Any] = [*caches.values()]
         full, *others = by_way
         names = [name for name, _ in caches]
-        # 1. All read the text before, in which nothing leaves.
+        # 1. All read the text before. Their budget is the model's context, so nothing is evicted,
+        #    and one is read for all.
         each = 1 + len(by_way)
-        total = sum(len(row.ids) for row in self.begun)
+        total = sum(len(row.ids) for row in self.before)
         total += each * sum(len(row.ids) for row in self.after)
-        done, begins = 0, self.model.tokens.first
-        for passage in self.begun:
-            ids, begins = (*begins, *passage.ids), ()
+        done, prefix = 0, self.model.tokens.first
+        for passage in self.before:
+            ids, prefix = (*prefix, *passage.ids), ()  # before the first passage only
             for cache in by_way:
                 cache.turn_kind = passage.passage.kind
             for first in range(0, len(ids), AT_ONCE):
@@ -135,20 +138,20 @@ class _Boundary:
                 on_read(done := done + len(part), total)
             for cache in others:
                 cache.follow(full)
-            # 2. At the boundary each way fits it to the size that stayed.
-            if passage is self.begun[-1]:
+            # 2. At the compaction each way fits the text to the size that stayed.
+            if passage is self.before[-1]:
                 for cache in others:
                     cache.resize(self.size)
             for cache in by_way:
                 cache.end_turn()
             full.forget_queries()
-        if any(not way.policy for way in self.result.ways):
+        if any(not way.policy for way in self.result.ways):  # what the session did
             recorded = self.model.full()
             read([recorded], self.stayed, last=0)
             recorded.end_turn()
             by_way.append(recorded)
             names.append("")
-        # 3. All read on, with keys and values alone.
+        # 3. All read on, with keys and values alone, which takes less memory.
         light = {(name, room): _light(cache) for name, cache in zip(names, by_way, strict=True)}
         reader = AnswerReader(settings, self.model, self.transcript, light)
         for passage in self.after:
@@ -162,7 +165,7 @@ class _Boundary:
 
 
 def _light(cache: Any) -> ModelCache:
-    """Return a cache that reads on as this one does, but evicts no more."""
+    """Return a cache that reads on as this one does, but evicts nothing more."""
     inner = cache.engine
     other: ModelCache = inner.before_turn(len(inner.ends))
     return other

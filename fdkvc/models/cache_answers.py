@@ -1,6 +1,6 @@
 """What a model answers under several caches, how well each predicts the true text, and a recording.
 
-The one that is shipped is SmolLM2's of an example, written by ``python -m benchmarks.smollm2``.
+The shipped recording is SmolLM2's answer to an example; ``python -m benchmarks.smollm2`` wrote it.
 """
 
 import json
@@ -22,9 +22,9 @@ class Predicted(NamedTuple):
 
     text: str
     right: bool
-    """Whether the likeliest tokens say it, but for marks at its ends."""
+    """Whether the likeliest tokens are its words, apart from punctuation at its ends."""
     instead: str
-    """The likeliest tokens."""
+    """The text of the likeliest tokens."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CacheAnswer:
     """What a model answers with one cache."""
 
     title: str
-    """The cache's."""
+    """The title of the cache."""
     held: int
     """Entries in each head."""
     count: int
@@ -40,13 +40,13 @@ class CacheAnswer:
     passages: tuple[tuple[Writer, str], ...]
     """What it wrote."""
     calls: tuple[GradedCall, ...] = ()
-    """Its calls beside the expected ones, if they are graded."""
+    """Its calls, graded against the expected ones; none while the model writes."""
     predicted: tuple[Predicted, ...] = ()
-    """The readable words of the text that all caches predict."""
+    """The readable words of a text that all caches predict, the same for all."""
     probability: float | None = None
-    """The geometric mean over the tokens of that text."""
+    """The probability of that text per token, as a geometric mean."""
     note: str = ""
-    """Whether the answer was cut."""
+    """A sentence if the answer was cut off or stopped."""
 
     @property
     def right(self) -> bool:
@@ -73,9 +73,9 @@ class RecordedAnswer:
     prompt: str
     """The system prompt that the model's chat template adds."""
     answers: Mapping[str, CacheAnswer]
-    """By the name of the policy; first the full cache's."""
+    """The answers by the name of the policy, the full cache's first."""
     restored: Mapping[str, Restoration]
-    """By the name of the policy."""
+    """The answers with words restored, by the name of the policy."""
 
 
 def read_recorded(content: str) -> RecordedAnswer:

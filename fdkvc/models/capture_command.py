@@ -39,6 +39,7 @@ def capture(options: Namespace) -> None:
             except ValueError as error:
                 skipped.append(str(error))
             else:
+                # Stop when the file would be too large: what fits is written.
                 try:
                     size += stored_bytes(recording)
                     check_most("the trace has", size, "bytes", MAX_TRACE_BYTES)

@@ -1,4 +1,4 @@
-"""``claim``: a policy in a file of your own, against the leading ways, in a pretrained model."""
+"""``claim``: compare a policy in a file of your own with the leading ways, in a language model."""
 
 import importlib.util
 import random
@@ -32,17 +32,18 @@ LEADING = (
     "sink",
     "sinks(random)",
 )
-"""What a claim is compared with: the best by text and by attention, and the simplest."""
+"""The ways with which a claim is compared: the best by text and by attention, and the simplest."""
 
 MEASURES = ("kl", "values_right_of_full")
 SEED = 1
-"""Draws the dialogs."""
+"""The seed with which dialogs are drawn."""
 
 
 def claim(options: Namespace) -> None:
     """Compare the policy of a file with the leading ways."""
     check_count("count", options.count)
     policy = policy_named(register(policy_in(Path(options.file))).key)
+    # Also with the first tokens kept, as the leading ways have it: pretrained models need them.
     ways = (policy, wrapped("sinks", policy))
     settings = Answers(
         (*ways, *map(read_policy, LEADING)), (options.budget,), decides=options.decides
@@ -51,7 +52,8 @@ def claim(options: Namespace) -> None:
     warn_each([model.tokens.note])
     dialogs, _ = readable_dialogs(model, read_sources(options))
     read = drawn(dialogs, options.count)
-    threads = cores() if is_large(model) else 1  # other processes cannot import the file
+    # Threads alone: the policy's file is no module that another process could import.
+    threads = cores() if is_large(model) else 1
     with running(Running(threads)) as how:
         rows = run_answers(settings, model, read, **how)
     table = against([way.name for way in ways], rows)
@@ -78,25 +80,26 @@ def policy_in(file: Path) -> type[Policy]:
     sys.modules[spec.name] = module  # where dataclasses look for the module of a class
     try:
         spec.loader.exec_module(module)
-    except OSError:
+    except OSError:  # there is no such file, for example: the command says why
         raise
-    except Exception as error:
+    except Exception as error:  # the file may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{file.name} cannot be run, {reason}") from None
-    kinds = [
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Policy) and kind.__module__ == spec.name
+    # The classes that the file defines itself: it imports others.
+    own = [value for value in vars(module).values() if isinstance(value, type)]
+    own = [value for value in own if value.__module__ == spec.name]
+    wrappers = tuple(WRAPPERS.values())
+    policies = [
+        value for value in own if issubclass(value, Policy) and not issubclass(value, wrappers)
     ]
-    policies = [kind for kind in kinds if not issubclass(kind, tuple(WRAPPERS.values()))]
     if len(policies) != 1:
-        names = ", ".join(kind.__name__ for kind in policies) or "none"
+        names = ", ".join(policy.__name__ for policy in policies) or "none"
         raise ValueError(f"{file.name} must define one class derived from Policy, but has {names}")
     return policies[0]
 
 
 def drawn(dialogs: Sequence[Transcript], most: int) -> list[Transcript]:
-    """Return so many dialogs, drawn by a fixed seed among those with a call, else among all."""
+    """Return at most `most` dialogs, drawn by a fixed seed; if any have calls, only of those."""
     calling = [dialog for dialog in dialogs if dialog.calls] or [*dialogs]
     return random.Random(SEED).sample(calling, min(most, len(calling)))
 
@@ -113,11 +116,9 @@ def against(ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
         paired_differences(rows[rows.policy.isin([*ways, other])], other) for other in LEADING
     ]
     table = pd.concat(tables, ignore_index=True)
-    means_of_ways, means_of_others = (
-        [means[pair] for pair in zip(table[name], table.metric, strict=True)]
-        for name in ("policy", "baseline")
-    )
-    table = table.assign(own=means_of_ways, other=means_of_others).sort_values(
+    own = [means[pair] for pair in zip(table.policy, table.metric, strict=True)]
+    other = [means[pair] for pair in zip(table.baseline, table.metric, strict=True)]
+    table = table.assign(own=own, other=other).sort_values(
         ["policy", "metric"], key=lambda names: names.map([*ways, *MEASURES].index), kind="stable"
     )
     columns = ["policy", "metric", "own", "baseline", "other", "n", "services"]
@@ -125,7 +126,7 @@ def against(ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def texts(table: pd.DataFrame) -> list[str]:
-    """Return a table of words for each way of a claim and each measure."""
+    """Return a text with a table for each way of a claim and each metric."""
     parts = []
     for (way, key), part in table.groupby(["policy", "metric"], sort=False):
         metric = late_metric(str(key))

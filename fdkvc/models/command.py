@@ -64,12 +64,13 @@ def live(options: Namespace) -> None:
         how: Execution = {"workers": 1, "on_progress": on_progress}
         about = {"also_depends": model.about, "note": model.full().cache.left}
         run, transcripts = _measured(options, settings, baseline, model, how, **about)
+        # Time and memory, in the longest dialog.
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
         evicting = [policy for policy in settings.policies if not policy.reads_again]
         if len(evicting) < len(settings.policies):
-            warn("Time and memory are measured of caches that keep entries, not of reading again.")
+            warn("Time and memory are measured only for caches that keep entries.")
         try:
             cost = measure_cost(
                 model,
@@ -83,13 +84,13 @@ def live(options: Namespace) -> None:
                 ),
             )
             run = replace(run, cost=cost)
-        except ValueError as error:  # the answers stay
+        except ValueError as error:  # the answers are measured, and are not thrown away for this
             warn(f"Time and memory were not measured: {error}.")
     finish(options, run)
 
 
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
-    """Measure answers in llama.cpp; time and memory are its own, so there is no table of costs."""
+    """Measure answers in llama.cpp, without time and memory, which are not this project's."""
     try:
         from fdkvc.models.llama_cpp.chat import check_by_text
         from fdkvc.models.llama_cpp.model import load_llama
@@ -101,7 +102,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         check_by_text(policy)
     with progress() as on_progress:
         model = load_llama(options.model, positions=options.positions)
-        model.evicting(policy_named("full"), 1, settings.decides)
+        model.evicting(policy_named("full"), 1, settings.decides)  # fail now if it cannot
         warn_each(sinks_notes(settings.policies, settings.budgets))
         how: Execution = {"workers": 1, "on_progress": on_progress}
         run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)

@@ -24,14 +24,13 @@ from fdkvc.models.numpy.text_cache import TextCache, check_length, read
 from fdkvc.models.numpy.tokens import Tokens
 
 CAUSES = 5
-"""Evicted words that are named for each word explained, and restored."""
+"""Most evicted words that are named, and restored, for each word that is explained."""
 
 LEAST = 0.05
-"""KL in nats from which on a word is explained."""
-
+"""Smallest KL, in nats, at which a word is explained."""
 
 LINE_BREAK, SPACE = "⏎", "␣"
-"""How tokens without other text are shown."""
+"""How tokens of white space alone are shown."""
 
 
 class Part(NamedTuple):
@@ -84,6 +83,7 @@ def chat_text(tokens: Tokens, ids: Sequence[int], passages: Passages) -> Text:
 
 def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
     """Find the words of a text; a token that belongs to no word becomes a word by itself."""
+    # 1. Words of passages, then the other tokens, so that every token is in a word.
     words: list[Word] = []
     for passage, part in enumerate(parts):
         for text, low, high in words_in(tokens, ids[part.first : part.end]):
@@ -96,11 +96,13 @@ def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
         shown = text.strip() or (LINE_BREAK if "\n" in text else SPACE)
         words.append(Word(shown, passage, token, token + 1))
     words.sort(key=lambda word: word.first)
-    first, end = parts[0].first, parts[0].end
-    spans = [tokens.texts_of(ids[part.first : part.end], part.first) for part in parts]
-    read = {*chain.from_iterable(range(*span) for span in chain.from_iterable(spans))}
-    marks = frozenset(index for index, word in enumerate(words) if word.first not in read)
-    prompt = prompt_end(tokens, ids, first, end)
+    # 2. Words outside the text of a passage are parts of marks.
+    in_text = set[int]()
+    for part in parts:
+        for first, end in tokens.texts_of(ids[part.first : part.end], part.first):
+            in_text |= {*range(first, end)}
+    marks = frozenset(index for index, word in enumerate(words) if word.first not in in_text)
+    prompt = prompt_end(tokens, ids, parts[0].first, parts[0].end)
     return Text(tuple(ids), tuple(parts), tuple(words), prompt, marks)
 
 
@@ -108,16 +110,16 @@ def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
 
 
 class Cause(NamedTuple):
-    """An evicted word that the full cache attends to where the policy's cache fails."""
+    """An evicted word to which the full cache attends where the policy's cache predicts worse."""
 
     word: int
     """Its number in the text."""
     share: float
-    """Attention that goes to its evicted entries, as a mean over layers and heads."""
+    """The full cache's attention to its evicted entries, as a mean over layers and heads."""
     largest: float
-    """Attention of the head that attends to them most."""
+    """The same of the head in which it is largest."""
     layer: int
-    """Of that head."""
+    """The layer of that head."""
     head: int
     """The number of that head in its layer."""
 
@@ -128,8 +130,10 @@ class HurtWord(NamedTuple):
     word: int
     """Its number in the text."""
     restored: float | None
-    """The KL when the turn is read again with the entries of the causes, of the most hurt words."""
+    """Its KL if the turn is read again with the entries of the causes; None if that was not tried,
+    as only the most hurt words are."""
     causes: tuple[Cause, ...]
+    """The causes, by falling attention."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +148,7 @@ class Damage:
     nats: Floats
     """Shape (N,). The same with the policy's cache."""
     kl: Floats
-    """Shape (N,)."""
+    """Shape (N,). The KL from the full cache's predictions of each token."""
     hurt: tuple[HurtWord, ...]
     """The words with the highest KL, highest first."""
 
@@ -191,12 +195,16 @@ def read_damage(
 ) -> Damage:
     """Read a text under a policy's new cache and the full one, and explain the most hurt words.
 
-    `on_read` gets the share that is done, and `on_words` the KL of all words so far. It takes the
-    keys and values of three caches, and the queries of a passage.
+    `on_read` gets the share that is done, and `on_words` the KL of all words so far. This takes
+    the memory of the keys and values of three caches, and of the queries of one passage.
     """
     full, hurt = model.full().without_hidden(), list[HurtWord]()
 
     def explain(passage: int, kl: Floats) -> None:
+        """Find the causes of the passage's words, while its queries are there.
+
+        Of those that are among the most hurt so far: the most hurt in the end are among them.
+        """
         lost = words_kl(text.words, kl[1])
         on_words(lost)
         least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
@@ -214,10 +222,10 @@ def read_damage(
 
 
 def words_kl(words: Sequence[Word], kl: Floats) -> Floats:
-    """Return the KL of each word from that of each token."""
-    edges = np.concatenate([[0], np.cumsum(kl, dtype=float)])
-    first, end = np.array([word.span for word in words]).T
-    return np.asarray(edges[end] - edges[first])
+    """Return the KL of each word: the sum over its tokens (N,), by a difference of running sums."""
+    sums = np.concatenate([[0], np.cumsum(kl, dtype=float)])
+    spans = np.array([word.span for word in words])
+    return np.asarray(sums[spans[:, 1]] - sums[spans[:, 0]])
 
 
 def read_losses(
@@ -228,9 +236,9 @@ def read_losses(
 ) -> tuple[Floats, Floats]:
     """Read a text with new caches, the full one first; return the nats and KL of tokens (C, N).
 
-    `on_passage` gets each passage and the KL so far, before policies evict after it. The caches
-    then forget the passage's queries. Raises a ValueError if the text is longer than the model can
-    hold.
+    `on_passage` gets the number of each passage and the KL so far, before policies evict after it.
+    Then the caches forget the passage's queries. Raises a ValueError if the text is longer than the
+    model can hold.
     """
     count, ids = len(text.ids), np.asarray(text.ids)
     kinds: dict[str, Kind] = {SPAN_KINDS["system"]: "system", SPAN_KINDS["result"]: "result"}
@@ -240,7 +248,7 @@ def read_losses(
     for cache in caches:
         cache.reserve(count)
     for passage, part in enumerate(text.parts):
-        start = part.first if passage else 0
+        start = part.first if passage else 0  # with what the tokenizer writes before any text
         for first, end in pairwise([*range(start, part.end, step), part.end]):
             logits = read(caches, ids[first:end])
             after = slice(first + 1, min(end + 1, count))
@@ -262,11 +270,11 @@ def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tupl
     count = evicted.shape[2]
     places = range(max(word.first - 1, 0), max(word.end - 1, 1))
     weights = np.mean([full.attention(place)[:, :, :count] for place in places], axis=0)
-    # The attention to a word is a difference of sums over all tokens up to its end (L, H, n + 1).
+    # The attention to a word's evicted entries: a difference of running sums (L, H, n + 1).
     sums = np.pad(np.cumsum(weights * evicted, axis=2, dtype=float), ((0, 0), (0, 0), (1, 0)))
     spans = [earlier.span for earlier in text.words if earlier.end <= count]
-    first, end = np.array(spans or [(0, 0)]).T
-    by_word = sums[:, :, end] - sums[:, :, first]  # (L, H, words)
+    bounds = np.array(spans or [(0, 0)])
+    by_word = sums[:, :, bounds[:, 1]] - sums[:, :, bounds[:, 0]]  # (L, H, words)
     share = by_word.mean(axis=(0, 1))
     causes = []
     for place in np.argsort(-share, kind="stable")[:CAUSES].tolist():
@@ -289,7 +297,7 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
         read([again], ids[start:low], last=0)
         return read([again], ids[low : word.end - 1])
 
-    # One after the other: each is a copy of all keys and values up to the turn.
+    # One after the other, since each copies all keys and values up to the turn.
     expected = logits_of(full.before_turn(turn))
     restored = logits_of(cache.before_turn(turn, [*causes]))
     _, kl, _ = losses(np.concatenate([expected, restored]), ids[low + 1 : word.end])
@@ -304,5 +312,6 @@ def _evicted(cache: TextCache, turn: int) -> Bools:
     evicted = np.zeros((shape.layers, shape.kv_heads, count + 1), np.bool_)
     if attended is not None:
         evicted[:] = True
-        np.put_along_axis(evicted, attended, False, axis=2)  # −1 is the column beyond
+        # One more column than tokens, for empty slots (−1); it is cut off.
+        np.put_along_axis(evicted, attended, False, axis=2)
     return evicted[:, :, :-1]

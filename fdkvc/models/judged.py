@@ -11,15 +11,15 @@ from fdkvc.policies import read_policy
 
 _FOLDER = Path(__file__).parent / "shipped"
 SHIPPED = _FOLDER / "judged.csv"
-"""Measured by benchmarks/research/judged.py.
+"""The table that benchmarks/research/judged.py measured.
 
-A row per data, policy, budget and metric, with the mean, the paired difference from `COMPARED`, and
-their 95 % intervals over clusters.
+It has a row for each data, policy, budget and metric, with the mean, the paired difference from
+`COMPARED`, and 95 % intervals of both over clusters.
 """
 
 PLANNED, SIZES = "planned", "sizes"
-"""What came out of plans that are older than their runs, which benchmarks/research/planned.py
-follows: of plan.toml beside it, and of plan_sizes.toml."""
+"""The plans that were committed before they were run, by benchmarks/research/planned.py: plan.toml
+and plan_sizes.toml beside it."""
 
 METRICS_SHOWN = ("kl", "values_right_of_full")
 FIRST, ENTRIES = "SGD", 128
@@ -29,10 +29,10 @@ ENDS = ["mean_diff", "ci_low", "ci_high"]
 """Columns of a difference and its interval."""
 
 COMPARED = "sinks(h2o)"
-"""The policy with attention that others are compared with."""
+"""The policy by attention with which others are compared."""
 
 SHARE = "% of the text"
-"""In the name of data whose budgets are percents of each conversation's tokens."""
+"""A part of the name of data whose budgets are a share of each conversation's tokens."""
 
 UNREINFORCED = "fd-kvc alpha_0=0.0"
 """FD-KVC without reinforcement by relevance."""
@@ -53,7 +53,7 @@ def part_title(data: str, budget: int) -> str:
 
 @cache
 def judged_table() -> pd.DataFrame:
-    """Return the means of `METRICS_SHOWN`, the policies of each part in the order of their KL."""
+    """Return the means of `METRICS_SHOWN`, sorted by KL within each data and budget."""
     table = pd.read_csv(SHIPPED)
     table = table[table.metric.isin(METRICS_SHOWN) & (table.policy != "full")]
     parts = []
@@ -65,26 +65,26 @@ def judged_table() -> pd.DataFrame:
 
 
 def ways_file(plan: str = PLANNED) -> Path:
-    """Return the file with a row per sample of a plan, who decides, way, metric and budget."""
+    """Return the file of a plan with a row for each sample, decider, way, metric and budget."""
     return _FOLDER / f"{plan}_ways.csv"
 
 
 def comparisons_file(plan: str = PLANNED) -> Path:
-    """Return the file with what each comparison of a plan says.
+    """Return the file with the result of each comparison of a plan.
 
-    A row for the measure that is tested, and one for the values right. The difference is the ways
-    `more` together minus the ways `less`.
+    It has a row for the metric that is tested, and one for the values right. The difference is the
+    sum of the ways `more` minus the sum of the ways `less`.
     """
     return _FOLDER / f"{plan}_comparisons.csv"
 
 
 def planned_ways(plan: str = PLANNED) -> pd.DataFrame:
-    """Return how every way of a plan did."""
+    """Return the means of every way of a plan."""
     return pd.read_csv(ways_file(plan))
 
 
 def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
-    """Return what each comparison of a plan says."""
+    """Return the result of each comparison of a plan."""
     return pd.read_csv(comparisons_file(plan)).astype({"more_clusters": "Int64"})
 
 
@@ -97,20 +97,24 @@ def first_rows(decides: str = "head") -> pd.DataFrame:
 
 def judged_sentence() -> str:
     """Say which policy without attention is best, how it compares, and how sure that is."""
-    rows, whole = (first_rows(who).set_index("policy") for who in ("head", "model"))
+    # 1. The best policy without attention, and `COMPARED`, where each head decides and where the
+    #    whole model does.
+    rows, rows_of_model = first_rows("head").set_index("policy"), first_rows("model")
+    rows_of_model = rows_of_model.set_index("policy")
     attends = np.array(["attention" in read_policy(name).looks_at for name in rows.index])
     best = rows[~attends].index[0]
     kl = METRICS["kl"]
-    title, with_attention = (read_policy(name).title for name in (best, COMPARED))
-    by_head, by_model = (
-        [kl.figure(table["mean"][name]) for name in (best, COMPARED)] for table in (rows, whole)
-    )
+    title, with_attention = read_policy(best).title, read_policy(COMPARED).title
+    by_head = [kl.figure(rows["mean"][name]) for name in (best, COMPARED)]
+    by_model = [kl.figure(rows_of_model["mean"][name]) for name in (best, COMPARED)]
+    # 2. Their paired difference, if the plan has it.
     differences = _from_compared(best, "kl").query("sample == @FIRST")
     change = "".join(
         f"; the paired difference is {kl.figure(*ends, signs=True)}"
         for ends in differences[ENDS].to_numpy(float).tolist()
     )
-    published, without = (kl.figure(rows["mean"][name]) for name in ("fd-kvc", UNREINFORCED))
+    # 3. FD-KVC as published, and without reinforcement.
+    published, without = kl.figure(rows["mean"]["fd-kvc"]), kl.figure(rows["mean"][UNREINFORCED])
     return (
         f"Of attention-free policies, {title} changes SmolLM2's predictions least: a KL of "
         f"{by_head[0]} nats per token, where {with_attention} has {by_head[1]} "
@@ -123,7 +127,7 @@ def judged_sentence() -> str:
 
 
 def _longer(best: str) -> str:
-    """Say on which longer conversations fewer values are right than under `COMPARED`."""
+    """Return a sentence for each sample with fewer values right than under `COMPARED`."""
     right = METRICS["values_right_of_full"]
     worse = _from_compared(best, "values_right_of_full").query("verdict == 'worse'")
     figures = worse[ENDS].to_numpy(float).tolist()
@@ -137,5 +141,5 @@ def _longer(best: str) -> str:
 def _from_compared(best: str, metric: str) -> pd.DataFrame:
     """Return the comparisons of a policy with `COMPARED`, where the whole model decides."""
     table = planned_comparisons()
-    asked = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
-    return table[asked & (table.metric == metric)]
+    pair = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
+    return table[pair & (table.metric == metric)]

@@ -1,6 +1,6 @@
 """A recorded reading of a dialog: what policies cost it, and which entries are attended to.
 
-The one that is shipped is SmolLM2's of an example, written by ``python -m benchmarks.smollm2``.
+The shipped one is SmolLM2's reading of an example; ``python -m benchmarks.smollm2`` wrote it.
 """
 
 import json
@@ -37,10 +37,10 @@ class RecordedDamage:
     text: Text
     """What was read."""
     damages: Mapping[str, Damage]
-    """By the name of the policy, each of whose KV heads decides by itself."""
+    """The damage by the name of the policy; each KV head decided by itself."""
     received: Floats
-    """Shape (L, N). The mean attention that each token gets from later ones, over a layer's
-    heads."""
+    """Shape (L, N). The attention that each token gets from later ones, as a mean over these and
+    over a layer's heads."""
 
 
 def read_recorded(content: str) -> RecordedDamage:

@@ -41,25 +41,25 @@ class AnswersRun(Run):
     }
 
     settings: Answers
-    """What ran."""
+    """The settings of the run."""
     model: AnyModel
-    """Which answered."""
+    """The model that answered."""
     scores: pd.DataFrame
-    """As `run_answers` returns them."""
+    """The table that `run_answers` returned."""
     seconds: float
     """How long it took."""
     digest: str
     """The SHA-256 of the file of dialogs."""
     baseline: str = FULL
-    """The policy to compare with."""
+    """The policy with which others are compared."""
     also_depends: Mapping[str, object] = field(default_factory=dict)
-    """What else the numbers depend on, as values of JSON."""
+    """What else the numbers depend on, as JSON values."""
     unread: Mapping[str, int] = field(default_factory=dict)
-    """What is not read of the dialogs, by kind."""
+    """The number of parts of the dialogs that were not read, by kind."""
     note: str = ""
-    """What the cache of the model leaves out, in words."""
+    """A sentence on the layers from which the model's cache does not evict."""
     cost: pd.DataFrame | None = None
-    """What the caches cost; see `fdkvc.models.transformers.cost`."""
+    """Time and memory of the caches; see `fdkvc.models.transformers.cost`."""
 
     @classmethod
     def measure(
@@ -70,7 +70,7 @@ class AnswersRun(Run):
         about: dict[str, Any],
         **how: Unpack[Execution],
     ) -> AnswersRun:
-        """Let a model answer dialogs; `about` has the other fields by name."""
+        """Let a model answer dialogs; `about` has the fields that are not measured, by name."""
         began = perf_counter()
         scores = run_answers(settings, model, transcripts, **how)
         about = {**about, "unread": unread_kinds(transcripts)}
@@ -153,7 +153,10 @@ class AnswersRun(Run):
 def answers_key(
     settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], about: Mapping[str, Any]
 ) -> str:
-    """Return a digest of all that scores depend on, to the last bit."""
+    """Return a digest of everything that the scores depend on, to the last bit.
+
+    An interrupted run goes on from finished results only if this is the same.
+    """
     what = {"model": model.digest, "file": about["digest"], "more": about.get("also_depends")}
     names = [transcript.name for transcript in transcripts]
     return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
@@ -176,7 +179,7 @@ COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
     ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
     "{:.2f}".format,
 )
-"""Columns of ``live_cost.csv``, and how they are written."""
+"""Columns of ``live_cost.csv``, and how their numbers are formatted."""
 
 
 def cost_grid(cost: pd.DataFrame) -> Grid:

@@ -99,6 +99,7 @@ def read_printed(
     if match is None:
         raise ValueError(f"the printed figure {printed!r} must begin with a decimal number")
     number, percent = match.groups()
+    # In decimal, so that half a unit of the last digit is exact: 5e-05 for 0.0200.
     digits = len(number.partition(".")[2])
     unit = Decimal(100 if percent else 1)
     rounding = Decimal(0) if exact else Decimal(5).scaleb(-digits - 1) / unit
@@ -130,6 +131,7 @@ def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
     tables: dict[str, dict[tuple[str, str], Published]] = {}
     rows = tuple(Hyperparameter(**row) for row in written.pop("hyperparameter"))
     for name, table in written.items():
+        # The first line has the columns; each other one begins with the name of its row.
         columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
         source, dialogs = table["source"], table.get("dialogs", DIALOGS)
         tables[name] = {}

@@ -40,7 +40,7 @@ ALIGNMENT = (
 )
 
 UNTESTED = {"too few": "too few dialogs", "same": "the same in every dialog"}
-"""What stands instead of p where a test is not possible, by its verdict."""
+"""What is shown instead of p where a test is not possible, by its verdict."""
 
 FINISHED = {"finished": dict[str, int] | None}
 """How many dialogs of each scenario a cancelled run finished."""
@@ -55,12 +55,13 @@ class BenchmarkRun(Run):
     depends: ClassVar = {"baseline": str, **FINISHED}
 
     study: Study
-    """The results and the latencies; in a `StudyRun` also the rest."""
+    """The results and the latencies; in a `StudyRun`, also all else that a study measures."""
     baseline: str = ""
     """The policy to compare with; `baseline_of` by default."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
+            # The class is frozen, and the default depends on the settings.
             object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
@@ -98,10 +99,9 @@ class BenchmarkRun(Run):
 
     @property
     def text(self) -> str:
-        late, adapting = (
-            [fact for fact in facts(self.results) if fact.source == source]
-            for source in (BENCHMARK, ADAPTATION)
-        )
+        rows = facts(self.results)
+        late = [fact for fact in rows if fact.source == BENCHMARK]
+        adapting = [fact for fact in rows if fact.source == ADAPTATION]
         means = f"Last turns of {count(self.settings.dialogs, 'dialog')} per scenario, means"
         turns = "Turns from a change of topic to 80 % retention of the new one"
         parts = [
@@ -146,6 +146,7 @@ class StudyRun(BenchmarkRun):
 
     @property
     def timed(self) -> dict[str, pd.DataFrame | str]:
+        # Latencies are among the cells and claims, so these differ from run to run, too.
         measured = measured_tables(self.study)
         return {
             **super().timed,

@@ -81,12 +81,13 @@ def ablation_name(parameter: str) -> str:
 def _results(
     part: str, rows: Mapping[tuple[str, ...], Values], benchmark: Benchmark, seconds: float
 ) -> Results:
+    # An array's name: part, scenario, policy, field of `PolicyScores`, metric.
     measured: dict[str, dict[str, PolicyScores]] = {}
     for place, values in rows.items():
-        if place[0] == part and len(place) == 5:
+        if place[0] == part and len(place) == 5:  # probes have shorter names
             _, scenario, policy, kind, name = place
             by_policy = measured.setdefault(scenario, {})
             scores = by_policy.setdefault(policy, PolicyScores({}, {}))
             getattr(scores, kind)[name] = values
-    names = next(iter(measured.values()))
+    names = next(iter(measured.values()))  # every scenario has the same policies
     return Results(replace(benchmark, policies=tuple(map(read_policy, names))), measured, seconds)

@@ -19,14 +19,14 @@ from fdkvc.runs.write import Files
 from fdkvc.synthetic.scenarios import Scenario, World
 
 MAX_LINE = 100
-"""Characters of a line of a trace."""
+"""Most characters of a line of a trace."""
 
 
 def trace_files(runs: Mapping[str, StageRun]) -> Files:
-    """Return the files of runs over one dialog, each by what it is called, with a README of them.
+    """Return the files of named runs over one dialog, with a README.
 
-    See `turns_table` and `entries_table`; of long runs, there are no entries. Every row says what
-    it is of.
+    See `turns_table` and `entries_table`; long runs have no entries. Every row names its policy,
+    dialog, budget and version.
     """
     files, also = {}, dict[str, str]()
     if not any(run.long for run in runs.values()):
@@ -47,18 +47,12 @@ def _settings(policy: Policy) -> str:
 
 
 def _rows(runs: Mapping[str, StageRun], tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the tables of several runs as one, in which every row says what it is of."""
+    """Return the tables of several runs as one, in which every row names its run."""
     parts = []
     for policy, run in runs.items():
-        origin = pd.DataFrame(
-            {
-                "policy": policy,
-                "dialog": run.dialog.title,
-                "budget": run.budget,
-                "version": fdkvc.__version__,
-            },
-            index=tables[policy].index,
-        )
+        about = {"policy": policy, "dialog": run.dialog.title, "budget": run.budget}
+        about["version"] = fdkvc.__version__
+        origin = pd.DataFrame(about, index=tables[policy].index)
         parts.append(pd.concat([origin, tables[policy]], axis="columns"))
     return csv_text(pd.concat(parts, ignore_index=True))
 
@@ -80,7 +74,7 @@ def file_stem(runs: Mapping[str, StageRun]) -> str:
 
 
 def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()) -> str:
-    """Return the turns of a trace; the last row states are left out where lines get too long."""
+    """Return the turns of a trace; while lines are too long, the last row state is left out."""
     table = turns_table(trace, dialogs, metrics=requested).rename(columns={"latency_ms": "ms"})
     frame = table.dropna(axis="columns", how="all")
     states = [name for name in frame if name in trace.state]
@@ -96,6 +90,7 @@ def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
     """Raise a ValueError if a dialog's table of entries could be too long."""
     new, turns = World().tokens_per_turn, len(scenario.schedule)
     held = policy.capacity(budget, turns * new) + policy.tier_places(budget, turns * new)
+    # A turn has what was held and what is new, and no more than has been read.
     entries = sum(min(turn * new, held + new) for turn in range(1, turns + 1))
     if entries > MAX_ENTRY_ROWS:
         raise ValueError(

@@ -41,7 +41,7 @@ export class One {
     this.stage = stage;
     this.run = run.name;
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
-    const past = run.lanes[1]; // the run before, if there is one, whose columns are the last
+    const past = run.lanes[1]; // the previous run, if there is one, whose columns are the last
     const before = past && new Lane(past, run.columns.slice(-3), this.dialog);
     this.lane = new Lane(run.lanes[0], past ? run.columns.slice(0, -3) : run.columns, this.dialog);
     this.lanes = [this.lane];
@@ -56,7 +56,7 @@ export class One {
     frame.classList.toggle('some', run.shows !== '');
     for (const panel of frame.children) panel.hidden = run.shows && !run.shows.split(' ').some((/** @type {string} */ name) => panel.matches(`.${name}`));
     const lines = new Lines(this.part('.lines div'), run.lanes[0].lines, past?.lines ?? [], run.before, this.dialog.changes);
-    for (const [part, words, shown] of /** @type {const} */ ([['.now', `decided otherwise in the ${run.before}`, run.alike], ['.past', `the ${run.before}`, past], ['.lines', `the ${run.before}`, past]])) {
+    for (const [part, words, shown] of /** @type {const} */ ([['.now', `decided differently in the ${run.before}`, run.alike], ['.past', `the ${run.before}`, past], ['.lines', `the ${run.before}`, past]])) {
       this.part(`${part} .of-before`).hidden = !shown;
       this.part(`${part} .of-before b`).textContent = words;
     }

@@ -7,7 +7,7 @@ import { number, signed } from './numbers.js';
 
 export class Scores {
   /** @param {HTMLElement} box @param {Lane} lane
-   * @param {Lane} [before] the run before, whose scores have the same scale @param {string} called what it is called */
+   * @param {Lane} [before] the previous run, whose scores have the same scale @param {string} called what it is called */
   constructor(box, lane, before = undefined, called = '') {
     this.lane = lane;
     this.before = before;
@@ -119,7 +119,7 @@ export class Scores {
     words(pen, `▸ ${number(missed.length)} evicted`, middle + half, 12, {});
   }
 
-  /** The scores of the run before from the best to the worst, and its cutoff. @param {Pen} pen @param {number} width */
+  /** The scores of the previous run from the best to the worst, and its cutoff. @param {Pen} pen @param {number} width */
   #drawBefore(pen, width) {
     const { before, axis, now: { shielded }, placed: { columns } } = this;
     if (!before) return;

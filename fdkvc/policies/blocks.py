@@ -80,6 +80,7 @@ class Blocks(Paging):
         pages = self.pages(cache, turn)
         first = pages.first(cache)
 
+        # Memory is counted in pages here: `frames` pages have room for frames × size entries.
         def protected_pages(frames: int) -> Bools:
             protected = self.policy.protects(cache, turn, frames * self.size)
             return pages.of_whole(protected, cache) & first  # one entry counts for its page

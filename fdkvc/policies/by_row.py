@@ -30,7 +30,7 @@ class ByRow(NDArrayOperatorsMixin):
 
     def __init__(self, values: Sequence[float]) -> None:
         self._values = np.asarray(values, float)
-        self.was_read = False  # whether the numbers have been used
+        self.was_read = False  # whether anything has computed with the numbers
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the numbers (B,)."""

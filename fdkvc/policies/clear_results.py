@@ -67,7 +67,7 @@ class ClearResults(Policy):
         high=1_000_000,
     )
     clear_at_least: int = parameter(
-        0, "Clear at least", "Fewer tokens than these are not cleared.", low=0, high=1_000_000
+        0, "Clear at least", "Fewer tokens than this are not cleared.", low=0, high=1_000_000
     )
     exclude_tools: str = parameter(
         "",

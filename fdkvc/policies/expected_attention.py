@@ -70,6 +70,7 @@ class ExpectedAttention(Policy):
         # 2. Mean (B, h) and covariance (B, h, h) of their queries.
         mu = entry_total(q * column) / count[:, None]
         centred = (q - mu[:, None]) * column
+        # Outer products (B, C, h, h), summed so that empty slots do not change the rounding.
         products = centred[:, :, :, None] * centred[:, :, None, :]
         sigma = entry_total(products) / count[:, None, None]
         # 3. The logarithm of E[exp(q·k)]: μ·k/√d + k'Σk/(2d).

@@ -101,8 +101,10 @@ class Messages(Paging):
 
 def always_stays(cache: Cache, pages: Pages, prompt: Bools, budget: int) -> Bools:
     """Mark the prompt if it leaves room, and the newest message's end if that exceeds it (B, C)."""
+    # 1. The whole prompt if it leaves room; otherwise it is a message like any other.
     size = prompt.sum(axis=1, keepdims=True)
     stays = prompt & (size < budget)
+    # 2. Without its end, a newest message that is too large would leave as a whole.
     room = budget - stays.sum(axis=1, keepdims=True)
     number = np.where(cache.present, pages.page, -1)
     last = cache.present & (number == number.max(axis=1, keepdims=True, initial=-1))

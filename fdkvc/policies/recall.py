@@ -82,7 +82,7 @@ class Recall(Wrapper):
         returns to a page of the tier if it matches that page and not the newest one.
         """
         waiting = tier >= 0
-        if not waiting.any():
+        if not waiting.any():  # saves the products of all pairs of entries below
             return waiting
         held = np.concatenate([cache.token, tier], axis=1)  # (B, C + R)
         page = turn.born(held)

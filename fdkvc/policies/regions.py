@@ -47,12 +47,12 @@ class Regions(Policy):
     """Keep the tokens with the most worth left: each kind has its own priority and half-life.
 
     After Matam and Kim 2026, *MemDecay: Region-Aware KV Cache Eviction for Efficient LLM Agent
-    Inference* (arXiv 2607.10582). Worth is halved every so many tokens; its logarithm is the score.
-    The half-lives of the system prompt and of the assistant are measured there: 148 to 189
-    decoding steps of system tokens, 14 to 16 of the scratchpad. Its table of priorities was not
-    available to this project: priorities are equal, and the other half-lives are the geometric mean
-    of these two. MemDecay also raises the worth of tokens that get attention; here text alone
-    decides. It evicts pages and pins regions: so do ``blocks(regions)`` and
+    Inference* (arXiv 2607.10582). Worth halves with each half-life, counted in tokens; its
+    logarithm is the score. The half-lives of the system prompt and of the assistant are measured
+    there: 148 to 189 decoding steps of system tokens, 14 to 16 of the scratchpad. Its table of
+    priorities was not available to this project: priorities are equal, and the other half-lives are
+    the geometric mean of these two. MemDecay also raises the worth of tokens that get attention;
+    here text alone decides. It evicts pages and pins regions: so do ``blocks(regions)`` and
     ``whitelist(regions, first=0, speaker=prompt)``.
     """
 

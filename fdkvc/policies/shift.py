@@ -35,7 +35,7 @@ class Shift(Fifo):
             equation=r"\begin{gathered} D = \lfloor (B - n) / 2 \rfloor, \qquad "
             r"B_t = B - D + 1 + (N_t - B - 1) \bmod D \;\text{ if } N_t > B \\ "
             r"\text{keep the newest, } B_t \text{ in all} \end{gathered}",
-            source="N is the number of tokens so far; D go each time that there is no room",
+            source="N is the number of tokens so far; D leave whenever there is no room",
         ),
     )
 

@@ -60,13 +60,14 @@ class SnapKV(Policy):
 
     def voters(self, turn: Observation) -> Ints:
         """Return how many of the turn's queries vote (B, 1)."""
+        # At least one, except in a turn without tokens.
         share = (self.window * turn.query_count).astype(np.intp)
         return np.maximum(share, np.minimum(turn.query_count, 1))[:, None]
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the votes, pooled; 0 for the window itself."""
         w = self.voters(turn)
-        votes = turn.attention_of_each(cache.token, w)
+        votes = turn.attention_of_each(cache.token, w)  # (B, voters, C)
         share = votes.sum(axis=1) / np.maximum(w, 1).astype(np.float32)
         outside = cache.present & ~newest(cache, w)
         return {"pooled attention": self._pooled(np.where(outside, share, 0), outside)}

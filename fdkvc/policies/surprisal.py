@@ -42,7 +42,7 @@ class Surprisal(WindowedPolicy):
             "Redundancy",
             "redundancy",
             r"d_i \leftarrow \max\!\Big(d_i,\; \max_{j \text{ new},\, j > i} \cos(e_i, e_j)\Big)",
-            "a new entry starts at 0; later tokens of its own turn count, too",
+            "a new entry starts at 0; later tokens of its own turn also count",
         ),
         RECENT_WINDOW,
         replace(

@@ -63,6 +63,7 @@ class Together(Wrapper):
         parts = [
             self.policy.recalls(cache.rows(rows), tier[rows], part) for rows, part in turn.parts()
         ]
+        # All would be too strict: each head matches pages by its own keys.
         return np.asarray(self._share(np.concatenate(parts)) > 0.5)
 
     def slots(self, budget: int, layers: int, heads: int) -> int:

@@ -85,4 +85,5 @@ class Turns(Wrapper):
         """Return the position, minus the number of positions so far for a token not picked."""
         position = turn.position(cache.token).astype(np.float64)
         so_far = position.max(axis=1, keepdims=True) + 1
+        # Picked tokens have positions from 0, all others the same shifted below 0.
         return {"position": position, "passed over": so_far * (cache["picked"] - 1)}

@@ -35,6 +35,7 @@ def way_words(name: str) -> str:
     >>> way_words("reread(sink)"), way_words("whitelist(fifo, first=0, speaker=prompt)")
     ('sinks and window (StreamingLLM), read again', 'evict: age (FIFO) + prompt')
     """
+    # A pinned prompt may be added to any way, so it comes off first.
     without_prompt = unpinned(name)
     if without_prompt != name:
         return f"{way_words(without_prompt)} + prompt"

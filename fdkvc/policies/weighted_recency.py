@@ -66,6 +66,7 @@ class WeightedRecency(WindowedPolicy):
     )
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        # In a turn without tokens the loop drops the update, so nothing fades.
         return Update(cache.with_channels(worth=self.decay * cache["worth"]))
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:

@@ -25,7 +25,7 @@ LISTED = protecting(
 
 @dataclass(frozen=True)
 class Whitelist(Protecting):
-    """Never evict the dialog's first turns or another, one speaker's words, or marked words.
+    """Never evict the dialog's first turns or one other, one speaker's words, or marked words.
 
     After Chen et al. 2025, *The Pitfalls of KV Cache Compression*, who find that eviction drops
     instructions and protect them with a whitelist. Listed entries count within the budget, up to a

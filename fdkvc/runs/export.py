@@ -37,6 +37,7 @@ def csv_text(frame: pd.DataFrame) -> str:
     "topic,score\nA,0.1\n'=1+1,-2.0\n,\n"
     """
     defused = frame.copy()
+    # Few columns need it: their distinct values show that sooner than a map over all cells.
     for name in frame.select_dtypes(include=["object", "string", "category"]):
         if any(_defuse(cell) is not cell for cell in frame[name].unique()):
             defused[name] = frame[name].astype(object).map(_defuse)
@@ -52,7 +53,7 @@ def as_zip(files: Files) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
-            entry = zipfile.ZipInfo(name)  # without the time of packing
+            entry = zipfile.ZipInfo(name)  # dated 1980, not when it is packed
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
     return packed.getvalue()
@@ -75,6 +76,7 @@ def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) ->
     columns = {**(also or {}), **meanings()["columns"], **meanings().get(file, {})}
     if column in columns:
         return columns[column]
+    # A pattern, such as ``channel_*``.
     return next((words for name, words in columns.items() if fnmatchcase(column, name)), "")
 
 
@@ -99,12 +101,8 @@ def with_readme(
 
     It begins with `settings` by what they are of.
     """
-    lines = [
-        f"# {title}",
-        "",
-        f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;",
-    ]
-    lines += ["missing values are empty.", ""]
+    note = f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;"
+    lines = [f"# {title}", "", note, "missing values are empty.", ""]
     lines += [f"- Settings of {name}: {values}." for name, values in (settings or {}).items()]
     for name, content in files.items():
         lines += ["", f"## {name}", "", meanings()["files"].get(name, "")]

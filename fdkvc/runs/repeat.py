@@ -16,7 +16,7 @@ QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3}
 """Tolerances of columns that divide by a spread, which may be as small as rounding errors."""
 
 WORDS = ("words",)
-"""Columns that repeat their row's numbers in words."""
+"""Columns that say their row's numbers in words."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Comparison:
     identical: tuple[str, ...]
     """Identical files."""
     close: Mapping[str, float]
-    """Files within the tolerance and their largest difference."""
+    """Files within the tolerance, each with its largest difference."""
     apart: Mapping[str, float]
-    """Files beyond it and their largest difference; infinity if rows differ."""
+    """Files beyond it, each with its largest difference; infinity if rows differ."""
     unknown: tuple[str, ...]
-    """Files that are not identical, of which the record has only a digest."""
+    """Files that are not identical and of which the record has only a digest."""
     other: tuple[str, ...] = ()
     """Parameters that differ, and files that the run does not write."""
 
@@ -57,7 +57,10 @@ def compare(record: Record, files: Mapping[str, str]) -> Comparison:
             unknown.append(name)
         else:
             largest, within = difference(record.texts[name], files[name])
-            (close if within else apart)[name] = largest
+            if within:
+                close[name] = largest
+            else:
+                apart[name] = largest
     return Comparison(tuple(identical), close, apart, tuple(unknown), tuple(other))
 
 
@@ -65,6 +68,7 @@ def _unlike(before: Any, again: Any, place: str) -> Iterator[str]:
     """Yield the places where two JSON values differ."""
     if isinstance(before, dict) and isinstance(again, dict):
         for name, value in before.items():
+            # For a missing key, this function stands: nothing in JSON equals it.
             yield from _unlike(value, again.get(name, _unlike), f"{place}.{name}")
     elif isinstance(before, list) and isinstance(again, list) and len(before) == len(again):
         for index, (value, twin) in enumerate(zip(before, again, strict=True)):
@@ -94,6 +98,7 @@ def difference(one: str, other: str) -> tuple[float, bool]:
         for name, cell, twin in zip(rows[0], row, again, strict=False):
             if name in WORDS:
                 continue
+            # `QUOTIENTS` must be within their tolerance, but are not reported as the largest.
             moved = _moved(cell, twin)
             within = within and moved <= QUOTIENTS.get(name, TOLERANCE)
             if name not in QUOTIENTS:
@@ -109,7 +114,7 @@ def _moved(cell: str, twin: str) -> float:
     except ValueError:
         return math.inf
     moved = abs(now - before) / max(1.0, abs(before))
-    return math.inf if math.isnan(moved) else moved
+    return math.inf if math.isnan(moved) else moved  # a number in one, "nan" in the other
 
 
 def comparison_sentence(record: Record, comparison: Comparison) -> str:
@@ -120,12 +125,12 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
     if comparison.other:
         parts.append(f"the run differs from the file at {listed(comparison.other)}")
     if apart:
-        most = max(apart.values())
-        by = f"by up to {most:.0e}" if math.isfinite(most) else "in their rows or words"
+        largest = max(apart.values())
+        by = f"by up to {largest:.0e}" if math.isfinite(largest) else "in their rows or words"
         parts.append(f"the numbers are not the same in {', '.join(apart)}, where they differ {by}")
     if close:
-        most = max(close.values())
-        parts.append(f"the numbers are the same to {most:.0e} in {', '.join(close)}")
+        largest = max(close.values())
+        parts.append(f"the numbers are the same to {largest:.0e} in {', '.join(close)}")
     if identical:
         parts.append(f"the numbers are the same, byte for byte, in {', '.join(identical)}")
     if unknown:
@@ -153,7 +158,9 @@ def _circumstances(record: Record) -> str:
             changed.append(names.get(name, name))
     if record.processor and record.processor != processor():
         changed = ["the processor", *changed]
-    words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}" if changed else ""
+    words = ""
+    if changed:
+        words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}"
     if not record.processor:
         unsaid = "the file does not name the original processor"
         return f"{words}, and {unsaid}" if words else unsaid

@@ -32,7 +32,7 @@ class Job:
     """One run with its latest progress; jobs of equal content have equal results."""
 
     name: str
-    """Unique."""
+    """A unique name."""
     content: Hashable = None
     """What it computes, such as settings."""
     browser: str = ""
@@ -49,7 +49,7 @@ class Job:
     future: Future[Any] = field(default_factory=Future)
 
     def cancel(self) -> None:
-        """Stop it: at once if it waits, else after its current step."""
+        """Stop it: at once if it is waiting, else after its current step."""
         self.cancelled.set()
         self.future.cancel()
 
@@ -124,15 +124,15 @@ class Held:
 class Jobs:
     """All jobs of this process: `running` at once, others wait.
 
-    Results take at most `most` bytes together: the oldest leave first, the latest stays with those
-    that its session holds.
+    Results take at most `most` bytes together: the oldest are dropped first, the latest stays with
+    those that its session holds.
     """
 
     def __init__(
         self, running: int = MAX_RUNNING_JOBS, most: int = MAX_RESULTS_MEGABYTES * 1_000_000
     ) -> None:
         self.most = most
-        self._threads = DaemonThreads(running)  # so that a server stops when told to
+        self._threads = DaemonThreads(running)  # they do not keep a server from stopping
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
@@ -142,6 +142,7 @@ class Jobs:
             job = Job(uuid4().hex, content, browser)
             job.future = self._threads.submit(self._run, work, job)
             self._jobs[job.name] = job
+            # Jobs without a result: only their number is bounded, as they take few bytes.
             ended = [done.name for done in self._jobs.values() if done.finished and not done.size]
             for name in ended[:-MAX_ENDED_JOBS]:
                 del self._jobs[name]
@@ -176,7 +177,7 @@ class Jobs:
         result = work(on_progress=job.report, cancelled=job.cancelled)
         job.seconds = perf_counter() - began
         job.size = size_of(result)
-        room = self.most - job.size
+        room = self.most - job.size  # bytes left for the results of other jobs
         with self._lock:
             for other in reversed([done for done in self._jobs.values() if done.finished]):
                 room -= other.size

@@ -23,7 +23,6 @@ from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
 from fdkvc.engine.evidence import OLD, RECENT
 from fdkvc.engine.sinks import SINKS, sinks_of
-from fdkvc.models.judged import planned_ways
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
@@ -245,7 +244,7 @@ def find_card(
                 None if read is None else read.scores.get(policy.name),
             )
         )
-    ways.sort(key=lambda way: (way.size is None, way.size or 0, -way.recall))
+    ways.sort(key=_smallest)
     if recalls.empty:
         ways = ways_without_calls([*by_name.values()], tokens, letters, read)
     by_words = None if recalls.empty else chosen_way(ways)
@@ -281,6 +280,12 @@ def ways_without_calls(
         if keeps_start(way):
             ways.append(replace(way, reading=scores.get(policy.name)))
     return sorted(ways, key=lambda way: math.inf if way.reading is None else way.reading.kl)
+
+
+def _smallest(way: Way) -> tuple[float, ...]:
+    """Return what orders ways: the smallest first, and of a size one that reads nothing again."""
+    again = read_policy(way.policy).reads_again
+    return way.size is None, way.size or 0, again, -way.recall
 
 
 def chosen_way(ways: Sequence[Way]) -> Way | None:
@@ -357,8 +362,7 @@ def promised(
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
                 chosen.append(Way(name, size, rows[rows.budget == size].value.mean(), size, ""))
-        chosen.sort(key=lambda way: (way.size or 0, -way.recall))
-        way = chosen_way(chosen)
+        way = chosen_way(sorted(chosen, key=_smallest))
         if way is None:
             continue
         told = recalls[(recalls.policy == way.policy) & (recalls.budget == way.size)]
@@ -396,8 +400,10 @@ def card_sentences(card: Card) -> tuple[str, str]:
         if not card.clusters:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
-            saved = count(round(card.tokens - best.slots), "token")
-            why = f"“{way_words(best.policy)}” would save {saved}"
+            saved = round(card.tokens - best.slots)
+            least = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
+            way = way_words(best.policy)
+            why = f"“{way}” would save {count(saved, 'token')}, less than {least}"
         lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
         lead = f"{lead} in {card.shape.name}."
     else:
@@ -420,7 +426,6 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
         parts.append("No model read it: only the words of values that calls need count")
-        parts += in_general(best) if card.pays else []
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
@@ -442,19 +447,6 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def in_general(way: Way | None) -> list[str]:
-    """Return what the plan's run says of a way, of which no model has read these conversations."""
-    if way is None:
-        return []
-    table = planned_ways().query("metric == 'values_right_of_full'").dropna(subset="mean")
-    rows = table[table.policy == unpinned(way.policy)].head(1).to_dict("records")
-    return [
-        f"in {row['n']:.0f} conversations of {row['sample']} with {row['budget']} entries, SmolLM2 "
-        f"kept {ranged(row['mean'], row['ci_low'], row['ci_high'], 0, percent)} of values right so"
-        for row in rows
-    ]
-
-
 def reading_words(reading: ModelLoss) -> str:
     """Return what a model lost, in a few words."""
     if not reading.values:
@@ -468,6 +460,8 @@ def legend(card: Card) -> str:
         f"Tokens are those of {card.unit}, with the marks of its chat template; for another model, "
         "take the same share of the text"
     ]
+    if card.settings and card.best is not None and "clear-results" in card.best.policy:
+        parts.append("where clearing is not enough, drop the oldest messages: its setting does not")
     if any(way.reread > 0 for way in card.ways):
         parts.append("again: tokens read again")
     if any(way.reading is not None for way in card.ways):
@@ -481,7 +475,10 @@ RECORDED = "your compactions, recorded"
 
 
 def card_grid(card: Card, *, policies: bool = True) -> Grid:
-    """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
+    """Return the table of the ways, the recommended one marked; with the `policies` of the code.
+
+    Without these it is narrower, for a terminal.
+    """
     rows = []
     for way in card.ways:
         mark = " ←" if way == card.best and card.pays else ""
@@ -493,17 +490,19 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         else:
             stored = written_bytes(way.slots * card.shape.entry_bytes)
             sizes = [f"{way.size:,}", percent(way.size / card.tokens), stored]
+            sizes = sizes if policies else [f"{sizes[0]} ({sizes[1]})", "", stored]
         again = "–" if math.isnan(way.reread) else f"{way.reread:,.0f}"
         read = "" if way.reading is None else way.reading.cell
         code = [way.policy] if policies else []
-        rows.append([*row, *sizes, again, read, way.forgets, *code])
+        forgets = way.forgets if policies else way.forgets.removesuffix(" turns")
+        rows.append([*row, *sizes, again, read, forgets, *code])
     if (recorded := card.recorded) is not None:
         times = count(recorded.compactions, "time")
-        gone = f"{recorded.lost:,} of {count(recorded.needed, 'value')} gone"
+        gone = f"{recorded.lost:,} of {recorded.needed:,} gone"
         row = [RECORDED, times, "", "", "", "", gone]
         rows.append([*row, ""] if policies else row)
-    heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
-    heads += ["policy"] if policies else []
+    heads = ["way", "tokens", "of text", "cache", "again", "right, KL"]
+    heads += ["forgets most", "policy"] if policies else ["forgets (turns)"]
     empty = {"", "–"}
     kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
     shown = [[row[place] for place in kept] for row in rows]

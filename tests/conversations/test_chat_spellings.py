@@ -52,6 +52,9 @@ def called(dialog: Transcript) -> list[tuple[str, dict[str, str]]]:
         {"role": "assistant", "content": [{"text": f"<tool_call>{TEXT}</tool_call>"}]},
         {"role": "assistant", "tool_calls": json.dumps([{"function": CALL}])},
         {"role": "assistant", "content": "", "tool_calls": CALL, "function_call": {}},
+        {"role": "assistant", "content": [{"type": "tool_call", "value": TEXT}]},
+        {"role": "assistant", "content": [{"type": "tool_call", "id": "1", **CALL}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", **CALL}]},
         {"role": "assistant", "tool_calls": [{"name": "rent", "args": GIVEN, "id": "1"}]},
         {"role": "assistant", "function_call": TEXT},
         {
@@ -151,7 +154,9 @@ def test_calls_in_words_may_be_several_and_their_values_lists() -> None:
     ],
 )
 def test_results_in_a_users_words_are_results(words: str) -> None:
-    turns = read({"role": "user", "content": words}).turns
+    dialog = read({"role": "user", "content": words, "mood": "in a hurry", "topic": "bikes"})
+    turns = dialog.turns
+    assert ({turn.topic for turn in turns}, len(dialog.unread)) == ({"bikes"}, 1)
     assert [(turn.kind, turn.text.strip()) for turn in turns] == [
         *(("result", "R-7"), ("result", "R-8"), (None, "And?"))
     ]
@@ -208,7 +213,8 @@ def test_who_and_what_may_have_other_names() -> None:
     ]
     talk += [{"role": "user", "text": "so"}, {"role": "bot", "content": {"text": "yes"}}]
     talk += [{"role": "tool", "content": ["on", "time"]}]
-    assert read(*talk).texts == ("hello", "hi", "so", "yes", "on\ntime")
+    talk += [{"role": "user", "content": [{"type": "text", "value": "go"}]}]
+    assert read(*talk).texts == ("hello", "hi", "so", "yes", "on\ntime", "go")
 
 
 THOUGHT = "They want two bikes."
@@ -279,6 +285,19 @@ def test_blocks_of_an_assistants_words_take_linear_time() -> None:
         cut_calls(Counted(text), Unread())
         cut_thinking(Counted(text), Unread())
         assert Counted.seen <= 8 * len(text)
+
+
+def test_parts_of_a_trace_are_read() -> None:
+    said = {"role": "user", "parts": [{"type": "text", "content": "hello"}]}
+    done = {
+        "role": "tool",
+        "parts": [{"type": "tool_call_response", "id": "1", "response": ["R-7"]}],
+    }
+    dialog = read(said, done)
+    assert [(turn.kind, turn.text) for turn in dialog.turns] == [
+        *((None, "hello"), ("result", '["R-7"]'))
+    ]
+    assert not dialog.unread
 
 
 @pytest.mark.parametrize("content", [[], [{"type": "text", "text": "Gladly."}]])
@@ -494,24 +513,6 @@ def test_a_file_cannot_make_the_note_long() -> None:
 def test_nothing_is_without_words_that_has_some(message: dict[str, Any], kind: str) -> None:
     with pytest.raises(ValueError, match=rf"^dialog 0: its words are not read: .*{kind}"):
         read(message)
-
-
-LINES: dict[str, list[Any]] = {
-    "Claude Code": [
-        {"type": "summary", "summary": "Bikes"},
-        {"type": "user", "message": {"role": "user", "content": "Two bikes"}, "uuid": "1"},
-    ],
-    "Codex": [
-        {"type": "session_meta", "payload": {"id": "s"}},
-        {"type": "response_item", "payload": {"type": "message", "role": "user"}},
-    ],
-}
-
-
-@pytest.mark.parametrize("agent", LINES)
-def test_a_session_in_a_list_is_named(agent: str) -> None:
-    with pytest.raises(ValueError, match=rf"session of a coding agent \({agent}\).*on each line"):
-        read_transcripts(json.dumps(LINES[agent]).encode())
 
 
 def test_lines_of_an_unknown_type_with_words_are_refused() -> None:

@@ -320,4 +320,4 @@ def test_a_session_without_compactions_offers_the_ways_at_a_size(
 
 def test_what_is_no_session_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["forgot", str(EXAMPLES / "chat.json")]) == 2
-    assert "no session of a coding agent" in capsys.readouterr().err
+    assert "not a session of a supported" in capsys.readouterr().err

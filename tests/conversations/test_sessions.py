@@ -411,6 +411,18 @@ def test_an_encrypted_summary_is_said() -> None:
 # --------------------------------------------------------------------------------------- bad input
 
 
+@pytest.mark.parametrize("content", [(EXAMPLES / "agent.jsonl").read_bytes(), joined(CODEX)])
+def test_a_list_of_the_lines_is_the_same_session(content: bytes) -> None:
+    rows = [json.loads(line) for line in content.splitlines()]
+    for text in (json.dumps(rows), f"\n {json.dumps(rows, indent=1)}"):
+        for given, read in zip(read_sessions(content), read_sessions(text.encode()), strict=True):
+            assert (texts(read), read.contexts) == (texts(given), given.contexts)
+            assert read.messages[0].place == given.messages[0].place.replace("line", "item")
+    cut = json.dumps(rows)[:-20].encode()
+    (session, *_) = read_sessions(cut)
+    assert any(f"item {len(rows)}, which is not JSON" in kind for kind, _ in session.unread)
+
+
 def test_a_boundary_without_a_summary_and_a_summary_without_a_boundary_are_said() -> None:
     log = ClaudeCode()
     log.user("one")
@@ -491,6 +503,29 @@ def test_an_item_with_calls_of_another_form_is_named(row: Any, kind: str) -> Non
     compacted = {"type": "compacted", "payload": {"message": "one was booked"}}
     (session,) = read_sessions(joined([*CODEX, row, compacted, *AFTER]))
     assert any(kind in what for what in dict(session.unread))
+
+
+@pytest.mark.parametrize("named", ["preservedMessages", "preservedSegment"])
+def test_a_line_that_stayed_may_be_written_after_the_boundary(named: str) -> None:
+    log = ClaudeCode()
+    log.user("one")
+    head = log.say("two")
+    segment = {"headUuid": head, "tailUuid": "u5"}
+    about: Any = {"preservedMessages": {"allUuids": [head, "u5"]}, "preservedSegment": segment}
+    log.boundary(**{named: about[named]})
+    log.summary("a summary")
+    log.call("Read", "c1", path="a.py")  # u5
+    log.user("three")
+    (session,) = log.read()
+    (compaction,) = session.compactions
+    assert [session.messages[index].place for index in compaction.stayed] == [
+        *("line 3", "line 2", "line 5")
+    ]
+    assert (compaction.note, session.messages[-1].turn.text) == ("", "three")
+
+    log.rows[4]["uuid"] = "u9"  # type: ignore[index]
+    (session,) = log.read()
+    assert "1 of the lines that stayed" in session.compactions[0].note
 
 
 def test_results_of_any_id_may_be_cleared() -> None:

@@ -9,10 +9,10 @@ messages as these. What is not read is counted.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import product
+from itertools import chain, product
 from typing import Any, Literal
 
-from fdkvc.conversations.formats.base import Format, with_calls
+from fdkvc.conversations.formats.base import Format, parts_in, with_calls
 from fdkvc.conversations.formats.calls import (
     RESULT_TAGS,
     UNKNOWN_CALL,
@@ -261,11 +261,13 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
     text = message.get("content")
     for opening, closing in RESULT_TAGS:
         if key in USERS and isinstance(text, str) and closing in text:
+            unread.fields(message, MESSAGE_FIELDS)
+            topic = {"topic": message.get("topic")}
             for before, inside in blocks(text, opening, closing):
                 if before.strip():
-                    yield {**message, "content": before}, place
+                    yield {**topic, "role": message["role"], "content": before}, place
                 if inside is not None:
-                    yield {"role": "tool", "content": inside.strip()}, place
+                    yield {**topic, "role": "tool", "content": inside.strip()}, place
             return
     yield message, place
 
@@ -311,14 +313,28 @@ def _part(
     """Yield the text of a part; count one that has none."""
     field = TEXTS.get(kind)
     if field is not None and (field in part or "type" in part):
+        named = (name for name in (field, "value", "content") if name in part)
+        field = next(named, field)
         yield require(part, field, str, f"{place}: a part of 'content'")
         unread.fields(part, {field})
+    elif is_result and KINDS.get(bare(kind)) == "result":
+        unread.fields(part, ("result", "response"))
+        yield json.dumps(part.get("result", part.get("response")), ensure_ascii=False)
     elif "type" in part:
-        unread.part(kind)
+        if not _part_calls(part):
+            unread.part(kind)
     elif is_result:
         yield json.dumps(part, ensure_ascii=False)
     else:
         unread.fields(part, ())
+
+
+def _part_calls(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the calls that a part is by its type."""
+    if bare(str(part.get("type"))) not in ("toolcall", "functioncall"):
+        return []
+    call = as_call(part)
+    return calls_in(str(part.get("value"))) if call is None else [call]
 
 
 def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[Mapping[str, Any]]:
@@ -347,7 +363,8 @@ def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[M
         else:
             functions.append(require(call, "function", dict, place))
         unread.fields(call, {"function", "custom"})
-    return functions
+    calls = map(_part_calls, parts_in([message], "content"))
+    return [*functions, *chain.from_iterable(calls)]
 
 
 def _call(function: Mapping[str, Any], place: str, unread: Unread) -> tuple[str, Any]:

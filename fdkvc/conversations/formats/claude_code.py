@@ -49,6 +49,7 @@ class _Agent(Thread):
         super().__init__(name)
         self.answers: dict[str, int] = {}  # by message.id: the message
         self.pending: Line | None = None  # a boundary without summary
+        self.late = set[str]()  # lines that stayed at the last boundary, and come after it
 
 
 class _Reader:
@@ -68,8 +69,10 @@ class _Reader:
             if agent.is_fresh and of is agent:
                 agent.stay(range(first, end))
             return
-        begin = len(agent.messages)
+        begin, stayed = len(agent.messages), agent.is_fresh and uuid in agent.late
         first = min(self._add(line, place, agent), default=begin)
+        if stayed:
+            agent.come_late(range(begin, len(agent.messages)))
         if uuid:
             end = first + 1 if first < begin else len(agent.messages)
             self.spans[uuid] = agent, first, end
@@ -164,9 +167,7 @@ class _Reader:
             notes.append("The file has its summary, but not its boundary.")
         if summary is None:
             notes.append("The file has its boundary, but not its summary.")
-        stays, missing = self._preserved(about, agent)
-        if missing:
-            notes.append(f"{missing:,} of the lines that stayed are not in the file.")
+        stays, agent.late = self._preserved(about, agent)
         agent.compact(
             place if boundary is None else boundary[1],
             [] if summary is None else [part for part, _ in _turns(summary, place, self.unread)],
@@ -174,6 +175,7 @@ class _Reader:
             (_count(about, "preTokens"), _count(about, "postTokens")),
             trigger=clean_name(str(about.get("trigger", ""))),
             note=" ".join(notes),
+            missing=len(agent.late),
         )
 
     def end(self) -> None:
@@ -181,23 +183,21 @@ class _Reader:
         for agent in self.agents.values():
             self._compact(agent)
 
-    def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], int]:
-        """Return the messages that stay, and how many of their lines are not in the file."""
+    def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], set[str]]:
+        """Return the messages that stay, and which of their lines are not in the file so far."""
         named, segment = (_field(about, f"preserved{name}") for name in ("Messages", "Segment"))
         if isinstance(named, dict):
             uuids = _texts(named, "allUuids") or _texts(named, "uuids")
             spans = [self.spans[uuid] for uuid in uuids if uuid in self.spans]
             ranges = (range(first, end) for of, first, end in spans if of is agent)
-            return {*chain.from_iterable(ranges)}, len(uuids) - len(spans)
-        if not isinstance(segment, dict):
-            return set(), 0
-        head, tail = (
-            self.spans.get(str(_field(segment, f"{end}Uuid"))) for end in ("head", "tail")
-        )
-        if head is None or tail is None:
-            return set(), (head is None) + (tail is None)
-        context = agent.context
-        return {index for index in context if head[1] <= index < tail[2]}, 0
+            return {*chain.from_iterable(ranges)}, {*uuids} - self.spans.keys()
+        segment = segment if isinstance(segment, dict) else {}
+        head, tail = (str(_field(segment, f"{end}Uuid") or "") for end in ("head", "tail"))
+        late = {head, tail} - {"", *self.spans}
+        if head not in self.spans:
+            return set(), late
+        first, end = self.spans[head][1], self.spans.get(tail, (agent, 0, len(agent.messages)))[2]
+        return {index for index in agent.context if first <= index < end}, late
 
     def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
         """Take the results from the context that a line names as cleared."""

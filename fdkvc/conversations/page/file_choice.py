@@ -24,7 +24,8 @@ from fdkvc.ui.sidebar import TURN
 
 OWN = "own"
 
-DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
+DIGITS = 16
+"""Hexadecimal digits of a file's SHA-256 in a link."""
 
 FILE = Field(
     "File",
@@ -57,10 +58,10 @@ def choose_transcript(page: str, file: files.DialogFile) -> int:
 def chosen_file(
     page: str, placed: Sequence[Field], first: DeltaGenerator | None = None
 ) -> files.DialogFile | None:
-    """Return the chosen file; for the user's own, show the uploader, in `first` until there is one.
+    """Return the chosen file, None if there is none or it is not the one of the link.
 
-    None if there is none, or if it is not the link's. `placed` are the page's fields whose values
-    belong to one file.
+    For a file of the user's own, the uploader is shown, in `first` until there is a file. `placed`
+    are the page's fields whose values belong to one file.
     """
     if held(page, FILE) != OWN:
         hold(page, DIGEST, "")
@@ -89,9 +90,9 @@ def chosen_file(
 def _read_upload(
     page: str, placed: Sequence[Field], last: files.DialogFile | None
 ) -> tuple[files.DialogFile | None, str]:
-    """Show the uploader and the text box; return the file, and what is wrong with a new one.
+    """Show the uploader and the text box; return the file, and the problem with a new one.
 
-    The last good file is kept when a new one is bad.
+    If a new file cannot be read, the last good one stays in use.
     """
     upload = st.file_uploader(
         "Dialogs or a trace",
@@ -113,6 +114,7 @@ def _read_upload(
         ending = "json" if pasted.lstrip()[:1] in ("[", "{") else "txt"  # selects the format
         sources[pasted] = (f"pasted.{ending}", pasted.encode)
     read, problem = st.session_state.get(f"{page}/uploaded/last", ((), ""))
+    # Streamlit gives the same upload on every run: read it once.
     new = [source for source in sources if source not in read]
     if new or (sources and last is None and not problem):
         name, content = sources[new[-1]] if new else next(iter(sources.values()))
@@ -123,7 +125,7 @@ def _read_upload(
             keep_file(page, placed, last)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
-        gc.collect()  # closed sessions are cycles that hold their files
+        gc.collect()  # closed browser sessions are reference cycles that hold their files
     problem = problem if sources else ""
     st.session_state[f"{page}/uploaded/last"] = (tuple(sources), problem)
     still = f" Still using {last.name}." if last is not None else ""
@@ -131,7 +133,7 @@ def _read_upload(
 
 
 def keep_file(page: str, placed: Sequence[Field], file: files.DialogFile) -> None:
-    """Keep a file for the page, and start with its first dialog unless a link names one."""
+    """Keep a file for the page; start with its first dialog unless it is the file of the link."""
     st.session_state[f"{page}/uploaded"] = key = (file.name, file.digest)
     files.UPLOADS.put(key, file)
     linked = held(page, DIGEST)
@@ -158,11 +160,11 @@ def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:
     if fields.choice(page, TOOLS, has_tools) == TOOLS.default:
         return file
     try:
-        begun, too_long = with_tools(file.transcripts)
+        dialogs, too_long = with_tools(file.transcripts)
     except ValueError as error:
         problems(f"{error}. The dialogs are shown without their tools.")
         return file
-    return replace(file, transcripts=begun, skipped=(*file.skipped, *too_long))
+    return replace(file, transcripts=dialogs, skipped=(*file.skipped, *too_long))
 
 
 def formats_read() -> str:

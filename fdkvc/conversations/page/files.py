@@ -52,7 +52,7 @@ class DialogFile:
     """A file of dialogs."""
 
     name: str
-    """As uploaded, or of an example."""
+    """The name of the upload or of the example."""
     digest: str
     """The SHA-256 of its content."""
     transcripts: tuple[Transcript, ...]
@@ -62,14 +62,14 @@ class DialogFile:
     skipped: tuple[str, ...] = ()
     """A sentence for each dialog that is left out."""
     packed: bytes = b""
-    """The compressed content of a file with calls, to read it again with their text, or of a log of
-    a coding agent, to read its sessions."""
+    """The compressed content, if it may be needed again: of a file with calls, to read them as
+    text, and of a coding agent's log, to read its sessions."""
     is_log: bool = False
     """Whether it is a log of a coding agent."""
 
     @property
     def key(self) -> str:
-        """Identifies the file and how it is read."""
+        """Identifies the file and how it was read."""
         return self.digest + max(transcript.source_note for transcript in self.transcripts)
 
     def recording(self, dialog: int) -> Recording:
@@ -83,14 +83,14 @@ class DialogFile:
 
     @cached_property
     def measured(self) -> int:
-        """How many of its dialogs a run measures, from the first."""
+        """How many of its dialogs a run measures, counted from the first."""
         dialogs = self.transcripts[:MAX_MEASURED_DIALOGS]
         characters = accumulate(sum(map(len, dialog.texts)) for dialog in dialogs)
         return max(1, bisect_right([*characters], MAX_MEASURED_CHARACTERS))
 
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
-    """Read an uploaded file; raise a ValueError that says what is wrong, and where."""
+    """Read an uploaded file. Raises a ValueError that says what is wrong, and where."""
     traces = name.lower().endswith(ENDING)
     most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
     check_most("the file has", len(content), "bytes", most)
@@ -121,9 +121,9 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
 
 
 def _contexts(content: bytes, name: str) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
-    """Return the contexts of a session; none, and why, if all are too long for policies to replay.
+    """Return the contexts of a session as dialogs, none and the reason if all are too long.
 
-    What a session forgot is shown for those, too.
+    Such a session cannot be replayed, but what it forgot is shown.
     """
     try:
         return read_dialogs(content, name)
@@ -133,7 +133,7 @@ def _contexts(content: bytes, name: str) -> tuple[tuple[Transcript, ...], tuple[
 
 @cached
 def with_calls(file: DialogFile) -> DialogFile:
-    """Return a file with the text of calls; a ValueError if all dialogs are then too large."""
+    """Return a file with the text of calls. Raises a ValueError if all dialogs become too large."""
     transcripts, skipped = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
     return replace(file, transcripts=transcripts, skipped=skipped)
 
@@ -160,7 +160,7 @@ class HeadChoice(Spoken):
     head: int
     """Its place among the recording's heads."""
     deciding: int
-    """How many neighbours, itself among them, decide together by their mean score."""
+    """How many neighbouring heads decide together by their mean score, this one among them."""
 
     @classmethod
     def of(
@@ -187,6 +187,8 @@ class HeadChoice(Spoken):
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         """Run a policy over the head, or over the heads that decide together."""
+        # What a trace records: in each turn, the entries held and the new ones. A long dialog is
+        # simulated without some of it.
         entries = dialogs.turns * (min(budget, dialogs.keys.shape[1]) + dialogs.turn_tokens)
         if self.alone:
             run = simulate_long if entries > MAX_RECORDED_ENTRIES else simulate
@@ -216,8 +218,8 @@ def shown_recording(
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog with letters as topics, and the topic of each letter.
 
-    `way` is a choice of `TOPICS`; `schedule` has the letters of "marked" turns, and a ValueError
-    says why it does not fit. `read` is the dialog as a model read it, if one did.
+    `way` is a choice of `TOPICS`; `schedule` has the letters of "marked" turns. Raises a ValueError
+    if it does not fit the dialog. `read` is the dialog as a model read it, if one did.
     """
     recording = read or file.recording(dialog)
     transcript = recording.transcript

@@ -44,10 +44,11 @@ from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.run_panel import POLL_SECONDS, session_job, shared_jobs, standing
 
 NEAR = 4
-"""Messages that are shown before a moment, and half as many after it; of a loss, one each."""
+"""Messages that are shown before a moment, and half as many after it. Of a loss, one is shown
+before and after each place."""
 
 SHOWN_CHARACTERS = 800
-"""Of a message; a longer one is cut around the value, or after its beginning."""
+"""Most characters of a message; a longer one is cut around the value, or after its beginning."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class CompactionCard:
     caption: str
     ways: Grid
     losses: tuple[tuple[Need, str], ...]
-    """The worst, each in words."""
+    """The worst losses, each with words on it."""
     needed: int
     """How many values later calls needed."""
     lost: int
     """How many of them were lost."""
     note: str
-    """What its numbers count."""
+    """A sentence on what its numbers count."""
 
     @classmethod
     def of(cls, result: Forgot) -> "CompactionCard":
@@ -87,16 +88,16 @@ def _in_words(need: Need, result: Forgot) -> str:
 
 @dataclass(frozen=True)
 class SessionRun:
-    """What is compared."""
+    """A comparison of ways for one session; equal ones share a job."""
 
     key: str
     """The file's SHA-256."""
     session: int
-    """Its place in the file."""
+    """The index of the session in the file."""
     size: int
-    """At which a session without compactions is compared."""
+    """The size at which a session without compactions is compared, 0 for one with them."""
     encoding: Encoder
-    """What counts tokens."""
+    """The tokens that are counted."""
     file: DialogFile = field(compare=False, repr=False)
 
     @property
@@ -162,18 +163,20 @@ def show_session(
         run = SessionRun(file.digest, int(chosen), size, encoding, file)
         job = session_job(f"{page}/session-job", shared_jobs(), partial(compare, run), run)
         scope = f"{page}/session/{file.digest}/{chosen}/{size}"
-        asked = shared_jobs().find(st.session_state.get(f"{page}/session-reading"))
-        under_way = [row for row in (job, asked) if row is not None and not row.finished]
+        reading = shared_jobs().find(st.session_state.get(f"{page}/session-reading"))
+        under_way = [row for row in (job, reading) if row is not None and not row.finished]
 
         def read(number: int, card: CompactionCard) -> CompactionCard:
             return card if read_on is None else _read(page, run, number, card, read_on)
 
         def draw() -> None:
+            # Run the whole page once a job ends, which also ends this polling.
             if any(row.finished for row in under_way):
                 st.rerun()
             _draw(scope, session, job, read)
 
-        unread = () if file.transcripts else sessions[0].unread  # else it is said of the dialogs
+        # With dialogs, the page already says what was not read.
+        unread = () if file.transcripts else sessions[0].unread
         parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread)
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
@@ -186,7 +189,7 @@ def show_session(
 
 
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
-    """Return a session without compactions as if it had been fitted to a size that is chosen."""
+    """Choose a size; return the session as if its first half had been fitted to it, and it."""
     tokens = session.tokens_of(session.contexts[0])
     st.markdown(
         Markdown(
@@ -208,7 +211,7 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
 def _read(
     page: str, run: SessionRun, number: int, card: CompactionCard, read_on: ReadOn
 ) -> CompactionCard:
-    """Offer to let a model read on after a compaction; return its card, once it has."""
+    """Offer to let a model read on after a compaction; return its card, new once it has."""
     content = (run, number)
     job = shared_jobs().of(content)
     if job is None:
@@ -244,9 +247,9 @@ def _draw(
     if several:
         places = range(len(session.compactions))
         labels = {str(place): f"Compaction {place + 1}" for place in places}
-        # Kept while the run ends and the page is drawn anew, so that a click then is not lost.
-        keeps = {"persist_state": "session"}
-        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **keeps))
+        # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
+        state = {"persist_state": "session"}
+        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     with bar:
@@ -289,7 +292,10 @@ def _go_to(scope: str, loss: Need) -> None:
 
 
 def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]:
-    """Return the chosen message, first what followed a compaction, and the loss it belongs to."""
+    """Return the chosen message, and the loss that was clicked if the message is its.
+
+    At first the message is the one after the compaction.
+    """
     first = min(start, len(session.messages) - 1) + 1
     moment = int(st.session_state.setdefault(f"{scope}/message", first)) - 1
     loss: Need | None = st.session_state.get(f"{scope}/chosen-loss")
@@ -322,8 +328,8 @@ def bar_html(session: Session, moment: int) -> str:
     """Return the session as a bar: its contexts by their tokens, its compactions, and a moment."""
     context, parts = session.in_context(moment), []
     for number, (first, end) in enumerate(pairwise(session.bounds)):
-        for kind, alike in groupby(range(first, end), lambda row: _standing(row, moment, context)):
-            tokens = session.tokens_of(tuple(alike))
+        for kind, group in groupby(range(first, end), lambda row: _standing(row, moment, context)):
+            tokens = session.tokens_of(tuple(group))
             title = escape(f"context {number + 1}, {count(tokens, 'token')}: {STANDINGS[kind]}")
             parts.append(f'<i class="{kind}" style="flex-grow:{tokens}" title="{title}"></i>')
         if number < len(session.compactions):
@@ -346,15 +352,19 @@ STANDINGS = {"in": "in context", "out": "not in context", "later": "later"}
 
 
 def _standing(index: int, moment: int, context: frozenset[int]) -> str:
-    return "later" if index > moment else "in" if index in context else "out"
+    if index > moment:
+        return "later"
+    return "in" if index in context else "out"
 
 
 def messages_html(session: Session, moment: int, places: Iterable[int], value: str) -> str:
     """Return the messages around some places, marked by whether they are in context then."""
-    context, told = session.in_context(moment), {*places}
-    near = {*range(moment - NEAR, moment + NEAR // 2 + 1)} if not told else set[int]()
-    for place in {moment, *told}:
+    # 1. The messages to show: around a moment, or around the places of a loss.
+    context, places = session.in_context(moment), {*places}
+    near = set[int]() if places else {*range(moment - NEAR, moment + NEAR // 2 + 1)}
+    for place in {moment, *places}:
         near |= {place - 1, place, place + 1}
+    # 2. Their rows, with a row for each gap and for each compaction between them.
     bounds = [*zip(session.bounds[1:], session.compactions, strict=False)]
     rows, after = list[str](), 0
     for index in sorted(near & {*range(len(session.messages))}):

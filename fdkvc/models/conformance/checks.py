@@ -1,10 +1,10 @@
 """The checks, each named after the fault that it finds.
 
-A check raises a `Fault`, an AssertionError that describes what the cache does wrong. Each goes the
-same way:
+A check raises a `Fault`, an AssertionError that describes what the cache does wrong. All proceed in
+the same steps:
 
 1. A `Story` lets a new cache read turns of random tokens, and write some.
-2. From the tokens held at each call, `Story.seen` tells which tokens each token attended to.
+2. From the tokens held at each call, `Story.seen` derives which tokens each token attended to.
 3. The full model reads the text at once under this mask (`Story.readings`).
 4. The outputs of both must be the same, or what is held must be as promised.
 """
@@ -25,15 +25,16 @@ class Fault(AssertionError):  # noqa: N818 - it is the cache that errs
 
 
 class NothingEvicted(Fault):
-    """More tokens than the budget were all kept, so nothing can be checked."""
+    """All tokens were kept, more than the budget, so nothing can be checked."""
 
 
 ROUNDS = 40
-"""Turns over which keys must not drift."""
+"""Turns over which rounding of keys must not add up."""
 
 
 def checks(subject: Subject) -> tuple[Check, ...]:
     """Return the checks that apply to a cache, by what it promises."""
+    # Each check, and whether the subject promises what it checks.
     applies: dict[Check, bool] = {
         attends_to_what_was_evicted: True,
         holds_more_than_the_budget: True,
@@ -48,7 +49,7 @@ def checks(subject: Subject) -> tuple[Check, ...]:
         evicts_sinks: subject.sinks > 0,
         scores_by_what_was_evicted: subject.scores is not None,
     }
-    return tuple(check for check, by_promise in applies.items() if by_promise)
+    return tuple(check for check, promised in applies.items() if promised)
 
 
 # ------------------------------------------------------------------------------- reading
@@ -62,15 +63,18 @@ class Story:
         self._random = np.random.default_rng(0)
         self.tokens: Ints = np.empty((samples, 0), np.intp)
         self.ends = [0]  # tokens before each call, and after the last
-        self._turn_of: list[int] = []  # that of each token
+        self._turn_of: list[int] = []  # the turn of each token
         self._turn = self._written = 0
         self.held: list[Ints] = []  # tokens held after each call (C, L, K, S)
-        self.before: list[Ints] = []  # and while those of the call were read
+        self.before: list[Ints] = []  # tokens held while those of each call were read
         # The logits after each token (C, N, V).
         self.outputs: Floats = np.empty((samples, 0, subject.model.vocabulary), np.float32)
 
     def feed(self, *lengths: int, shift: int = 0) -> None:
-        """Let the cache read turns of so many tokens, each id shifted within the vocabulary."""
+        """Let the cache read turns of these lengths; ids are shifted within the vocabulary.
+
+        The same story with another shift has the same structure, and other tokens.
+        """
         for n in lengths:
             self._turn += self._written > 0
             self._take(self.cache.feed, n, shift)
@@ -84,7 +88,7 @@ class Story:
                 )
 
     def write(self, n: int, shift: int = 0) -> None:
-        """Let the cache read so many tokens one by one, as if the model wrote them."""
+        """Let the cache read `n` tokens one by one, as if the model wrote them."""
         for _ in range(n):
             self._take(self.cache.write, 1, shift)
             self._written += 1
@@ -98,9 +102,9 @@ class Story:
         try:
             turn = call(tokens)
         except ValueError as error:
-            if not (seen := self.ends[-1]):  # it may refuse several texts
+            if not self.ends[-1]:  # it may refuse several texts
                 raise
-            raise Fault(f"after {seen} tokens it cannot read on: {error}") from error
+            raise Fault(f"after {self.ends[-1]} tokens it cannot read on: {error}") from error
         _check_turn(turn, tokens.shape, vocabulary, self.ends[-1] + n)
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
         self._turn_of += [self._turn] * n
@@ -117,11 +121,12 @@ class Story:
         return int((self.held[-1] >= 0).sum(axis=-1).max())
 
     def seen(self) -> tuple[Bools, Ints, Ints]:
-        """Return the attention mask and the distances that the cache promises (C, L, K, N, N).
+        """Return the attention mask, and two distances of tokens (C, L, K, N, N).
 
-        That is which tokens (columns) each token (row) attends to, how far before it they are, and
-        how far if new tokens follow the entries held, though these keep their positions: a common
-        fault.
+        The mask says which tokens (columns) each token (row) attends to, by what is held. The first
+        distances say how far before it they are, as the cache promises; the second how far they
+        are by a common fault: new tokens follow the number of entries held, though these keep their
+        positions.
         """
         shape, total = self.held[0].shape[:3], self.tokens.shape[1]
         sees = np.zeros((*shape, total, total), np.bool_)
@@ -132,10 +137,12 @@ class Story:
             for head in np.ndindex(*shape):
                 held, positions = self.before[call][head], places[head]
                 held = np.sort(held[held >= 0])
+                # 1. The call's tokens attend to what was held, and to each other causally.
                 sees[head][first:end, held] = True
                 sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
                 counted[head][first:end] = len(held) + np.arange(end - first)
-                # `positions` is a view: each call goes on from where the last one moved entries.
+                # 2. Where they and the entries stand. `positions` is a view: the next call starts
+                #    from the positions to which this one moves entries.
                 if self.subject.positions == "slots":
                     positions[held] = np.arange(len(held))
                 if self.subject.positions != "seen":
@@ -154,10 +161,11 @@ class Story:
         return [self.subject.model.read(*text, *stored) for text in texts]
 
     def away(self, sees: Bools, distances: Ints, first: int = 0) -> float:
-        """Return the outputs' deviation from the model's, relative to the largest or to 1."""
+        """Return the outputs' largest deviation from the model's, relative to its largest or 1."""
         readings = self.readings(sees, distances)
-        wanted = np.stack([reading.outputs for reading in readings])[:, first:]
-        return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
+        expected = np.stack([reading.outputs for reading in readings])[:, first:]
+        deviation = np.abs(self.outputs[:, first:] - expected).max()
+        return float(deviation / max(1, np.abs(expected).max()))
 
     def check(self, message: str, first: int = 0) -> None:
         """Raise a Fault with this message if the outputs deviate too far from the model's."""
@@ -168,7 +176,7 @@ class Story:
 
 
 def _check_turn(turn: Turn, shape: tuple[int, ...], vocabulary: int, seen: int) -> None:
-    """Raise a ValueError for an adapter's impossible answer."""
+    """Raise a ValueError for an answer that only a mistake in the adapter can give."""
     outputs, held = np.asarray(turn.outputs), np.asarray(turn.held)
     if outputs.shape != (*shape, vocabulary):
         raise ValueError(
@@ -204,9 +212,10 @@ def attends_to_what_was_evicted(subject: Subject) -> None:
     story.write(2)
     story.feed(5)
     sees, distances, _ = story.seen()
-    everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
     away = story.away(sees, distances)
     if away > subject.tolerance:
+        # Does it attend to everything, evicted or not?
+        everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
         full = story.away(everything, distances)
         as_full = " and near the full model's" if full <= subject.tolerance else ""
         raise Fault(
@@ -259,7 +268,10 @@ def compresses_only_the_first_text(subject: Subject) -> None:
 
 
 def keeps_its_first_compression(subject: Subject) -> None:
-    """Check that later questions are compressed with the rest."""
+    """Check that later questions are compressed, too, and what was evicted does not come back.
+
+    A common fault is to compress the first text alone, and to go on from that.
+    """
     story, b = Story(subject), subject.budget
     story.feed(2 * b, *[b // 3] * 4)
     for call in range(1, len(story.held)):
@@ -279,15 +291,13 @@ def counts_other_positions(subject: Subject) -> None:
     story = Story(subject)
     story.feed(subject.budget + 11, 1, 1)
     sees, distances, by_count = story.seen()
-    first = story.ends[1]
+    first = story.ends[1]  # nothing was evicted before
     away = story.away(sees, distances, first)
     if away <= subject.tolerance:
         return
-    why = (
-        ": they are those of a model that counts the entries held as tokens seen"
-        if story.away(sees, by_count, first) <= subject.tolerance
-        else ""
-    )
+    why = ""
+    if story.away(sees, by_count, first) <= subject.tolerance:
+        why = ": they are those of a model that counts the entries held as tokens seen"
     raise Fault(f"after an eviction its outputs are {away:.2g} away{why}")
 
 
@@ -295,20 +305,22 @@ def decides_by_the_next_turn(subject: Subject) -> None:
     """Check that eviction does not depend on the tokens that come next."""
     b = subject.budget
     for written, read in ((0, Story.feed), (3, Story.feed), (3, Story.write)):
-        pair = Story(subject), Story(subject)
-        for shift, story in enumerate(pair):
-            story.feed(b + 6, 7)
-            story.write(written)
-            read(story, b // 2 if read is Story.feed else 1, shift=shift)
-        for head in np.ndindex(*pair[0].held[0].shape[:3]):
-            one, other = (_tokens(story.before[-1][head]) for story in pair)
-            if one != other:
+        # The same story twice, but for the tokens of the last call.
+        story, other = Story(subject), Story(subject)
+        for shift, told in enumerate((story, other)):
+            told.feed(b + 6, 7)
+            told.write(written)
+            read(told, b // 2 if read is Story.feed else 1, shift=shift)
+        for head in np.ndindex(*story.held[0].shape[:3]):
+            held, held_by_other = _tokens(story.before[-1][head]), _tokens(other.before[-1][head])
+            if held != held_by_other:
                 raise Fault(
                     "which tokens a head holds when the next ones come depends on these: token "
-                    f"{min(one ^ other)} is held for one continuation and not for another"
+                    f"{min(held ^ held_by_other)} is held for one continuation and not for another"
                 )
-            if back := one - _tokens(pair[0].held[-2][head]):
-                raise Fault(f"token {min(back)} was evicted, but the next turn sees it")
+            returned = held - _tokens(story.held[-2][head])
+            if returned:
+                raise Fault(f"token {min(returned)} was evicted, but the next turn sees it")
 
 
 def drifts_as_positions_change(subject: Subject) -> None:
@@ -331,7 +343,7 @@ def changes_with_its_fork(subject: Subject) -> None:
 
 
 def keeps_half_of_a_failed_turn(subject: Subject) -> None:
-    """Check that a turn that could not be read leaves the cache as it was."""
+    """Check that a turn that could not be read leaves the cache unchanged."""
     assert subject.failing is not None
     story, b = Story(subject), subject.budget
     story.feed(b + 6)
@@ -369,16 +381,17 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
     sees, distances, _ = story.seen()
     everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
     cut, full = (story.readings(mask, distances)[0] for mask in (sees, everything))
-    differs = False
+    differs = False  # whether a policy that saw everything would have kept other tokens
     for call in range(1, len(story.held)):
         new = np.arange(story.ends[call], story.ends[call + 1])
         for layer, head in np.ndindex(*story.held[0].shape[1:3]):
             was, now = (_tokens(held[0, layer, head]) for held in story.held[call - 1 : call + 1])
             present = np.array(sorted(was | set(new.tolist())))
             stays = np.isin(present, sorted(now))
-            free = present >= subject.sinks
+            free = present >= subject.sinks  # sinks stay whatever their scores
             if stays.all() or not (stays & free).any():
                 continue
+            # By scores of a model that saw only what was held, and of one that saw everything.
             by_held, by_all = (
                 _behind(_scores(subject, reading, layer, head, present, new), stays, free)
                 for reading in (cut, full)
@@ -390,7 +403,7 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
                     f"in turn {call}, layer {layer}, head {head}, what stays is not the best by "
                     f"what the model saw of what was held{peeks}"
                 )
-    if not differs:
+    if not differs:  # then the check could not have failed
         raise Fault("by these scores, what was evicted makes no difference to what stays")
 
 

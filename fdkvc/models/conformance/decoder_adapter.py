@@ -17,7 +17,7 @@ from fdkvc.models.numpy.text_cache import TextCache, read
 class DecoderModel:
     """A decoder that reads a text in one pass; implements `fdkvc.models.conformance.FullModel`."""
 
-    count = 0  # of a cache that has read nothing
+    count = 0  # as the cache of the decoder, it has read nothing
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder, self.vocabulary = decoder, decoder.shape.vocabulary
@@ -27,7 +27,7 @@ class DecoderModel:
     def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
         """Read a text with a given attention mask."""
         self._sees, self._distances = sees, distances
-        self._noted: list[list[Floats]] = []  # queries and keys of each layer
+        self._noted: list[list[Floats]] = []  # queries and keys of each layer, from `attend`
         outputs = self.decoder.read(np.asarray(tokens)[None], [self])[0]
         return Reading(outputs, *map(np.stack, zip(*self._noted, strict=True)))
 
@@ -45,7 +45,7 @@ class DecoderModel:
 
 
 def _pairs(vectors: Floats) -> Pairs:
-    """Return pairs as complex numbers: here neighbours go together."""
+    """Return pairs as complex numbers: in the decoder, neighbours are a pair."""
     return vectors.astype(np.float32).view(np.complex64).astype(np.complex128)
 
 

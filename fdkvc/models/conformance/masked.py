@@ -1,6 +1,6 @@
-"""Masked attention in plain form: the reference of the checks.
+"""Masked attention in its plainest form: the reference of the checks.
 
-In double precision, one head at a time, sharing no code with the caches under test.
+It computes in double precision, one head at a time, and shares no code with the caches under test.
 """
 
 import numpy as np
@@ -24,12 +24,12 @@ def mixed(
 ) -> Floats:
     """Return the output of attention (H, N, h), of values (K, N, h).
 
-    `sees` (K, N, N) marks which tokens each token attends to, in every KV head; at least itself.
-    Queries (H, N, h / 2) and keys (K, N, h / 2) are rotated to their positions. `distances`
-    (K, N, N) say how far before each token the others are, by default by their places in the text;
-    a distance of 1 rotates by `frequencies` (h / 2,). Raises a ValueError for other distances if
-    positions are not rotary. `stored` has keys and values as they come back from where they are
-    stored, and which of them each token sees so (N, N).
+    `sees` (K, N, N) marks which tokens each token attends to in every KV head, at least itself.
+    Queries (H, N, h / 2) and keys (K, N, h / 2) are rotated to their places in the text.
+    `distances` (K, N, N) say how far before each token the others are, if not by their places; a
+    distance of 1 rotates by `frequencies` (h / 2,). Raises a ValueError for such distances if
+    positions are not rotary. `stored` is for a cache that stores entries in few bits: keys and
+    values as they come back, and which tokens each token sees in this form (N, N).
     """
     angles = None if distances is None else _angles(distances, frequencies)
     group = len(queries) // len(keys)
@@ -62,7 +62,7 @@ def _products(query: Pairs, keys: Pairs, turned: NDArray[np.float64] | None) -> 
 
 
 def _angles(distances: Ints, frequencies: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-    """Return the angles that distances (K, N, N) add to those in the text, if they differ."""
+    """Return the angles by which distances (K, N, N) differ from those in the text, if any do."""
     places = np.arange(distances.shape[-1])
     differences = distances - (places[:, None] - places)
     if not differences.any():

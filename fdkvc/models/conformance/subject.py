@@ -66,7 +66,7 @@ class TurnCache:
     def feed(self, tokens: Ints) -> Turn:
         """End the turn of written tokens, then read the next turn (C, n) and end it."""
         before = None
-        if self._written:
+        if self._written:  # what is held is decided before the new tokens are known
             self._end_turn()
             before = self._held()
         self._written = 0
@@ -114,7 +114,7 @@ class FullModel(Protocol):
 class Subject:
     """A cache, and what it promises.
 
-    Raises a ValueError for a budget below 8, or one of which sinks are more than a half.
+    Raises a ValueError for a budget below 8, or if the sinks are more than half of it.
     """
 
     begin: Callable[[int], EvictionCache]
@@ -131,8 +131,8 @@ class Subject:
     sinks: int = 0
     """First tokens of a text that it never evicts."""
     positions: Literal["seen", "last", "slots"] = "seen"
-    """Where the next token stands: after all tokens seen (``seen``) or after the last one held
-    (``last``), while entries keep their positions; or after entries that close the gaps
+    """The position of the next token: after all tokens seen (``seen``) or after the last one held
+    (``last``), where entries keep their positions; or after the entries, where these close the gaps
     (``slots``)."""
     recalls: bool = False
     """Whether evicted entries may return."""
@@ -141,10 +141,10 @@ class Subject:
     failing: Callable[[], AbstractContextManager[object]] | None = None
     """Returns a context in which it fails to read a turn with a ValueError, having read a part."""
     scores: Scores | None = None
-    """Its policy's scores, if they depend on queries and keys alone, as those of TOVA."""
+    """The scores of its policy, if they depend on queries and keys alone, as TOVA's do."""
     restored: Restored | None = None
-    """What comes back of its keys and values once their turn has ended, if they are stored in few
-    bits. Its model's `read` then takes another argument: see `TransformersModel`."""
+    """For a cache that stores entries in few bits: what comes back of keys and values once their
+    turn has ended. Its model's `read` then takes another argument; see `TransformersModel`."""
     tolerance: float = 1e-4
     """Allowed deviation of its outputs, relative to the largest or to 1."""
 

@@ -26,18 +26,19 @@ class TransformersModel:
     """A causal model that reads a text in one pass, as a `FullModel`.
 
     Its attention must be a plain softmax of queries and keys, which may be rotated by halves as in
-    Llama. The library's model is copied. The cache evicts from these layers, by default all; in
-    others, the layer's own window applies.
+    Llama. The library's model is copied. `layers` are those from which the cache evicts, by default
+    all; in others, the layer's own sliding window applies.
     """
 
     def __init__(self, model: Any, layers: tuple[int, ...] | None = None) -> None:
+        # No mask by the library: `read` brings its own.
         AttentionMaskInterface.register(INTERFACE, lambda *args, **settings: None)
         self._model = copy.deepcopy(model).eval()
         config = self._model.config.get_text_config(decoder=True)
         self.vocabulary = int(config.vocab_size)
         self._layers = tuple(range(config.num_hidden_layers)) if layers is None else layers
         rotary = (module for module in self._model.modules() if hasattr(module, "inv_freq"))
-        first = next(rotary, None)  # None: positions are not rotary
+        first = next(rotary, None)  # None if positions are not rotary
         self._frequencies = None if first is None else first.inv_freq.double().numpy()
 
     def read(
@@ -49,8 +50,8 @@ class TransformersModel:
     ) -> Reading:
         """Read a text with a given attention mask; see `fdkvc.models.conformance.FullModel`.
 
-        `stored` says what comes back of stored keys and values, and which tokens each token sees in
-        this way (N, N).
+        `stored` is for a cache that stores entries in few bits: what comes back of keys and values,
+        and which tokens each token sees in this form (N, N).
         """
         noted: dict[int, tuple[Floats, Floats]] = {}
 
@@ -67,12 +68,13 @@ class TransformersModel:
             scaling = scaling or width**-0.5
             pairs = _pairs(queries), _pairs(keys)
             if layer in self._layers:
+                # Some models scale otherwise: as `Reading.queries` has it, for 1/√h.
                 noted[layer] = queries * np.float32(scaling * width**0.5), keys
                 row = self._layers.index(layer)
                 apart = None if distances is None else distances[row]
                 back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
                 mixture = mixed(*pairs, values, sees[row], scaling, apart, self._frequencies, back)
-            else:
+            else:  # causal, within the window if there is one
                 n = keys.shape[1]
                 near = ~np.tri(n, k=-(sliding_window or n), dtype=np.bool_)
                 seen = np.broadcast_to(np.tri(n, dtype=np.bool_) & near, (len(keys), n, n))
@@ -89,7 +91,7 @@ class TransformersModel:
 
 
 def _pairs(vectors: Floats) -> Pairs:
-    """Return pairs as complex numbers: here dimension i goes with i + h / 2."""
+    """Return pairs as complex numbers: in the library, dimensions i and i + h / 2 are a pair."""
     half = vectors.shape[2] // 2
     return np.asarray(vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:])
 

@@ -42,7 +42,8 @@ BEGINNING = replace(
         NOTHING: "Nothing: start a new chat",
         dialogs.OWN: "A file of my own …",
         "evening": SHIPPED["evening"],
-        **{key: label for key, label in SHIPPED.items() if key != "rental"},  # it is too long
+        # All but the rental, which is too long for a chat's memory.
+        **{key: label for key, label in SHIPPED.items() if key != "rental"},
     },
 )
 ANSWERED = Field(
@@ -90,21 +91,21 @@ FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, SECTION)
 """Every field of the page."""
 
 DROPPED = ("layer", "head")
-"""Parts of a link of an earlier version that no longer say anything."""
+"""Parts of links of earlier versions that no longer mean anything."""
 
 PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}
-"""The defaults of some fields with other models than the bundled one."""
+"""Defaults of fields that differ for all models but the bundled one."""
 
 STARTERS = {
     "bundled": ("I am looking for a restaurant in San Jose.", "I need a train to Los Angeles."),
     EXAMPLE: ("What is the name of my sister?", "Write a birthday card for my sister."),
     NOTHING: ("My sister Rosalind turns thirty on Saturday. What shall we bake?",),
 }
-"""Messages to click, for the bundled model and for the dialogs that others begin with."""
+"""Messages to click: for the bundled model, and for others by the dialog that they begin with."""
 
 
 def fields_of(page: str, link: Mapping[str, str]) -> tuple[Field, ...]:
-    """Return every field with its default for the model of a link, or else of the page."""
+    """Return every field, with its default for the model of a link or, without one, of the page."""
     model = link.get(MODEL.name, MODEL.default) if link else held(page, MODEL)
     if model == MODEL.default or model not in MODEL.choices:
         return FIELDS
@@ -127,7 +128,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 
 def choose_model(page: str) -> str:
-    """Choose the model; another one begins with its own defaults."""
+    """Choose the model. Another model starts with its own defaults."""
 
     def use_defaults() -> None:
         fields.reset(page, (field for field in fields_of(page, {}) if field.name in PRETRAINED))
@@ -142,19 +143,18 @@ def starters_of(page: str) -> tuple[str, ...]:
 
 
 def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None:
-    """Return the recording of a conversation, if there is one and nobody wants to see it live."""
+    """Return the recording of a conversation, if there is one and the user has not run it live."""
     recorded = shipped_answer()
     if st.session_state.get(f"{page}/live") or held(page, SECTION) not in (SECTION.default, "back"):
         return None
     chosen = held(page, MODEL), held(page, BEGINNING), held(page, STOPS), conversation.messages
+    if chosen != ("smollm2", recorded.file, recorded.stops, ()):
+        return None
     limits = conversation.turn, conversation.budget, conversation.decides
-    whole = chosen == ("smollm2", recorded.file, recorded.stops, ()) and limits == (
-        recorded.turn,
-        recorded.budget,
-        DECIDES.default,
-    )
+    if limits != (recorded.turn, recorded.budget, DECIDES.default):
+        return None
     names = {policy.name for policy in conversation.policies}
-    return recorded if whole and names and names <= recorded.answers.keys() else None
+    return recorded if names and names <= recorded.answers.keys() else None
 
 
 def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
@@ -173,9 +173,10 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
     budget = fields.number(page, here[BUDGET.name])
     decides = fields.choice(page, DECIDES)
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
-    begun = held(page, MODEL), file and file.key, transcript and transcript.name, turn
-    if fields.is_new(f"{page}/begun", begun) and not link:
-        hold(page, STOPS, here[STOPS.name].default)  # not those of another conversation
+    # The lengths of answers belong to a conversation: another one starts with the default.
+    beginning = held(page, MODEL), file and file.key, transcript and transcript.name, turn
+    if fields.is_new(f"{page}/begun", beginning) and not link:
+        hold(page, STOPS, here[STOPS.name].default)
     return Conversation(
         model=held(page, MODEL),
         file="" if file is None else file.key,
@@ -191,7 +192,10 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
 
 
 def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> int:
-    """Choose the turn to answer; by default, the call whose arguments are oldest."""
+    """Choose the turn to answer; by default, the call whose arguments were mentioned longest ago.
+
+    The first speaker is taken for the user, whom the model does not answer as.
+    """
     first = transcript.turns[0].speaker.casefold()
     calls = {call.turn: call for call in transcript.calls}
     labels: dict[int, str] = {}
@@ -205,6 +209,7 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
         labels = {len(transcript.turns): "after the last turn"}
 
     def oldest(turn: int) -> tuple[int, int]:
+        """Rank a call: with two arguments or more first, then by the age of the oldest."""
         arguments = calls[turn].arguments
         mentions = [argument.mention.turn for argument in arguments if argument.mention]
         return min(len(arguments), 2), turn - min(mentions, default=turn)
@@ -229,7 +234,7 @@ def _choose_policies(page: str, field: Field) -> tuple[Policy, ...]:
             )
         elif policy.reads_again:
             problems(
-                f"{policy.title} is left out: this page follows the entries of a cache, and it "
+                f"{policy.title} is left out: it keeps no entries, which this page follows, but "
                 "reads the text again. The commands answers and live measure it."
             )
         elif policy.name != EVERYTHING:  # the full cache is always shown
@@ -245,7 +250,7 @@ def warn_of(policies: Sequence[Policy], model: LanguageModel) -> None:
 
 
 def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
-    """Return the lengths of answers, up to that of so many messages."""
+    """Return the lengths of answers, up to the answer to the last of so many messages."""
     pairs = (pair.split(":") for pair in held(page, STOPS).split(",") if pair)
     return tuple((int(answer), int(steps)) for answer, steps in pairs if int(answer) <= messages)
 
@@ -255,7 +260,7 @@ def _written(stops: Iterable[tuple[int, int]]) -> str:
 
 
 def limit_answer(page: str, conversation: Conversation, extra: int = 0) -> None:
-    """End the last answer of a conversation where it is now, or after so many further tokens."""
+    """End the last answer of a conversation where it is now, or after `extra` more tokens."""
     last = len(conversation.messages), max(steps_of(conversation), 1) + extra
     hold(page, STOPS, _written((*conversation.stops, last)))
 

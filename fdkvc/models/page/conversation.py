@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, zip_longest
 from threading import Lock
 
 import numpy as np
 import streamlit as st
 
-from fdkvc.core.attention import Floats
+from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.limits import (
     MAX_ANSWERS_MEGABYTES,
     MAX_BLOCK_LOGITS,
@@ -40,7 +40,7 @@ FULL = "all"
 """The name of the cache that evicts nothing; the others have their policy's name."""
 
 RESERVED = 256
-"""Tokens of a chat whose vectors are stored in one piece, or a multiple."""
+"""Room in a cache is reserved in multiples of this number of tokens."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Conversation:
     """A dialog or a new chat, the user's messages, and the policies of the model's caches."""
 
     model: str
-    """A model of `fdkvc.models.page.loading`."""
+    """The name of a model of `fdkvc.models.page.loading`."""
     file: str
     """The key of the file whose dialog it begins with; empty for a new chat."""
     dialog: str
@@ -56,7 +56,7 @@ class Conversation:
     turn: int
     """How many turns of the dialog come first."""
     policies: tuple[Policy, ...]
-    """Each answers with a cache of its own."""
+    """The policies, each with a cache of its own."""
     budget: int
     """Entries that a KV head may hold."""
     decides: str
@@ -80,7 +80,7 @@ class Conversation:
 
     @property
     def parts(self) -> list[Conversation]:
-        """What has an answer each: the dialog, then each message with all before it."""
+        """The conversation up to each of its answers: to the dialog, then to each message."""
         first = 0 if self.transcript is not None else 1
         return [
             replace(self, messages=self.messages[:answer], stops=self._stops_up_to(answer))
@@ -89,7 +89,7 @@ class Conversation:
 
     @property
     def key(self) -> Conversation:
-        """The conversation, however much of its last answer is written."""
+        """Identifies the conversation, whatever length its last answer has."""
         return replace(self, stops=self._stops_up_to(len(self.messages) - 1))
 
     def _stops_up_to(self, last: int) -> tuple[tuple[int, int], ...]:
@@ -97,7 +97,7 @@ class Conversation:
 
     @property
     def steps(self) -> int | None:
-        """Tokens that the last answer has at most; None if the user did not set its length."""
+        """Most tokens of the last answer; None if the user did not set its length."""
         return dict(self.stops).get(len(self.messages))
 
     @cached_property
@@ -118,13 +118,13 @@ class Conversation:
 
     def caches(self) -> dict[str, TextCache]:
         """Return a new cache for each policy."""
-        new = partial(self.language_model.evicting, budget=self.budget, decides=self.decides)
-        return {
-            policy.name: new(policy)
-            if "similarity" in policy.looks_at
-            else new(policy).without_hidden()
-            for policy in self.policies
-        }
+        caches = {}
+        for policy in self.policies:
+            cache = self.language_model.evicting(policy, self.budget, self.decides)
+            # Only policies that compare tokens need hidden states, which take much memory.
+            compares = "similarity" in policy.looks_at
+            caches[policy.name] = cache if compares else cache.without_hidden()
+        return caches
 
 
 def begin(
@@ -134,9 +134,11 @@ def begin(
 
     Raises a ValueError if it is longer than the model or the memory can hold.
     """
-    if answer := answer_of(conversation) or _read_again(conversation, before, on_progress):
+    answer = answer_of(conversation) or _read_again(conversation, before, on_progress)
+    if answer:
         if answer.complete and answer.conversation == conversation:
             return answer
+        # Go on with what is written, unless the answer is now to be shorter: then write it anew.
         goes_on = conversation.steps is None or answer.chat.steps <= conversation.steps
         context, chat = answer.context, answer.chat if goes_on else answer.context
     else:
@@ -149,14 +151,15 @@ def begin(
 
 
 def answer_of(conversation: Conversation) -> Answered | None:
-    """Return what is written of the last answer, once no run of the page writes it any more.
+    """Return what is written of the last answer, once no run of the page is writing it.
 
     A click starts the next run while the one before still writes its last token.
     """
-    if stored := ANSWERS.get(conversation.key):
-        with stored.writing:
-            return ANSWERS.get(conversation.key) or stored
-    return None
+    stored = ANSWERS.get(conversation.key)
+    if stored is None:
+        return None
+    with stored.writing:  # wait; then look again, as the run before has stored more
+        return ANSWERS.get(conversation.key) or stored
 
 
 def steps_of(conversation: Conversation) -> int:
@@ -169,8 +172,9 @@ def steps_of(conversation: Conversation) -> int:
 def _read_again(
     conversation: Conversation, before: Answered | None, on_progress: Callable[[float], object]
 ) -> Answered | None:
-    """Return what is written of the last answer, whose caches had to make room for others."""
-    if (written := TEXTS.get(conversation.key)) is None:
+    """Return what is written of the last answer, read again, if its caches had to make room."""
+    written = TEXTS.get(conversation.key)
+    if written is None:
         return None
     context = before.chat.fork() if before else _new_chat(conversation)
     _reserve(context, max(map(len, written.chat.ids.values())))
@@ -213,13 +217,14 @@ def _add(chat: Chat, passage: Passage) -> None:
 
 
 def _reserve(chat: Chat, tokens: int) -> None:
-    """Reserve so many tokens and an answer, in steps, so that forks share what they have read."""
+    """Reserve room for so many tokens and an answer, so that forks need not copy to go on."""
     for cache in chat.caches.values():
         cache.reserve(-(-(tokens + MAX_WRITTEN_TOKENS) // RESERVED) * RESERVED)
 
 
 def most_tokens(chat: Chat) -> int:
     """Return how many tokens of a chat fit into memory under all its caches."""
+    # Queries are stored of the last turn only, at most an answer; the other vectors of all tokens.
     sizes = [{**cache.token_bytes} for cache in chat.caches.values()]
     latest = MAX_WRITTEN_TOKENS * sum(size.pop("queries") for size in sizes)
     stored = sum(sum(size.values()) for size in sizes)
@@ -237,7 +242,7 @@ def write(answered: Answered) -> Generator[Answered]:
             yield answered
         answered = replace(answered, complete=True)
         yield answered
-    finally:  # also where a click interrupts it
+    finally:  # also if a click interrupts it
         written, texts = answered.conversation, (answered.context.written, chat.written)
         ANSWERS.put(written.key, answered)
         TEXTS.put(written.key, Written(written, *texts, answered.complete))
@@ -249,7 +254,7 @@ class Answered:
     """A conversation with its last answer: the chat before and after it; fork them to go on."""
 
     conversation: Conversation
-    """What was asked."""
+    """The conversation that is answered."""
     context: Chat
     """The chat before the answer."""
     chat: Chat
@@ -280,9 +285,10 @@ class Answered:
     @property
     def prompt_end(self) -> int:
         """Tokens up to the end of the system prompt that the model's chat template adds."""
-        first = self.chat.passages[FULL][:1]
-        tokens, ids = self.chat.model.tokens, self.chat.caches[FULL].ids
-        return max((causes.prompt_end(tokens, ids, low, end) for _, low, end in first), default=0)
+        if not self.chat.passages[FULL]:
+            return 0
+        _, first, end = self.chat.passages[FULL][0]
+        return causes.prompt_end(self.chat.model.tokens, self.chat.caches[FULL].ids, first, end)
 
     @property
     def prompt(self) -> str:
@@ -373,8 +379,9 @@ class Answered:
 def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], float]]:
     """Return how each cache predicts the same text, and the mean probability of its tokens.
 
-    Nothing where the calls of the full cache are right, or nothing but its own text can be read and
-    it repeats itself. Of a long text only the first tokens are read.
+    The text is the dialog's own answer, or else that of the full cache; of a long one, the first
+    tokens. The result is empty if the full cache makes the right calls, which are compared instead,
+    or if the only text is its own and repeats itself.
     """
     context, true = answered.context, answered.has_true_text
     called = bool(answered.expected_calls) and answered.right(FULL)
@@ -390,7 +397,7 @@ def _predicted(
 ) -> tuple[tuple[Predicted, ...], float] | None:
     """Return how one cache predicts passages, and the mean probability of their tokens.
 
-    One at a time, since a fork that reads copies the vectors of the text before.
+    Not all caches at once, since each fork that reads copies the vectors of the text before.
     """
     tokens, shape = context.model.tokens, context.model.decoder.shape
     cache, words, nats = context.caches[name].fork(), list[Predicted](), list[Floats]()
@@ -401,28 +408,31 @@ def _predicted(
         if len(ids) <= start:
             break
         room -= len(ids)
-        parts = []
+        # 1. The nats of each token but the first, and the likeliest in its place.
+        lost_parts, best_parts = list[Floats](), list[Ints]()
         for first in range(0, len(ids), step):
             logits = read([cache], ids[first : first + step])
             targets = np.array(ids[first + 1 : first + step + 1], np.intp)
-            parts.append(losses(logits[:, : len(targets)], targets))
-        lost, _, best = (np.concatenate(column, axis=1)[0] for column in zip(*parts, strict=True))
+            lost, _, best = losses(logits[:, : len(targets)], targets)
+            lost_parts.append(lost[0])
+            best_parts.append(best[0])
         stop = min(encoded.stop, len(ids))
-        nats.append(lost[start - 1 : stop - 1])
-        text = ids[start:stop]
-        places = [
-            (written, low + start, end + start) for written, low, end in words_in(tokens, text)
-        ]
+        nats.append(np.concatenate(lost_parts)[start - 1 : stop - 1])
+        likeliest = np.concatenate(best_parts)
+        # 2. The tokens of each argument's value in a call, or else of each word.
+        places = []
         if encoded.passage.spans:
-            values = [(encoded.tokens_of(*span), span) for span in encoded.passage.spans]
-            places = [
-                (encoded.passage.text[low:high], token[0], token[-1] + 1)
-                for token, (low, high) in values
-                if token and token[-1] < stop
-            ]
+            for low, high in encoded.passage.spans:
+                value = encoded.tokens_of(low, high)
+                if value and value[-1] < stop:
+                    places.append((encoded.passage.text[low:high], value[0], value[-1] + 1))
+        else:
+            for written, low, end in words_in(tokens, ids[start:stop]):
+                places.append((written, low + start, end + start))
+        # 3. Whether the likeliest tokens have the same words.
         for written, low, end in places:
             if encoded.passage.spans or causes.is_readable(written):
-                instead = tokens.text(best[low - 1 : end - 1].tolist()).strip()
+                instead = tokens.text(likeliest[low - 1 : end - 1].tolist()).strip()
                 right = causes.bare(instead) == causes.bare(written)
                 words.append(Predicted(written, right, instead))
         cache.end_turn()
@@ -436,7 +446,7 @@ class Written:
     """The texts of an `Answered`, and whether it is complete."""
 
     conversation: Conversation
-    """What was asked."""
+    """The conversation that is answered."""
     context: ChatText
     chat: ChatText
     complete: bool
@@ -446,7 +456,7 @@ ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_CHATS_MEGABYTES * 1_000_000)
 """The answer of each conversation, by its `key`, with its caches."""
 
 TEXTS: ByteLRU[Written] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
-"""What was written of each: caches that make room for those of others are read again from it."""
+"""The texts by the same key: when caches had to make room for others, they read them again."""
 
 
 @cached
@@ -459,7 +469,7 @@ def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
 
 @cached
 def restored(answered: Answered, name: str) -> causes.Restoration:
-    """Return the answers after restoring what a policy evicted, with progress."""
+    """Return the answers after restoring what a policy evicted; show progress meanwhile."""
     bar, title = st.empty(), answered.conversation.titles[name]
     words = f"Answering with words restored to {title}"
     answers = restore(answered, name, lambda share: bar.progress(share, plain(words)))
@@ -470,7 +480,7 @@ def restored(answered: Answered, name: str) -> causes.Restoration:
 def restore(
     answered: Answered, name: str, on_progress: Callable[[float], object] = lambda share: None
 ) -> causes.Restoration:
-    """Return the answers after restoring what a policy evicted; of a large model, fewer."""
+    """Return the answers after restoring what a policy evicted; a large model tries fewer spans."""
     chat = answered.context
     most = MAX_RESTORED_SPANS // 2 if chat.model.decoder.large else MAX_RESTORED_SPANS
     evicting = chat.caches[name], chat.passages[name]

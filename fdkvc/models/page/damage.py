@@ -80,7 +80,7 @@ def show_instead(page: str, model: str) -> None:
 
 
 def show_recorded(page: str, names: Sequence[str]) -> None:
-    """Show the recording that is shipped, of these of its policies."""
+    """Show the shipped recording, for some of its policies."""
     recorded = shipped_damage()
     policies = {name: read_policy(name) for name in names}
     titles = {name: policy.title for name, policy in policies.items()}
@@ -117,7 +117,7 @@ def _text(answered: Answered) -> Text:
 
 @cached
 def _damage(answered: Answered, name: str) -> Damage:
-    """Return a policy's damage, which is read with progress and the most damaged words so far."""
+    """Return a policy's damage; show progress and the most damaged words so far meanwhile."""
     conversation, bar, place = answered.conversation, st.empty(), st.empty()
     words = f"Reading the text with {conversation.titles[name]}"
     model, cache, text = answered.chat.model, conversation.caches()[name], _text(answered)

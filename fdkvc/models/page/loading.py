@@ -1,4 +1,4 @@
-"""The models that pages may load: those with which the process was started, by name."""
+"""The models that pages may load: those offered when the process started, by name."""
 
 from collections.abc import Callable
 
@@ -30,9 +30,9 @@ MODEL = Field(
 
 
 def load_model(name: str, otherwise: Callable[[], None]) -> LanguageModel:
-    """Load a model with a progress bar on the page, which ends if it cannot be loaded.
+    """Load a model with a progress bar on the page.
 
-    `otherwise` then shows something else below the reason.
+    If it cannot be loaded, the page ends with the reason, and what `otherwise` shows below it.
     """
     bar = st.empty()
     try:

@@ -44,6 +44,7 @@ def _summary(title: str, answers: Restoration, expected: str) -> Markdown:
     if answers.right(answers.lost, expected):
         words = Markdown("With {} the {} is right: nothing needs to be restored.")
         return words.format(title, what)
+    # A single span that makes the answer right is the clearest cause.
     for attempt in answers.attempts:
         if len(attempt.spans) == 1 and answers.right(attempt.written, expected):
             span = attempt.spans[0]

@@ -28,7 +28,7 @@ from fdkvc.ui.fields import choice, held, hold, problems
 from fdkvc.ui.markdown import plain
 
 TRUE, OWN = "the true answer", "the full cache's answer"
-"""What all caches predict: the dialog's own answer, or else what the full cache wrote."""
+"""The text that all caches predict: the dialog's own answer, or else what the full cache wrote."""
 
 DRAWN = 0.06
 """Seconds between redraws while the model writes."""
@@ -41,10 +41,12 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         return None
     above, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
     answered, parts = None, conversation.parts
+    # Start from the last part whose caches are in memory: with a link, none may be, and all answers
+    # are written.
     newest = reversed(range(len(parts)))
     start = next((index for index in newest if ANSWERS.get(parts[index].key)), 0)
     try:
-        for part in parts[start:]:  # those that a link brought are written first
+        for part in parts[start:]:
             answered = begin(
                 part, answered, lambda share: lanes.progress(share, "Reading the dialog")
             )
@@ -79,7 +81,7 @@ def _write(
     lanes: DeltaGenerator,
     button: DeltaGenerator,
 ) -> Answered:
-    """Let the model write, redrawing as it does; clicks interrupt it."""
+    """Let the model write, and redraw the answers meanwhile; a click interrupts it."""
     _show_answered(message, answered)
     button.button(
         "Stop",
@@ -100,7 +102,7 @@ def _write(
 
 
 def show_input(page: str, conversation: Conversation) -> None:
-    """Show the chat input, docked at the bottom; a message that is too long stays in it."""
+    """Show the chat input at the bottom of the page; a message that is too long stays in it."""
     # After the first message, each new one scrolls into view.
     scroll_to(".message", "nearest", count=len(conversation.messages))
     left = MAX_TYPED_CHARACTERS - sum(len(message) + 1 for message in conversation.messages)
@@ -139,7 +141,7 @@ def show_input(page: str, conversation: Conversation) -> None:
 
 
 def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswer) -> None:
-    """Show a recording as what it is of, with a button that lets the model answer now."""
+    """Show a recorded conversation, with a button that runs it live."""
     answers = [recorded.answers[name] for name in conversation.titles]
     st.header(plain(headline(answers, TRUE)), anchor=False)
     transcript = conversation.transcript
@@ -170,7 +172,7 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
 
 
 def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
-    """Show the last message below the earlier turns, folded to a line; nothing before the first."""
+    """Show the last message, if any, below the earlier turns, which are folded to a line."""
     context, conversation = answered.context, answered.conversation
     passages, speakers = context.passages[FULL], answered.speakers(FULL)
     if not passages:
@@ -178,14 +180,16 @@ def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
     numbers = map(str, turns_of(passages))
     texts = [context.text(FULL, passage=index) for index in range(len(passages))]
     turns = [*zip(numbers, speakers, texts, strict=False)]
+    # The dialog's turns are the same under all caches; what came after is shown for each.
     given = sum(passage.turn < conversation.turn for passage in conversation.passages)
     earlier = turns[: min(given, len(turns) - 1)]
     if answered.prompt:
         earlier.insert(0, ("", SPAN_KINDS["system"], answered.prompt))
     past = ""
     for name, title in conversation.titles.items():
-        if texts_of_cache := answered.past(name):
-            parts = [f"<p><i>{WRITERS[who]}</i> {escape(text)}</p>" for who, text in texts_of_cache]
+        since = answered.past(name)
+        if since:
+            parts = [f"<p><i>{WRITERS[who]}</i> {escape(text)}</p>" for who, text in since]
             past += f"<section><b>{escape(title)}</b>{''.join(parts)}</section>"
     _show_message(message, [*earlier, turns[-1]], turns[-1], past)
 

@@ -22,13 +22,13 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 
 SHARES = {"attention if cached": "all_there", "actual attention": "attended"}
-"""Columns of that table, and of `why_table`."""
+"""The columns with attention, and their names in `why_table`."""
 
 EVICTED_WORDS = 8
 """Rows in the table of evicted words."""
 
 PROMPT = -1
-"""The place of the model's own system prompt among passages."""
+"""Stands for the model's own system prompt among the numbers of passages."""
 
 
 def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> str:
@@ -44,7 +44,7 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
 
 
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
-    """Keep the selection within the results; return a sentence for each part of a link outside."""
+    """Keep the selection within the results; return a sentence for each wrong part of a link."""
     titles = answered.conversation.titles
     whose = replace(choices.WHOSE, choices=titles)
     wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
@@ -57,7 +57,8 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
     """Return the first policy whose calls are wrong or that loses a word, or the last cache."""
-    lost = shown_words(answers := answered.answers())
+    answers = answered.answers()
+    lost = shown_words(answers)
     for name, answer in zip(answered.conversation.titles, answers, strict=True):
         wrong = not answered.right(name) or not all(answer.predicted[word].right for word in lost)
         if name != FULL and wrong:
@@ -123,6 +124,7 @@ def _attention_sentence(
     title = answered.conversation.titles[name]
     if name == FULL or lost.empty:
         return Markdown("Nothing was evicted before {} wrote {}.").format(title, written)
+    # The most important word: a readable one, if there is any.
     readable = lost.word.map(causes.is_readable)
     most = (lost[readable] if readable.any() else lost).nlargest(1, "all_there").iloc[0]
     when = causes.turns_in_words(most.first_evicted_in, most.last_evicted_in)
@@ -171,7 +173,8 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
             tag, look = ("b", "chosen") if later == word else ("span", "after")
             html = f'<{tag} class="{look}">{escape(later.text)}</{tag}>'
             cells.setdefault(later.passage, []).append(html)
-    turns, speakers = [*turns, 0], [*speakers, SPAN_KINDS["system"]]  # PROMPT is the last
+    # At the end of both lists, which `PROMPT`, −1, is the index of.
+    turns, speakers = [*turns, 0], [*speakers, SPAN_KINDS["system"]]
     rows = "".join(
         f'<tr{" class=now" if index == word.passage else ""}><th scope="row"><i>{turns[index]}</i> '
         f"{speakers[index]}</th><td>{' '.join(words)}</td></tr>"
@@ -192,6 +195,7 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
 def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     attended, all_there = row["attended"], row["all_there"]
     text, evicted = escape(row["word"]), row["evicted"]
+    # The tint of an evicted word is the attention that it would have received.
     share = (max(attended, all_there) if evicted else attended) / top
     if share < 0.01 and not evicted:
         return text

@@ -25,16 +25,16 @@ from fdkvc.runs.grid import html_table
 from fdkvc.runs.page import css, page
 
 EXAMPLE, TURN, POLICY, BUDGET = "evening.json", 15, "fifo", 48
-"""A shipped dialog, the turn of its answer, and what the model's cache is under."""
+"""A shipped dialog, the turn that is answered, and the policy and budget of the model's cache."""
 
 LOOPED = "Stopped: the model repeats itself."
-"""The note on an answer that was stopped for that."""
+"""The note on an answer that was stopped because it repeats itself."""
 
 SHOWN_WORDS = 6
-"""Words of a text whose predictions are shown."""
+"""Most words whose predictions are shown."""
 
 SHOWN_CHARACTERS = 60
-"""Characters shown of an argument."""
+"""Most characters that are shown of an argument."""
 
 
 def restored_html(restored: Restoration, expected: str) -> str:
@@ -67,9 +67,10 @@ def _written(restored: Restoration, text: str, expected: str) -> str:
 
 
 def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
-    """Mark the words that differ from the full cache; while both are written, those up to now.
+    """Mark the words that differ from the full cache's.
 
-    The last word of each may then be incomplete, and the full cache may still write further ones.
+    While both are being written, only as many words are compared as both have, without the last
+    one, which may be incomplete.
     """
     words = text.split()
     compared = max(min(len(words), len(full)) - 1, 0) if writing else len(words)
@@ -83,6 +84,7 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
     """Return a column for each cache, the full one first; unfinished answers are not graded."""
     full, columns = answers[0], ""
     words: dict[str, list[str]] = {writer: text.split() for writer, text in full.passages}
+    # A reference that failed is none: then no word is marked.
     compared = not full.note.startswith(LOOPED) and full.right
     for answer in answers:
         parts = "".join(map(call_html, answer.calls))
@@ -113,10 +115,14 @@ def _lost(answers: Sequence[CacheAnswer], index: int) -> list[str]:
 
 
 def shown_words(answers: Sequence[CacheAnswer]) -> list[int]:
-    """Return the words that the full cache predicts and another does not, those that most lose."""
-    known = [index for index, word in enumerate(answers[0].predicted) if word.right]
-    lost = [index for index in known if _lost(answers, index)]
-    return sorted(sorted(lost, key=lambda index: -len(_lost(answers, index)))[:SHOWN_WORDS])
+    """Return the words that the full cache predicts and another does not, in the order of the text.
+
+    Of many, those that most caches lose.
+    """
+    right = [index for index, word in enumerate(answers[0].predicted) if word.right]
+    lost = [index for index in right if _lost(answers, index)]
+    most_lost = sorted(lost, key=lambda index: -len(_lost(answers, index)))
+    return sorted(most_lost[:SHOWN_WORDS])
 
 
 def headline(answers: Sequence[CacheAnswer], text: str) -> str:
@@ -125,12 +131,12 @@ def headline(answers: Sequence[CacheAnswer], text: str) -> str:
     if full.calls and full.right:
         method = full.calls[0].expected_method
         right = [title for title, answer in zip(titles, answers, strict=True) if answer.right]
-        if wrong := [title for title in titles if title not in right]:
-            return f"{method}: the call is right with {listed(right)}, and wrong with " + listed(
-                wrong
-            )
-        return f"{method}: the call is right with every cache"
-    if words := shown_words(answers):
+        wrong = [title for title in titles if title not in right]
+        if not wrong:
+            return f"{method}: the call is right with every cache"
+        return f"{method}: the call is right with {listed(right)}, and wrong with {listed(wrong)}"
+    words = shown_words(answers)
+    if words:
         word = max(words, key=lambda index: len(_lost(answers, index)))
         lost = _lost(answers, word)
         kept = listed([title for title in titles if title not in lost])
@@ -175,17 +181,17 @@ def _chip(written: str, wrong: str) -> str:
 
 
 def answer_page(title: str) -> str:
-    """Return a page on the answer of the bundled model that fails, and what brings it back."""
+    """Return a page on an answer of the bundled model that fails, and which words it needs back."""
     path, policy = EXAMPLES / EXAMPLE, policy_named(POLICY)
-    model, said = load_language_model(BUNDLED), read_transcripts(path.read_bytes(), path.name)[0]
+    model, dialog = load_language_model(BUNDLED), read_transcripts(path.read_bytes(), path.name)[0]
     chat = Chat(model, {POLICY: model.evicting(policy, BUDGET)})
-    for passage in model_text(said):
+    for passage in model_text(dialog):
         if passage.turn < TURN:
             chat.add_message(passage.text, passage.writer)
     cache, passages = chat.caches[POLICY], chat.passages[POLICY]
     restored = restore_spans(model, cache, passages, most=4)
     words = (
-        f"“{chat.text(POLICY)}” asks the user in turn {TURN - 1} of “{said.name}”. A small "
+        f"In turn {TURN - 1} of “{dialog.name}”, the user asks “{chat.text(POLICY)}”. A small "
         f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "
         f"left of {cache.count:,} in each head, and then with evicted words restored. ✗ marks what "
         "differs from the answer with the full cache."

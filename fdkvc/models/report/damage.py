@@ -5,7 +5,6 @@ A word that opens is a ``details`` element, so that it needs no script, on pages
 
 from collections.abc import Sequence
 from html import escape
-from itertools import chain, product
 
 import numpy as np
 
@@ -18,10 +17,10 @@ from fdkvc.runs.grid import Grid
 from fdkvc.runs.page import css, page
 
 STRONGEST = 4.0
-"""KL in nats from which on a word has the strongest tint, for every policy and text."""
+"""KL in nats at which the tint is strongest; the same for all, so that texts can be compared."""
 
 WORST, NEEDED = 8, 2
-"""Words that are listed, and evicted words beside each."""
+"""Most words that are listed, and evicted words beside each."""
 
 OTHERS = "function words and marks"
 
@@ -36,22 +35,24 @@ LEGEND = (
 
 
 def damage_sentences(damage: Damage, title: str) -> list[str]:
-    """Say how large the damage is, where it is, and whether restored entries heal it."""
+    """Say how large the damage is, where it is, and whether restoring entries undoes it."""
     words, kl = damage.text.words, damage.of_words
+    # Without the first token, which nothing predicts.
     mean, lost = float(damage.kl[1:].mean()), float((damage.nats - damage.full_nats)[1:].mean())
-    said = [
+    sentences = [
         f"With {title}, the KL from the full cache's predictions is {decimal(mean)} nats per "
         f"token, and the text itself loses {decimal(lost)} nats per token."
     ]
-    if healed := damage.restored:
+    restored = damage.restored
+    if restored:
         half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1
-        before = float(sum(kl[word] for word in healed))
-        said.append(
+        before = float(sum(kl[word] for word in restored))
+        sentences.append(
             f"Half of this KL is in {half:,} of {count(len(words), 'word')}. Restoring the "
-            f"evicted words that the {count(len(healed), 'most damaged word')} attend to changes "
-            f"their KL from {decimal(before, 1)} to {decimal(sum(healed.values()), 1)} nats."
+            f"evicted words that the {count(len(restored), 'most damaged word')} attend to changes "
+            f"their KL from {decimal(before, 1)} to {decimal(sum(restored.values()), 1)} nats."
         )
-    return said
+    return sentences
 
 
 def damage_html(damage: Damage, title: str) -> str:
@@ -89,7 +90,7 @@ def _word_html(damage: Damage, index: int, hurt: HurtWord | None) -> str:
 
 
 def _why_html(damage: Damage, hurt: HurtWord) -> str:
-    """Say what the full cache attends to there that is evicted, and what restoring it does."""
+    """Say which evicted words the full cache attends to there, and the KL if they are restored."""
     kl = f"KL <b>{decimal(damage.of_words[hurt.word], 2)} nats</b>"
     if not hurt.causes:
         return f"{kl}. The full cache attends to nothing there that this policy has evicted."
@@ -141,8 +142,7 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
     mean, parts = recorded.received.mean(axis=0), recorded.text.parts
     early = mean[: len(mean) * 9 // 10]  # each has many later tokens
     tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
-    words = recorded.text.words
-    word_of = dict(chain.from_iterable(product(range(*word.span), [word]) for word in words))
+    word_of = {token: word for word in recorded.text.words for token in range(*word.span)}
     largest = [recorded.received[:, token] for token in tokens]
     return {
         "token": [f"{token:,}" for token in tokens],

@@ -48,8 +48,9 @@ ABOUT = (
     "values right are argument values of calls that the model still predicts, of those that it "
     "predicts with the full cache. SmolLM2-135M-Instruct reads the true text; 95 % intervals by "
     "cluster; headings give dialogs and clusters. Each KV head decides by itself unless the "
-    "heading says otherwise. The chart and the first table are of a plan that is older than its "
-    "run, benchmarks/research/plan.toml; the others were measured before, by judged.py beside it."
+    "heading says otherwise. The chart and the first table are of a plan that was committed before "
+    "its run, benchmarks/research/plan.toml; the others were measured earlier, by judged.py beside "
+    "it."
 )
 
 
@@ -92,18 +93,20 @@ def comparison_name(more: str, less: str) -> str:
     >>> comparison_name("model: sinks(random) + head: sink", "head: sinks(random) + model: sink")
     'sinks(random) − sink, the whole model − each head'
     """
-    (who, way), *rest = (cell.split(": ") for cell in more.split(" + "))
-    (other_who, other), *_ = (cell.split(": ") for cell in less.split(" + "))
-    if not rest:
+    # Each side is one way, or two for the difference of two differences.
+    added = [cell.split(": ") for cell in more.split(" + ")]
+    subtracted = [cell.split(": ") for cell in less.split(" + ")]
+    (who, way), (other_who, other) = added[0], subtracted[0]
+    if len(added) == 1:
         return f"{way} − {other}, {DECIDED[who]}"
-    (_, other), *_ = rest
-    return f"{way} − {other}, {DECIDED[who]} − {DECIDED[other_who]}"
+    return f"{way} − {added[1][1]}, {DECIDED[who]} − {DECIDED[other_who]}"
 
 
 def planned_grid(plan: str = PLANNED) -> Grid:
     """Return the comparisons of a plan: the difference in KL, what it is, and that in values."""
     table = planned_comparisons(plan)
-    tested, beside = (table[table.metric == metric] for metric in ("kl", "values_right_of_full"))
+    tested = table[table.metric == "kl"]
+    values_right = table[table.metric == "values_right_of_full"]
     rows = [
         (
             row.asks,
@@ -113,7 +116,7 @@ def planned_grid(plan: str = PLANNED) -> Grid:
             _verdict(row),
             _difference(values),
         )
-        for (_, row), (_, values) in zip(tested.iterrows(), beside.iterrows(), strict=True)
+        for (_, row), (_, values) in zip(tested.iterrows(), values_right.iterrows(), strict=True)
     ]
     return Grid(HEADS, rows)
 

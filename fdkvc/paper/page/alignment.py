@@ -41,13 +41,13 @@ def show_alignment(page: str, study: Study) -> None:
         "output is a weighted mean of **values**, so it lies in the value matrix's space. The "
         "paper does not say which matrix projects the topic, and prints alignments near 0.02, "
         "where aligned vectors would give 1. The table compares the same outputs with the same "
-        "topics, projected in three ways, and has the published alignments."
+        "topics, projected in three ways, beside the published alignments."
     )
     scenarios = {key: scenario_label(key) for key in results.reported}
     scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")
     titles = {policy.name: policy.title for policy in results.benchmark.policies}
     rows = table[table.scenario == scenario].replace({"policy": titles})
-    rows = rows.assign(metric="late_alignment")
+    rows = rows.assign(metric="late_alignment")  # `figures` writes numbers as their metric does
     grid = pivot(rows, figures(rows), column="projection", label=_NAMES.__getitem__)
     show_grid(grid, "Late alignment by projection")
     st.markdown(plain(size_of_alignments(results)))

@@ -1,4 +1,4 @@
-"""What the benchmark runs: scenarios, policies and dialogs of the sidebar."""
+"""The controls of the benchmark: scenarios, policies and dialogs, in the sidebar."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -26,7 +26,7 @@ from fdkvc.ui.past import Past, open_run
 
 
 def report_of(study: Study) -> str:
-    """Return a study as a report, with a failed call out of the project's own dialogs."""
+    """Return a study as a report, with a failed call in the project's own dialogs."""
     recordings, _ = Sources().read_recordings()
     if study is papers_run().study:
         return papers_report(recordings)
@@ -67,7 +67,7 @@ def link_fields(page: str, link: Mapping[str, str]) -> Sequence[Field]:
 
 
 def show(page: str, place: DeltaGenerator) -> None:
-    """Show a run section by section, and at a place the runs and their files."""
+    """Show a run section by section, and in `place` the list of runs and their files."""
     answer, about = st.container(key="page-answer"), st.container()
     section = opened_section(page, SECTION)
     with about:
@@ -91,7 +91,7 @@ def _draw(page: str, section: str, shown: Past | None, answer: DeltaGenerator) -
 
 
 def _offer(page: str, shown: Past, stem: str) -> None:
-    run, study = shown.result, getattr(shown.result, "study", None)
+    run, study = shown.result, getattr(shown.result, "study", None)  # a sweep has no study
     names = ["run.json", *run.tables]
     if study is not None:
         what = "Verdict, claims, tables, figures and three interactive examples"

@@ -71,7 +71,7 @@ def _claim(result: ClaimResult) -> str:
 
 
 def line_html(result: ClaimResult) -> str:
-    """Draw a claim's numbers on a line; "" if there is only one.
+    """Draw a claim's numbers on a line; "" if they are all the same.
 
     A dot with its interval is the measured number, a diamond the published one, and a band the
     range in which the claim would be true.
@@ -89,6 +89,7 @@ def line_html(result: ClaimResult) -> str:
     room = 0.08 * (high - low)
     low, high = low - room, high + room
 
+    # Positions in percent of the line; a range may be infinite, so it is cut at the ends.
     def place(value: float) -> float:
         return 100 * (min(max(value, low), high) - low) / (high - low)
 
@@ -96,6 +97,7 @@ def line_html(result: ClaimResult) -> str:
         begin, width = place(first), place(last) - place(first)
         return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
 
+    # Later marks are drawn over earlier ones: the band first, then the interval, then the figures.
     marks, label = [], f"measured {measured_words(result)}"
     if ends:
         marks.append(mark("true", *ends))
