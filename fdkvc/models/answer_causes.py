@@ -1,6 +1,15 @@
 """Why a model wrote an answer: what it attended to, what was evicted, what restoring changes.
 
-Turns are turns of the conversation: a call belongs to the turn of the words that follow it.
+Three questions, from the weakest evidence to the strongest:
+
+1. Which words differ from the answer under the full cache, or which arguments of a call
+   (`changed_words`, `grade_call`)?
+2. Which earlier words did the model attend to, and which of them were evicted (`why_table`)?
+3. If evicted words are restored, does the model write what it wrote under the full cache
+   (`restore_spans`)? Only this shows a cause.
+
+A cache counts each passage as a turn; here, turns are those of the conversation, in which a call
+belongs to the turn of the words that follow it (`turns_of`).
 """
 
 from __future__ import annotations
@@ -28,7 +37,7 @@ if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd
 
 RESTORED_AT_ONCE = 3
-"""Caches with restored spans that write at once, between reports of progress."""
+"""Caches with restored spans that write at once; then progress is reported."""
 
 Passages = Sequence[tuple[Writer, int, int]]
 """The writer and tokens of each passage; see `fdkvc.models.numpy.chat.Chat`."""
@@ -69,22 +78,25 @@ def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Wo
 
 
 def prompt_end(tokens: Tokens, ids: Sequence[int], first: int, end: int) -> int:
-    """Return where a text's own system prompt ends, which is in its first passage; 0 without."""
+    """Return where the model's own system prompt ends in a text's first passage; 0 without one."""
     prompt, *passages = tokens.texts_of(ids[first:end], first)
     return prompt[1] if passages else 0
 
 
 def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
-    """Yield the words of a text, and the names in its marks, with their tokens (last exclusive)."""
+    """Yield the words of a text, also names in its marks, with their tokens (first, end)."""
     text = tokens.text(ids)
+    # 1. Where each token ends in the text, by decoding all up to it. A character may span several
+    #    tokens, and is complete with the last; until then, "\ufffd" stands for its bytes.
     prefixes = [tokens.text(ids[: index + 1]) for index in range(len(ids))]
-    # A character that spans several tokens is complete with the last of them.
-    begun = [part.endswith("\ufffd") for part in prefixes]
+    incomplete = [part.endswith("\ufffd") for part in prefixes]
     ends = [len(part.rstrip("\ufffd")) for part in prefixes[:-1]]
+    # Sorted, for the search: a decoder may write a little less once more tokens follow.
     places = np.minimum(np.maximum.accumulate([*ends, len(text)]), len(text))
+    # 2. The tokens in which each word's first and last character end.
     for match in finditer(r"\S+", text):
         low, high = np.searchsorted(places, [match.start() + 1, match.end()]).tolist()
-        while low and begun[low - 1]:
+        while low and incomplete[low - 1]:  # the first tokens of the word's first character
             low -= 1
         yield match[0], low, high + 1
 
@@ -104,7 +116,7 @@ FUNCTION_WORDS = frozenset(
 
 
 def bare(word: str) -> str:
-    """Return a word in small letters, without marks at its ends and a possessive's.
+    """Return a word in lower case, without punctuation at its ends and without a possessive 's.
 
     Examples
     --------
@@ -116,7 +128,7 @@ def bare(word: str) -> str:
 
 
 def is_readable(text: str) -> bool:
-    """Whether a text has more than function words and marks.
+    """Whether a text has more than function words, punctuation and special tokens.
 
     Examples
     --------
@@ -155,9 +167,9 @@ class GradedArgument:
     slot: str
     """Its name."""
     written: str | None
-    """None if it was not written."""
+    """The written value, None if the argument was not written."""
     expected: str | None
-    """None if it was not expected."""
+    """The expected value, None if the argument was not expected."""
 
     @property
     def right(self) -> bool:
@@ -170,11 +182,11 @@ class GradedCall:
     """A written call compared with the expected one."""
 
     method: str
-    """The written one."""
+    """The written method."""
     expected_method: str
-    """The expected one."""
+    """The expected method."""
     arguments: tuple[GradedArgument, ...]
-    """The expected ones first."""
+    """All arguments, the expected ones first."""
 
     @property
     def right(self) -> bool:
@@ -208,7 +220,8 @@ def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
     >>> changed_words("a table in London".split(), "a table in Trieste".split())
     [False, False, False, True]
     """
-    blocks = SequenceMatcher(None, written, other, False).get_matching_blocks()
+    # Not `autojunk`, which ignores words that are frequent in a long text.
+    blocks = SequenceMatcher(None, written, other, autojunk=False).get_matching_blocks()
     changed = [True] * len(written)
     for first, _, size in blocks:
         changed[first : first + size] = [False] * size
@@ -221,16 +234,16 @@ def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
 PLACE = ("passage", "turn", "writer", "word", "first", "end")
 SHARES = ("attended", "all_there")
 EVICTION = ("heads", "evicted", "first_evicted_in", "last_evicted_in", "rule")
-"""Columns of `why_table`: where a word stands, its attention, and its eviction."""
+"""Columns of `why_table`: where an earlier word is, attention to it, and its eviction."""
 
 
 def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
-    """Return the attention behind a word that a cache's model wrote, a row for each earlier word.
+    """Return the attention behind a word that was written under a cache, by earlier word.
 
-    Attention is the mean over the word's tokens, layers and heads. `attended` is the earlier
-    word's share of it; `all_there` is its share if nothing had been evicted. Of `heads` KV heads,
-    `evicted` had lost part of the earlier word before the passage began, in the turns that
-    `first_evicted_in` and `last_evicted_in` name.
+    Attention is the mean over the written word's tokens, layers and heads. `attended` is the
+    earlier word's share of it; `all_there` is its share if nothing had been evicted. Of `heads` KV
+    heads, `evicted` had evicted part of the earlier word before the passage began, between the
+    turns `first_evicted_in` and `last_evicted_in`.
     """
     import pandas as pd
 
@@ -245,20 +258,22 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
             break
         passage, tokens = earlier.passage, earlier.tokens
         evictions = evicted_in[:, :, tokens]
+        # A turn of the cache is a passage. What was evicted later was still there.
         lost = (evictions >= 0) & (evictions < word.passage)
-        when = sorted({turns[turn] for turn in evictions[lost].tolist()}) or [None]
+        evicted_turns = sorted({turns[passage] for passage in evictions[lost].tolist()}) or [None]
         lost_by = {Rule(rule).name for rule in rules[:, :, tokens][lost].tolist()}
         place = passage, turns[passage], passages[passage][0], earlier.text, *earlier.span
         shares = float(attended[tokens].sum()), float(all_there[tokens].sum())
         counts = evictions[:, :, 0].size, int(lost.any(axis=-1).sum())
-        rows.append((*place, *shares, *counts, when[0], when[-1], " and ".join(sorted(lost_by))))
+        bounds = evicted_turns[0], evicted_turns[-1]
+        rows.append((*place, *shares, *counts, *bounds, " and ".join(sorted(lost_by))))
     table = pd.DataFrame(rows, columns=[*PLACE, *SHARES, *EVICTION])
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
 
 def _mean_attention(cache: TextCache, word: Word, *, whole_text: bool) -> Floats:
     """Return the attention to each token (N,), averaged over a word's tokens, layers and heads."""
-    # A token is predicted at the one before it.
+    # The attention that determines a token is that of the token before it.
     positions = range(word.first - 1, word.end - 1)
     attention = [cache.attention(position, whole_text=whole_text) for position in positions]
     return np.asarray(np.mean([row.mean(axis=(0, 1)) for row in attention], axis=0))
@@ -269,17 +284,17 @@ def _mean_attention(cache: TextCache, word: Word, *, whole_text: bool) -> Floats
 
 @dataclass(frozen=True)
 class Span(Word):
-    """Adjacent words, as one, and what became of them."""
+    """Adjacent words as one, and their eviction."""
 
     weight: float
-    """Attention that the full cache pays them where it writes the lost word, averaged over layers
+    """Attention to them under the full cache where it writes the lost word, as a mean over layers
     and heads."""
     turn: int
     """The turn that they are from."""
     evicted: tuple[int, int]
-    """How many of how many KV heads evicted a part of them."""
+    """The number of KV heads that evicted a part of them, and of all KV heads."""
     evicted_in: tuple[int, int]
-    """The first and the last turn in which a head did."""
+    """The first and the last turn in which a head evicted a part of them."""
 
 
 @dataclass(frozen=True)
@@ -287,8 +302,9 @@ class Attempt:
     """What a model writes after evicted spans are restored."""
 
     spans: tuple[Span, ...]
-    """Those restored, with the entries computed when they were read."""
+    """The spans that were restored, with their entries as first computed."""
     written: str
+    """The passage that the model then writes."""
 
 
 @dataclass(frozen=True)
@@ -296,13 +312,14 @@ class Restoration:
     """A passage rewritten after restoring evicted spans, one at a time and all together."""
 
     writer: Writer
-    """What the full cache writes there."""
+    """The kind of passage: words, or a call if the full cache writes one."""
     full: str
-    """The passage with the full cache."""
+    """The passage under the full cache."""
     lost: str
-    """The passage with the policy's cache."""
+    """The passage under the policy's cache."""
     word: str
-    """The first word that can be read in the full cache's passage alone, or else ""."""
+    """The lost word: the first of the full cache's passage that the other lacks, readable if there
+    is one; "" if it lacks none."""
     attempts: tuple[Attempt, ...]
     """Each span alone, by falling attention of the full cache; then all of them."""
 
@@ -322,10 +339,12 @@ def restore_spans(
 ) -> Restoration:
     """Restore evicted spans and let the model write the next passage.
 
-    `cache` has read the passages, and is not changed. Restored are at most so many spans, those
-    with the most attention from the full cache at the first word that the policy's answer lacks;
-    function words only after all that can be read. A large model writes its first words only.
+    `cache` has read the passages, and is not changed. At most `most` spans are restored: those
+    with the most attention from the full cache where it writes the first word that the policy's
+    answer lacks. Function words come after all readable ones. A large model writes only the first
+    words of its answers.
     """
+    # 1. Write the answer under the full cache and under the policy's.
     tokens, full, lost = model.tokens, TextCache(model.decoder), cache.fork()
     writer = first_writer(tokens, read([full], cache.ids, last=1)[0, 0])
     length = MAX_REWRITTEN_TOKENS if model.decoder.large else MAX_WRITTEN_TOKENS
@@ -333,38 +352,40 @@ def restore_spans(
     on_progress(0.1)
     answer, without = write(caches=[full, lost])
     on_progress(0.3)
-    # 1. Weigh the words that are evicted from some head by what the full cache attended to.
+    # 2. Find the first word that the policy's answer lacks; without one, weigh the whole answer.
     start = cache.count + len(tokens.marks[writer])
-    written, others = (
-        [Word(text, -1, start + low, start + high) for text, low, high in words_in(tokens, ids)]
-        for ids in (full.ids[start:], lost.ids[start:])
-    )
-    changed = changed_words(*([word.text for word in words] for words in (written, others)))
+    written = [
+        Word(text, -1, start + low, start + high)
+        for text, low, high in words_in(tokens, full.ids[start:])
+    ]
+    others = [text for text, _, _ in words_in(tokens, lost.ids[start:])]
+    changed = changed_words([word.text for word in written], others)
     missing = [word for word, differs in zip(written, changed, strict=True) if differs]
     readable = [word for word in missing if is_readable(word.text)]
-    chosen = (readable or missing or [Word("", -1, start, max(full.count, start + 1))])[0]
+    whole = Word("", -1, start, max(full.count, start + 1))
+    chosen = (readable or missing or [whole])[0]
     end = chosen.end
-    if writer == "call":  # the rest of the value, too
-        end = next(
-            (word.first for word in written if word.first >= end and word not in missing), end
-        )
+    if writer == "call":  # also the rest of an argument's value, up to the next word in common
+        common = [word.first for word in written if word.first >= end and word not in missing]
+        end = common[0] if common else end
+    # 3. Weigh earlier tokens by the full cache's attention where it writes that.
     places = range(chosen.first - 1, min(end - 1, full.count))
     weights = sum(full.attention(place).mean(axis=(0, 1))[: cache.count] for place in places)
     words = words_of(tokens, cache.ids, passages)
-    # 2. Restore each span alone, then all of them, and let each cache write.
+    # 4. Restore each span alone, then all of them, and let each cache write.
     spans = [*islice(_spans(words, np.asarray(weights), cache, turns_of(passages)), most)]
     sets: list[tuple[Span, ...]] = [(span,) for span in spans]
     if len(spans) > 1:
         sets.append(tuple(spans))
     texts: list[str] = []
     for first in range(0, len(sets), RESTORED_AT_ONCE):
-        restored = [_with(cache, several) for several in sets[first : first + RESTORED_AT_ONCE]]
+        restored = [_restored(cache, some) for some in sets[first : first + RESTORED_AT_ONCE]]
         texts += write(caches=restored)
         on_progress(0.3 + 0.7 * len(texts) / len(sets))
     return Restoration(writer, answer, without, chosen.text, (*map(Attempt, sets, texts),))
 
 
-def _with(cache: TextCache, spans: Sequence[Span]) -> TextCache:
+def _restored(cache: TextCache, spans: Sequence[Span]) -> TextCache:
     for span in spans:
         cache = cache.restored(*span.span)
     return cache
@@ -373,34 +394,37 @@ def _with(cache: TextCache, spans: Sequence[Span]) -> TextCache:
 def _spans(
     words: Sequence[Word], weights: Floats, cache: TextCache, turns: Sequence[int]
 ) -> Iterator[Span]:
-    """Yield lost words, heaviest first, with lost neighbours of half their weight or more.
+    """Yield spans of evicted words, each around the heaviest word that is left.
 
-    Spans of function words and marks alone come last.
+    `weights` are those of tokens, `turns` those of passages. Spans that begin from a function word
+    or a special token come last.
     """
     evicted_in = cache.evicted_in
-    lost: Bools = np.any(evicted_in >= 0, axis=(0, 1))
+    evicted: Bools = np.any(evicted_in >= 0, axis=(0, 1))  # from some head (N,)
+    # By word.
     weight = np.array([float(weights[word.tokens].sum()) for word in words])
-    free = np.array([lost[word.tokens].any() for word in words], np.bool_)
+    free = np.array([evicted[word.tokens].any() for word in words], np.bool_)  # and in no span
     passage = np.array([word.passage for word in words])
-    later = np.array([not is_readable(word.text) for word in words], np.bool_)
-    for index in np.lexsort((-weight, later)).tolist():
-        if free[index]:
-            joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
-            others = np.flatnonzero(~np.pad(joins, 1)) - 1  # and the places beyond both ends
-            after = np.searchsorted(others, index)
-            low, end = others[after - 1] + 1, others[after]
-            free[low:end] = False
-            text = " ".join(word.text for word in words[low:end])
-            first, last = words[low].first, words[end - 1].end
-            evictions = evicted_in[:, :, first:last]
-            when = [turns[turn] for turn in evictions[evictions >= 0].tolist()]
-            yield Span(
-                text,
-                words[index].passage,
-                first,
-                last,
-                sum(weight[low:end].tolist()),
-                turns[words[index].passage],
-                (int((evictions >= 0).any(axis=-1).sum()), evictions[:, :, 0].size),
-                (min(when), max(when)),
-            )
+    unreadable = np.array([not is_readable(word.text) for word in words], np.bool_)
+    for index in np.lexsort((-weight, unreadable)).tolist():
+        if not free[index]:
+            continue
+        # The span goes on both ways, in the passage, while a word has half the weight or more.
+        joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
+        breaks = np.flatnonzero(~np.pad(joins, 1)) - 1  # also before the first and after the last
+        after = np.searchsorted(breaks, index)
+        low, end = breaks[after - 1] + 1, breaks[after]
+        free[low:end] = False
+        first, last = words[low].first, words[end - 1].end
+        evictions = evicted_in[:, :, first:last]
+        evicted_turns = [turns[turn] for turn in evictions[evictions >= 0].tolist()]
+        yield Span(
+            text=" ".join(word.text for word in words[low:end]),
+            passage=words[index].passage,
+            first=first,
+            end=last,
+            weight=sum(weight[low:end].tolist()),
+            turn=turns[words[index].passage],
+            evicted=(int((evictions >= 0).any(axis=-1).sum()), evictions[:, :, 0].size),
+            evicted_in=(min(evicted_turns), max(evicted_turns)),
+        )

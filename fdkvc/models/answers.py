@@ -1,18 +1,25 @@
 """Answers: what a language model loses where a policy evicts from its KV cache.
 
-A dialog is read turn by turn under the full cache and, beside it, under every policy and budget;
-each computes later tokens from the entries that it still holds. Measured are the likelihood of what
-came next, words and arguments of calls, and whether the model would have written the same values
-and the same call.
+A dialog is read turn by turn under the full cache and under every policy and budget; each cache
+computes later tokens from the entries that it still holds. For every cache are measured
+
+- how likely the true next token is, at every token, and how far the predictions are from those of
+  the full cache (`losses`);
+- which argument values of calls the model would write, by its likeliest tokens after the true ones;
+- with `write_calls`, whether it writes the whole call, token by token from its own.
+
+The way of a run: `run_answers` makes jobs of a few dialogs, `run_job` reads those of a job in step
+(`read_together`), and an `AnswerReader` reads one dialog under all its caches and grades it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress, pairwise
-from threading import Lock
+from threading import Event, Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -29,7 +36,7 @@ from fdkvc.engine.metrics import metrics_of
 from fdkvc.models.answer_causes import grade_call
 from fdkvc.models.numpy.chat import generate_passages
 from fdkvc.models.numpy.head_eviction import DECIDES, check_no_future
-from fdkvc.models.numpy.head_recordings import count_tokens, encode_dialog
+from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import SEPARATOR
@@ -54,25 +61,25 @@ if TYPE_CHECKING:  # a help takes the settings alone
 Result = TypeVar("Result")
 
 FULL = "full"
-"""The control that evicts nothing; the others are compared with it."""
+"""The control that evicts nothing, with which all others are compared."""
 
 CHUNK = 4
-"""Dialogs of one job of a worker."""
+"""Dialogs in one job of a worker."""
 
 LOGITS_AT_ONCE = 12
-"""Tokens whose logits are in memory at once."""
+"""Tokens that are read at once, whose logits are then in memory."""
 
 LARGE_VOCABULARY = 2**14
-"""From which on so many tokens are read at once that `MAX_CHUNK_NUMBERS` logits are in memory."""
+"""From this vocabulary on, as many tokens are read at once as `MAX_CHUNK_NUMBERS` allows."""
 
 WRITERS_AT_ONCE = 2
-"""Copies of caches that write at once."""
+"""Caches that write calls at once: each is a copy."""
 
 EXTRA_TOKENS = 24
-"""How much longer than the right call a written one may be."""
+"""How many tokens longer than the right call a written one may be."""
 
 TOKENS_REREAD = "tokens_reread"
-"""The metric of ways that read again, which is measured where one of them runs."""
+"""The metric that is measured only where a policy reads its text again."""
 
 MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
 
@@ -80,12 +87,12 @@ Row = tuple[str, str, str, int, str, float, int]
 """A row of the table with columns `MEASURED`."""
 
 GRADED = ("values_right", "calls_exact", "arguments_right")
-"""Metrics of what is written, each also among those that the full cache gets right."""
+"""Metrics of what is written; each is also measured among what the full cache gets right."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What to run on every dialog; refuses in one sentence what cannot be run."""
+    """What to run on every dialog; raises a ValueError for settings that cannot be run."""
 
     policies: tuple[Policy, ...] = option(
         f"{RUN_POLICIES}, random, and reread(fifo), which reads the last tokens again",
@@ -132,7 +139,7 @@ class Answers:
 
     @property
     def cases(self) -> Iterable[tuple[Policy, int]]:
-        """What runs beside the full cache: a policy and a budget each."""
+        """Every policy with every budget."""
         return [(policy, budget) for budget in self.budgets for policy in self.policies]
 
 
@@ -144,56 +151,83 @@ def run_answers(
 ) -> pd.DataFrame:
     """Let a model read and answer dialogs under every policy and budget.
 
-    Columns `MEASURED`: a row per dialog, policy, budget and measure that the dialog has a value of;
-    `count` is the number of tokens, calls or arguments that it averages.
+    The table has columns `MEASURED` and a row for each dialog, policy, budget and metric that the
+    dialog has a value of; `count` is the number of tokens, calls or arguments that it averages.
 
-    A dialog's numbers depend neither on other dialogs nor on workers or chunks. Names of dialogs
-    differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
-    below 1.
+    A dialog's numbers depend neither on other dialogs nor on workers or chunks. Dialogs must have
+    different names. Raises a ValueError if a dialog is longer than the model's context, or
+    `workers` is below 1.
     """
     import pandas as pd
 
     workers, jobs = worker_count(how), jobs_of(model, transcripts)
-    sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
+    sizes = [[sum(work_of(settings, encode_dialog(model, row))) for row in job] for job in jobs]
     run = partial(run_job, settings, model)
     if how.get("executor") is None and (workers == 1 or is_large(model)):
-        # Threads share a large model, and each passage is reported.
+        # Threads share a large model, which each process would have to load for itself. They can
+        # report every passage; processes report finished jobs only.
         threads: Any = None if workers == 1 else DaemonThreads(workers)
         how["executor"], report = threads, how.pop("on_progress", None)
         if report is not None:
-            kept = how.get("finished")
-            before = [] if kept is None else [*chain(*map(sizes.__getitem__, kept.results))]
-            run = partial(run, on_read=_reporting([*chain(*sizes)], before, report))
+            finished = how.get("finished")
+            done: list[int] = []  # sizes of dialogs that an earlier run has finished
+            if finished is not None:
+                done = [*chain(*map(sizes.__getitem__, finished.results))]
+            on_read = _reporting([*chain(*sizes)], done, report, how.get("cancelled"))
+            run = partial(run, on_read=on_read)
     chunks = run_jobs(run, jobs, **how)
     return pd.DataFrame([*chain.from_iterable(chunks)], columns=list(MEASURED))
 
 
 def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence[Transcript]]:
-    """Return the dialogs of each job, one for a large model that reads each dialog alone."""
+    """Return the dialogs of each job: one for a large model that cannot read several at once."""
     size = 1 if is_large(model) and not reads_each(model.decoder) else CHUNK
     return [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
 
 
 def is_large(model: AnyModel) -> bool:
-    """Whether threads share a model, since one for each process would take too much memory."""
+    """Whether threads share a model, since a copy in each process would take too much memory."""
     return getattr(model.decoder, "large", True)
 
 
 OnRead = Callable[[int, bool], None]
-"""Gets the number of tokens of each passage that was read, and whether it was a dialog's last."""
+"""Gets the work of each passage that was read, and whether it was a dialog's last."""
+
+
+def work_of(settings: Answers, passages: Sequence[EncodedPassage]) -> list[int]:
+    """Return about how many tokens a model reads in each passage: full caches read it as one.
+
+    Where something is read again, it is after every other passage: whole messages leave some room.
+    """
+    work, start, cases = list[int](), 0, [*settings.cases]
+    for tokens in (len(passage.ids) for passage in passages):
+        apart = sum(start > budget for _, budget in cases)
+        start += tokens
+        again = sum(size for policy, size in cases if policy.reads_again and start > size)
+        work.append(tokens * (1 + apart) + again // 2)
+    return work
 
 
 def _reporting(
-    sizes: Sequence[int], before: Sequence[int], report: Callable[[Progress], None]
+    sizes: Sequence[int],
+    before: Sequence[int],
+    report: Callable[[Progress], None],
+    cancelled: Event | None,
 ) -> OnRead:
-    """Return a function that reports the progress, with those `before` that were finished."""
+    """Return a function that reports progress, of dialogs of these sizes.
+
+    `before` has the sizes of those that were finished before the run. The function ends a dialog
+    that is cancelled by a CancelledError.
+    """
     total, began, lock = sum(sizes), perf_counter(), Lock()
     done, dialogs = sum(before), len(before)
 
-    def on_read(tokens: int, last: bool) -> None:
+    def on_read(work: int, last: bool) -> None:
         nonlocal done, dialogs
+        if cancelled is not None and cancelled.is_set():
+            raise CancelledError
         with lock:
-            done, dialogs = done + tokens, dialogs + last
+            done, dialogs = done + work, dialogs + last
             title = f"{dialogs} of {len(sizes)} dialogs"
             report(Progress(done, total, title, perf_counter() - began, sum(before)))
 
@@ -204,42 +238,48 @@ def run_job(
     settings: Answers,
     model: AnyModel,
     transcripts: Sequence[Transcript],
-    on_read: OnRead = lambda tokens, last: None,
+    on_read: OnRead = lambda work, last: None,
 ) -> list[Row]:
     """Return the rows of some dialogs."""
     one_blas_thread()  # here too, since this may be another process
+    # Generators: each stops at what it wants read next.
     dialogs = [_read(settings, model, transcript, on_read) for transcript in transcripts]
-    if reads_each(model.decoder):
+    if reads_each(model.decoder):  # as one batch on a device
         return read_together(dialogs)
     return [*chain.from_iterable(read_together([dialog]) for dialog in dialogs)]
 
 
 Reading = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
-"""Yields caches and the next tokens (n,) of their text, and is sent their logits (C, n, V)."""
+"""Yields caches and the next tokens (n,) to read with all of them; is sent the logits (C, n, V)."""
 
 
 def read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
-    """Let dialogs read in step, each its next tokens, and return their rows in order."""
+    """Read the next tokens of all dialogs at once, until all have ended; return rows in order."""
     rows: list[list[Row]] = [[] for _ in dialogs]
-    wanted = {number: next(dialog) for number, dialog in enumerate(dialogs)}
-    while wanted:
-        logits = iter(_logits([*wanted.values()]))
-        for number in [*wanted]:
+    requests = {number: next(dialog) for number, dialog in enumerate(dialogs)}
+    while requests:
+        logits = _logits([*requests.values()])
+        for number, of_dialog in zip([*requests], logits, strict=True):
             try:
-                wanted[number] = dialogs[number].send(next(logits))
-            except StopIteration as end:
+                requests[number] = dialogs[number].send(of_dialog)
+            except StopIteration as end:  # the dialog has ended
                 rows[number] = end.value
-                del wanted[number]
+                del requests[number]
     return [*chain.from_iterable(rows)]
 
 
-def _logits(wanted: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Floats]:
-    """Return the logits of what each of the dialogs reads next."""
-    if len(wanted) == 1:
-        return [read(*wanted[0])]
-    every = [(cache, ids) for caches, ids in wanted for cache in caches]
-    logits = iter(read_each([cache for cache, _ in every], [ids for _, ids in every]))
-    return [np.stack([next(logits) for _ in caches]) for caches, _ in wanted]
+def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Floats]:
+    """Return the logits (C, n, V) that each dialog requests."""
+    if len(requests) == 1:
+        return [read(*requests[0])]
+    # One batch of the texts of all caches of all dialogs, which is then split by dialog.
+    batch: list[ModelCache] = []
+    new: list[Ints] = []
+    for caches, ids in requests:
+        batch += caches
+        new += [ids] * len(caches)
+    logits = iter(read_each(batch, new))
+    return [np.stack([next(logits) for _ in caches]) for caches, _ in requests]
 
 
 def _read(
@@ -255,9 +295,9 @@ def _read(
         if isinstance(cache, TextCache):
             cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
     reader = AnswerReader(settings, model, transcript, caches)
-    for passage in passages:
+    for passage, work in zip(passages, work_of(settings, passages), strict=True):
         yield from reader.read_passage(passage)
-        on_read(len(passage.ids), passage is passages[-1])
+        on_read(work, passage is passages[-1])
     rows, dialog = list[Row](), (transcript.name, transcript.services)
     for row, ((name, budget), cache) in enumerate(caches.items()):
         measures = reader.measures(row)
@@ -265,16 +305,16 @@ def _read(
             rereads = cache.tokens_reread if isinstance(cache, RereadCache) else 0
             measures[TOKENS_REREAD] = float(rereads), 1
         for metric, measured in measures.items():
-            # The full cache is read once, and stands under every budget.
-            shown = settings.budgets if name == FULL else (budget,)
-            rows += [(*dialog, name, size, metric, *measured) for size in shown]
+            # The full cache is read once, and has a row for every budget.
+            budgets = settings.budgets if name == FULL else (budget,)
+            rows += [(*dialog, name, size, metric, *measured) for size in budgets]
     return rows
 
 
 def readable(
     model: AnyModel, transcripts: Sequence[Transcript]
 ) -> tuple[list[Transcript], list[str]]:
-    """Return the dialogs that fit a model's context, and why others are skipped.
+    """Return the dialogs that fit a model's context, and for each other one why it is skipped.
 
     Raises a ValueError if none fits.
     """
@@ -297,7 +337,11 @@ def readable(
 
 
 class AnswerReader:
-    """Reads a dialog with several caches at once, of which the first is the full one."""
+    """Reads a dialog with C caches at once, of which the first is the full one.
+
+    Until a cache evicts, it computes what the full one does, so the full one is read for it. So the
+    logits have R ≤ C rows, those of the caches that were read.
+    """
 
     def __init__(
         self,
@@ -308,49 +352,59 @@ class AnswerReader:
     ) -> None:
         self.settings, self.model, self.caches = settings, model, [*caches.values()]
         self.transcript = transcript
+        # 1. By token of the dialog, in parts as they are read.
         self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
+        # 2. By argument value of the dialog's calls.
         self.value_ages: list[int] = []  # in turns, 0 if never mentioned
         self.value_sources: list[str] = []  # kinds of span, "" if never mentioned
         none = np.zeros((len(caches), 0), bool)
         graded = GRADED if settings.write_calls else GRADED[:1]
         self.right = {name: [none] for name in graded}  # (C, n)
+        # 3. What the last tokens that were read predict.
         self._next: Floats | None = None  # logits of the next token (R, 1, V)
-        self._row = np.arange(len(caches))  # that of each cache in these (C,)
+        self._row = np.arange(len(caches))  # the row of each cache in them (C,)
         if model.tokens.first and not self.caches[0].count:
             self._next = read(self.caches, model.tokens.first, last=1)
 
     def read_passage(self, passage: EncodedPassage, *, ends: bool = True) -> Reading[None]:
-        """Read a passage as a turn; before a call's turn ends, see what would be written.
+        """Read a passage as a turn; before the turn of a call ends, grade what would be written.
 
-        Unless the turn `ends`, nothing is evicted.
+        The policies evict after it only if the turn `ends`.
         """
         call, start = passage.passage.call is not None, self.caches[0].count
         for cache in self.caches:
             cache.turn_kind = passage.passage.kind
         writes = call and self.settings.write_calls
-        # Without eviction inside a turn, a fork can go back to its start.
+        # 1. Keep copies that can write the call later. Without eviction inside a turn none are
+        #    needed, since a fork can go back to the turn's start.
         before = self.caches
         if writes and self.settings.every is not None:
             before = [cache.fork() for cache in before]
+        # 2. Read the passage, and score its tokens by the logits before each: those of the first
+        #    token of a part come from the part before.
         ids, ages = np.asarray(passage.ids), _ages(passage)
-        best: list[NDArray[np.intp]] = []
+        best: list[NDArray[np.intp]] = []  # the likeliest tokens (C, n)
         for first, end in self._parts(passage):
             before_first, after = yield from self._read(ids[first:end])
             for logits, token in ((before_first, first), (after[:, :-1], first + 1)):
                 if logits is not None and logits.shape[1]:
-                    came = slice(token, token + logits.shape[1])
-                    best.append(self._score(logits, ids[came]))
-                    self.ages.append(ages[came])
+                    scored = slice(token, token + logits.shape[1])
+                    best.append(self._score(logits, ids[scored]))
+                    self.ages.append(ages[scored])
+        # 3. Grade a call by its own tokens and the end: the model writes neither the mark before
+        #    them nor what closes the passage after the end.
         if call:
-            # The model writes neither the mark nor what follows the end.
             stop = min(passage.stop + 1, len(passage.ids))
-            rest = passage.ids[passage.start : stop]
+            written = passage.ids[passage.start : stop]
+            # Counted from the end, as the first token of a dialog has no prediction.
             end = stop - len(passage.ids) + sum(part.shape[1] for part in best)
-            likeliest = np.concatenate(best, axis=1)[:, end - len(rest) : end]
+            likeliest = np.concatenate(best, axis=1)[:, end - len(written) : end]
             self._grade_values(passage, likeliest)
+        # 4. Let those caches write the call that would not write it exactly: for the others,
+        #    greedy decoding gives the true tokens.
         if writes:
-            exact = np.asarray((likeliest == rest).all(axis=1))
+            exact = np.asarray((likeliest == written).all(axis=1))
             others = [cache for cache, right in zip(before, exact, strict=True) if not right]
             self._grade(passage, start, others, exact)
         if ends:
@@ -362,23 +416,30 @@ class AnswerReader:
             cache.end_turn()
 
     def _read(self, ids: Ints) -> Reading[tuple[Floats | None, Floats]]:
-        """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
+        """Return the logits before the first token (R, 1, V), if any, and after each (R, n, V).
 
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
+        # 1. Read the full cache, and those that evicted or have another text.
         full, *others = self.caches
-        whole: list[Any] = [row for row in others if row.whole and row.ids == full.ids]
+        whole: list[Any] = [cache for cache in others if cache.whole and cache.ids == full.ids]
         alone = [cache not in whole for cache in self.caches]
+        full.leads = bool(whole)
         logits = yield [*compress(self.caches, alone)], ids
         for cache in whole:
             cache.follow(full)
+        # 2. The logits before, in the rows of now. A cache that evicted since then had the row of
+        #    the full one, and now has its own.
         before = None if self._next is None else self._next[self._row[alone]]
         self._row = np.where(alone, np.cumsum(alone) - 1, 0)
         self._next = logits[:, -1:]
         return before, logits
 
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
-        """Yield the bounds of parts to read; evict where `every` would while writing."""
+        """Yield the bounds of parts to read; evict between them where `every` says so.
+
+        That is as often as while the model itself writes.
+        """
         interval, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
         stops: set[int] = set()
         if interval is not None and writer != "user":
@@ -393,30 +454,34 @@ class AnswerReader:
             yield first, end
 
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Score logits (R, n, V) for the tokens that came; return the likeliest (C, n)."""
+        """Score logits (R, n, V) for the true tokens (n,); return the likeliest tokens (C, n)."""
         nats, kl, best = losses(logits, targets)
         row = self._row
         self.scores.append((nats[row], kl[row], (best == best[0])[row]))
         return best[row]
 
     def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
-        """Note which values each cache would write, by the likeliest tokens after the mark."""
+        """Note which values each cache would write, by the likeliest tokens (C, n) after the mark.
+
+        A value is right if each of its tokens is the likeliest after the true ones, so greedy
+        decoding from the value's start would write it; and if the value then ends.
+        """
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
-        rest = np.asarray(passage.ids[passage.start :][: likeliest.shape[1]])
+        true_ids = np.asarray(passage.ids[passage.start :][: likeliest.shape[1]])
         closes = '"' if tokens.calls_as_json else SEPARATOR.strip()
-        # As long as greedy decoding writes the true tokens, it has read what was read here.
         for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
             value = np.array(passage.tokens_of(*span), np.intp) - passage.start
             if not value.size:
                 continue
+            # Another token than the true one may end the value as well: a quote with a comma.
             after = value[-1] + 1
             ends = [
-                token in (rest[after], tokens.end)
+                token in (true_ids[after], tokens.end)
                 or tokens.text([token]).lstrip().startswith(closes)
                 for token in likeliest[:, after].tolist()
             ]
-            right = (likeliest[:, value] == rest[value]).all(axis=1) & ends
+            right = (likeliest[:, value] == true_ids[value]).all(axis=1) & ends
             self.right["values_right"].append(right[:, None])
             self.value_ages.append(_age(call, argument))
             self.value_sources.append(_source(self.transcript, argument))
@@ -427,12 +492,12 @@ class AnswerReader:
         """Note which caches write a call exactly, and which arguments the others get right."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
-        wanted = tokens.text(passage.ids)
+        expected = tokens.text(passage.ids)
         slots = [argument.slot for argument in call.arguments]
-        right = np.repeat(exact[:, None], len(slots), axis=1)
+        right = np.repeat(exact[:, None], len(slots), axis=1)  # (C, arguments)
         texts = self._written_calls(passage, start, others)
         for row, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            graded = {part.slot: part.right for part in grade_call(text, wanted).arguments}
+            graded = {part.slot: part.right for part in grade_call(text, expected).arguments}
             right[row] = [graded.get(slot, False) for slot in slots]
         self.right["calls_exact"].append(exact[:, None])
         self.right["arguments_right"].append(right)
@@ -444,20 +509,20 @@ class AnswerReader:
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
         most = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
         interval = self.settings.every
-        back = (
-            len(passage.ids) if interval is None else 0
-        )  # a text that is read again has fewer tokens
+        # Back to the passage's start, unless the caches are copies from there (`read_passage`).
+        # By a difference, since a text that is read again has fewer tokens than `start`.
+        back = len(passage.ids) if interval is None else 0
         for first in range(0, len(caches), WRITERS_AT_ONCE):
             writers = caches[first : first + WRITERS_AT_ONCE]
             forks = [cache.fork(cache.count - back) for cache in writers]
             yield from generate_passages(tokens, forks, "call", most=most, every=interval)
 
     def measures(self, row: int) -> dict[str, tuple[float, int]]:
-        """Return each measure that one cache has a value of, with the number that it averages."""
-        nats, kl, same_best = (
-            np.concatenate([part[row] for part in parts])
-            for parts in zip(*self.scores, strict=True)
-        )
+        """Return each metric that one cache has a value of, with the number that it averages."""
+        # 1. By token.
+        nats = np.concatenate([part[row] for part, _, _ in self.scores])
+        kl = np.concatenate([part[row] for _, part, _ in self.scores])
+        same_best = np.concatenate([part[row] for _, _, part in self.scores])
         ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
         value_sources = np.array(self.value_sources, np.str_)
         measured = {
@@ -467,6 +532,8 @@ class AnswerReader:
             "kl_p99": np.quantile(kl, [0.99]),
             "same_best": same_best,
         }
+        # 2. By value or call. Among what the full cache gets right, a policy's share is what it
+        #    lost, whatever the model cannot do with any cache.
         for name, parts in self.right.items():
             right, full_right = np.concatenate(parts, axis=1)[[row, 0]]
             measured |= {name: right, f"{name}_of_full": right[full_right]}
@@ -479,6 +546,7 @@ class AnswerReader:
                     measured[f"values_right_of_full_{age}"] = right[counted]
         for age, (_, (low, high)) in AGES.items():
             measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
+        # 3. The mean of each over the dialog.
         means = {}
         for name, metric in metrics_of("answers").items():
             if name in measured and len(scores := metric.measure(measured)):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from fdkvc.core.words import minus
+
 DIALOGS = 600
 """Dialogs per scenario (Section 4.1). The paper gives no number for the adaptation run and the
 latency; the same number is assumed."""
@@ -61,6 +63,15 @@ class Published:
     """Its place, such as ``"Table 1"`` or ``"abstract; Section 5.1"``."""
     dialogs: int
     """Number of dialogs; for a composite, of each scenario."""
+
+    @property
+    def words(self) -> str:
+        """The printed figure with the signs of all numbers here.
+
+        >>> read_printed("-39.5%", "Table 4").words
+        '−39.5 %'
+        """
+        return minus(self.printed.replace("%", " %"))
 
     @property
     def range(self) -> Range:

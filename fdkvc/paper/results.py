@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 
 import pandas as pd
 
-from fdkvc.core.words import count, decimal, minus, p_value, short
+from fdkvc.core.words import count, decimal, p_value, short
 from fdkvc.engine.metrics import METRICS, late_metric
 from fdkvc.paper.benchmark import ADAPTATION, Benchmark, Results, run_benchmark
 from fdkvc.paper.replication import tables
@@ -244,7 +244,7 @@ def _text(fact: Fact) -> str:
     words = marked_words(fact)
     if fact.published is None:
         return words
-    return f"{words} ({minus(fact.published.printed)} {sign_of(fact)}".rstrip() + ")"
+    return f"{words} ({fact.published.words} {sign_of(fact)}".rstrip() + ")"
 
 
 # ------------------------------------------------------------------------------- a terminal

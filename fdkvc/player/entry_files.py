@@ -1,6 +1,5 @@
 """The files and the text of a trace: what happens to every entry of one dialog."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
@@ -14,16 +13,13 @@ from fdkvc.engine.trace import Trace
 from fdkvc.explain.tables import turns_table
 from fdkvc.player.run import StageRun
 from fdkvc.policies import Policy
-from fdkvc.runs.export import csv_text, with_readme
+from fdkvc.runs.export import csv_text, stem_of, with_readme
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.write import Files
 from fdkvc.synthetic.scenarios import Scenario, World
 
 MAX_LINE = 100
 """Most characters of a line of a trace."""
-
-MAX_STEM = 160
-"""Most characters of the stem of file names."""
 
 
 def trace_files(runs: Mapping[str, StageRun]) -> Files:
@@ -41,7 +37,13 @@ def trace_files(runs: Mapping[str, StageRun]) -> Files:
         also |= {key: METRICS[key].help for key in (*default_metrics(), *run.optional)}
     first = next(iter(runs.values()))
     title = f"{listed([*runs])} on {first.dialog.title}, budget {first.budget}"
-    return with_readme(title, files, also)
+    settings = {name: _settings(run.trace.policy) for name, run in runs.items()}
+    return with_readme(title, files, also, settings)
+
+
+def _settings(policy: Policy) -> str:
+    fields = policy.settings.values()
+    return ", ".join(f"{field.name} = {field.default}" for field in fields) or "none"
 
 
 def _rows(runs: Mapping[str, StageRun], tables: Mapping[str, pd.DataFrame]) -> str:
@@ -68,8 +70,7 @@ def file_stem(runs: Mapping[str, StageRun]) -> str:
     'Topic-Shift-seed-7-budget-40-fd-kvc-gamma=0.6'
     """
     run = next(iter(runs.values()))
-    words = " ".join([run.dialog.title, "budget", f"{run.budget}", *runs])
-    return re.sub(r"[^\w=.]+", "-", words).strip("-.")[:MAX_STEM]
+    return stem_of(" ".join([run.dialog.title, "budget", f"{run.budget}", *runs]))
 
 
 def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()) -> str:

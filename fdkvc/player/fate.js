@@ -29,7 +29,7 @@ export function fateOf(lane, turn, token) {
 /** @param {Lane} lane @param {Fate} fate */
 function rankOf(lane, { rank, stood, shielded }) {
   if (lane.long) return '';
-  return rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold';
+  return rank ? `rank ${number(rank)} of ${shielded ? 'all ' : ''}${number(stood)}` : 'below the threshold';
 }
 
 /** What became of an entry in a few words, and under them its rank.

@@ -7,7 +7,8 @@ export function decimal(x, digits) {
   const half = (size * 2 ** (digits + 1)) % 2 === 1;
   const below = Math.floor(size * 10 ** digits);
   const text = (half ? (below + (below % 2)) / 10 ** digits : size).toFixed(digits);
-  return x < 0 && Number(text) !== 0 ? `−${text}` : text;
+  const grouped = text.replace(/\B(?=(\d{3})+(?!\d))(?<!\.\d*)/g, ',');
+  return x < 0 && Number(text) !== 0 ? `−${grouped}` : grouped;
 }
 
 /** A whole number without decimals, a tiny one with one digit. @param {number} x */
@@ -22,7 +23,7 @@ export function number(x, digits = 3) {
 /** One number minus another with its sign: the difference of the written numbers, which a reader can check.
  * @param {number} one @param {number} other */
 export function signed(one, other = 0, digits = 3) {
-  const read = (/** @type {number} */ x) => Number(number(x, digits).replace('−', '-'));
+  const read = (/** @type {number} */ x) => Number(number(x, digits).replace('−', '-').replaceAll(',', ''));
   const apart = read(one) - read(other) || one - other;
   return `${apart > 0 ? '+' : ''}${number(Number(apart.toFixed(12)) || apart, digits)}`;
 }

@@ -5,6 +5,7 @@ import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { hub } from './hub.js';
 import { Lines } from './lines.js';
+import { number } from './numbers.js';
 import { Dialog, Lane } from './record.js';
 import { River } from './river.js';
 import { Scores } from './scores.js';
@@ -75,11 +76,11 @@ export class One {
     const { lane } = this;
     const now = lane.turn(shown.turn);
     for (const chart of this.charts) chart.show?.(shown);
-    this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[shown.turn]}`;
+    this.part('.kept-title').textContent = `Kept ${number(now.kept.length)} of ${number(lane.budgets[shown.turn])}`;
     const paged = lane.paged(shown.turn);
     for (const part of ['.of-pages', '.of-pages ~ .of-pages']) this.part(part).hidden = !paged;
     this.part('.of-pages b').textContent = paged;
-    this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
+    this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${number(now.gone.length)}` : 'Nothing evicted';
     this.part('.decision-title').textContent = now.missed.length && now.stayed.length
       ? `highest score first${this.scores.axis.zoomed ? ' · axis zoomed in around the cutoff' : ''}`
       : 'highest score first · no cutoff in this turn';

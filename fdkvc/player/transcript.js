@@ -6,6 +6,7 @@ import { fateWords } from './fate.js';
 import { hub } from './hub.js';
 import { piecesOf, rowsNear, scrolledTo, wordBeside } from './layout/transcript.js';
 import { lanesOf } from './long.js';
+import { number } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
 import { WhyInAll } from './why_lanes.js';
 
@@ -192,7 +193,7 @@ export class Transcript {
     const values = this.text.demands.filter((needs) => needs.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = values.filter(([, lost]) => !lost[k]).length;
-      figure.textContent = `${this.lanes[k].turn(turn).kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
+      figure.textContent = `${number(this.lanes[k].turn(turn).kept.length)} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
   }

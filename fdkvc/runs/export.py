@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import tomllib
 import zipfile
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ import fdkvc
 from fdkvc.runs.write import Files
 
 README = "README.md"
+
+MAX_STEM = 160
+"""Characters with which the names of files begin."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
@@ -76,10 +80,30 @@ def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) ->
     return next((words for name, words in columns.items() if fnmatchcase(column, name)), "")
 
 
-def with_readme(title: str, files: Files, also: Mapping[str, str] | None = None) -> Files:
-    """Add a README with what each file contains, and what each column of a CSV file means."""
+def stem_of(words: str) -> str:
+    """Return the stem of file names for these words.
+
+    Examples
+    --------
+    >>> stem_of("Run: 1,000 dialogs, seed 3, γ=0.6")
+    'Run-1000-dialogs-seed-3-γ=0.6'
+    """
+    return re.sub(r"[^\w=.]+", "-", words.replace(",", "")).strip("-.")[:MAX_STEM]
+
+
+def with_readme(
+    title: str,
+    files: Files,
+    also: Mapping[str, str] | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> Files:
+    """Add a README with what each file contains, and what each column of a CSV file means.
+
+    It begins with the `settings` of each run, by the run's name.
+    """
     note = f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;"
-    lines = [f"# {title}", "", note, "missing values are empty."]
+    lines = [f"# {title}", "", note, "missing values are empty.", ""]
+    lines += [f"- Settings of {name}: {values}." for name, values in (settings or {}).items()]
     for name, content in files.items():
         lines += ["", f"## {name}", "", meanings()["files"].get(name, "")]
         if name.endswith(".csv"):

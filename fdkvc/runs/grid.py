@@ -65,7 +65,7 @@ class Grid:
         over = sum(widths) + 2 * (len(widths) - 1) - width  # two spaces between columns
         if over <= 0:
             return self
-        last = max(widths[-1] - over, 12)
+        last = max(widths[-1] - over, min(widths[-1], 16))
         first = widths[0] - max(over - (widths[-1] - last), 0)
         rows = [[clipped(row[0], first), *row[1:-1], clipped(row[-1], last)] for row in self.rows]
         return Grid(self.heads, rows, self.names)

@@ -103,7 +103,12 @@ def run_jobs(
         submit = shared_workers(workers) if workers > 1 else _submit_here
     running: dict[Future[Chunked], int] = {}
     while True:
-        # 1. Submit: only a few jobs ahead, so that memory does not grow with the dialogs.
+        # 1. Once cancelled, drop what has not started, and wait for what has.
+        if cancelled.is_set():
+            waiting = iter(())
+            for future in [future for future in running if future.cancel()]:
+                del running[future]
+        # 2. Submit: only a few jobs ahead, so that memory does not grow with the dialogs.
         ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
         for number, job in islice(waiting, ahead):
             future = submit(run, job)
@@ -112,14 +117,16 @@ def run_jobs(
                 break
         if not running:
             break
-        # 2. Collect results in the order of their jobs.
+        # 3. Collect results in the order of their jobs.
         ended = wait(running, return_when=FIRST_COMPLETED).done
         for future in sorted(ended, key=running.__getitem__):
             number = running.pop(future)
             try:
                 finished[number] = future.result()
-            except CancelledError:  # the client of a cluster was closed
-                raise
+            except CancelledError:
+                if not cancelled.is_set():  # the client of a cluster was closed
+                    raise
+                continue  # amid a dialog, which takes long
             except Exception:
                 # Its worker may have died. An error in the job itself is raised again here.
                 finished[number] = run(jobs[number])
@@ -133,18 +140,16 @@ def run_jobs(
             if on_progress is not None:
                 title, seconds = f"{done} of {total} dialogs", perf_counter() - began
                 on_progress(Progress(done, total, title, seconds, before, [*finished.values()]))
-        # 3. Once cancelled, drop what has not started, and wait for what has.
-        if cancelled.is_set():
-            waiting = iter(())
-            for future in [future for future in running if future.cancel()]:
-                del running[future]
     return [finished[number] for number in sorted(finished)]
 
 
 def _submit_here(function: Callable[..., Any], *arguments: object) -> Future[Any]:
     """Call a function at once, and return the future of its result; an error is raised here."""
     future: Future[Any] = Future()
-    future.set_result(function(*arguments))
+    try:
+        future.set_result(function(*arguments))
+    except CancelledError as error:
+        future.set_exception(error)
     return future
 
 

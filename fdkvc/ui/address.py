@@ -85,4 +85,5 @@ def scroll_to(part: str, block: str = "start", count: int | None = None) -> None
     With a `count`, only if it is higher than at the last call on this page.
     """
     key = f"address-scroll-{block}"  # a page may do both
-    _scroll(key=key, data={"part": part, "block": block, "count": count})
+    asked = uuid4().hex if count is None else ""  # the browser draws only what has changed
+    _scroll(key=key, data={"part": part, "block": block, "count": count, "asked": asked})

@@ -105,9 +105,7 @@ def files_of(run: Run) -> Mapping[str, str]:
     return run.files
 
 
-def report_button(
-    page: str, report: Callable[[], str], what: str, name: str = "fdkvc-report.html"
-) -> None:
+def report_button(page: str, report: Callable[[], str], what: str, name: str) -> None:
     """Offer a report, made at the click outside the session's script; `what` names its content."""
     offer_file(
         f"{page}/report",

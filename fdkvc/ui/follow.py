@@ -56,6 +56,11 @@ def open_on(
 def arrive(page: str, dialog: Hashable) -> None:
     """Let the page open this dialog at the held turn and entry, and scroll to the stage."""
     st.session_state[f"{page}/opened"] = dialog
+    show_stage(page)
+
+
+def show_stage(page: str) -> None:
+    """Bring the stage into view when the page is next drawn."""
     st.session_state[f"{page}/arrived"] = True
 
 

@@ -74,5 +74,6 @@ def plain(words: str) -> Markdown:
 
 @lru_cache(maxsize=4096)
 def _as_text(words: str) -> Markdown:
-    line = _JOINED.sub(JOINER, re.sub(r"\s+", " ", words))
+    line = re.sub(r"(?<=\d) %", "\u00a0%", re.sub(r"\s+", " ", words))  # on one line
+    line = _JOINED.sub(JOINER, line)
     return Markdown(_BEGINS.sub(r"\1\\\2", _ESCAPED.sub(r"\\\1", line)))

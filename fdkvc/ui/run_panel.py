@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Hashable
+from threading import Timer
 
 import streamlit as st
 
 from fdkvc.ui.address import browser
 from fdkvc.ui.fields import problems
-from fdkvc.ui.jobs import Job, Jobs, Work
+from fdkvc.ui.jobs import Held, Job, Jobs, Work
 from fdkvc.ui.markdown import plain
 
 POLL_SECONDS = 0.5
@@ -65,19 +66,27 @@ def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None
 
 
 def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:
-    """Return the job of this content, started if need be; cancel the session's previous one."""
+    """Return the job of this content, started if need be; the session waits for no other."""
     job = jobs.of(content)
-    cancel_other(key, jobs, job)
-    job = job or jobs.start(work, content)
+    if job is None:
+        session_jobs().hold(key, None)  # before, so that the new one need not wait for it
+        job = jobs.start(work, content)
+    session_jobs().hold(key, job)
     st.session_state[key] = job.name
     return job
 
 
-def cancel_other(key: str, jobs: Jobs, job: Job | None = None) -> None:
-    """Cancel the job that the session holds under a key, unless it is this one or has ended."""
-    before = jobs.find(st.session_state.get(key))
-    if before is not None and before is not job and not before.finished:
-        before.cancel()
+def _release(held: Held) -> None:
+    """Let go of a session's jobs, unless it comes back, as it does from a lost connection."""
+    late = Timer(st.get_option("server.disconnectedSessionTTL"), held.release)
+    late.daemon = True
+    late.start()
+
+
+@st.cache_resource(scope="session", on_release=_release, show_spinner=False)
+def session_jobs() -> Held:
+    """Return the jobs for which this session waits."""
+    return Held()
 
 
 def show_command(limit: str, command: str) -> None:

@@ -1,21 +1,28 @@
 """Policies in llama.cpp: a chat of any length in a fixed context.
 
 A `llama_cpp.Llama` holds the same tokens in all layers and heads, so a policy decides for the whole
-model, and by text alone: llama.cpp gives out no attention, keys or hidden states.
+model, and by text alone: llama.cpp does not expose attention, keys or hidden states.
 
-The life of a `LlamaText`:
+A *place* is a token's index in the text, a *position* is where the context has it. They differ once
+gaps are closed. A text with a budget of 3::
 
-1. `read` brings the text into the context, if another text is there, which is stored as bytes.
-2. It closes gaps between positions, if it must, and decodes the tokens. They follow those held.
-3. `end_turn` lets the policy decide from what the text says, and removes what it evicts. What a
-   context has no room for is read in parts, each of which ends a turn.
-4. `fork` copies a text as bytes. `go_back` forgets tokens of the turn; `follow` takes over what
-   another text has read.
+    1. read(4 tokens)    places     0 1 2 3        the context has room for more than the budget
+                         positions  0 1 2 3
+    2. end_turn()        places     0   2 3        the policy evicts 1; llama.cpp removes its cell
+                         positions  0   2 3        and keeps the positions of the others
+    3. read(1 token)     places     0   2 3 4      positions "kept": the next is the last one + 1
+                         positions  0   2 3 4
+       or                positions  0   1 2 3      positions "slots": first close the gaps
 
-A text is in its context, or its state is in `_state`, or another text that it followed has it.
+What the context has no room for is read in parts, each of which ends a turn. Closing gaps is as in
+Xiao et al. 2024, *Efficient Streaming Language Models with Attention Sinks*.
 
-Closing gaps between positions is as in Xiao et al. 2024, *Efficient Streaming Language Models with
-Attention Sinks*.
+A `Llama` has one context, and texts take turns in it: `_bring` puts a text there, and stores the
+keys and values of the one that it replaces as bytes. So a text is in exactly one of three states:
+
+- in the context (`_IN_CONTEXT` names it);
+- as bytes, in its `_state`; None for a text without tokens;
+- in another text that it `follow`ed, and which has read the same (`_followed`).
 """
 
 from __future__ import annotations
@@ -54,21 +61,22 @@ from fdkvc.policies import POLICIES, Policy
 from fdkvc.policies.base import BY_TEXT, Available
 
 GIVEN = BY_TEXT | {"chance", "similarity"}
-"""What a policy may look at here. Two tokens are similar if they are the same."""
+"""What a policy may look at here. Only equal tokens count as similar."""
 
 SURPRISAL = Field("Surprisal", name="surprisal", default="words", choices=("words", "model"))
-"""Whether surprisal is that of a token's word, or of the model's own predictions."""
+"""Whether surprisal is that of a token's word in English, or by the model's own predictions."""
 
-_IDENTITY_WIDTH = 128  # random vectors of different tokens then have a cosine below 0.6
+_IDENTITY_WIDTH = 128  # wide enough for random vectors of two tokens to have a cosine below 0.6
 
-_IN_CONTEXT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the text in each context
+# The text in the context of each `Llama`, as a weak reference: its owner may delete it.
+_IN_CONTEXT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 class LlamaText:
     """A text in the context of a `llama_cpp.Llama`, from which a policy evicts between turns.
 
-    Several texts may share a `Llama`: one is in its context, and the others are kept as bytes. Use
-    the `Llama` for nothing else meanwhile.
+    Several texts may share a `Llama`: one is in its context, and the others are stored as bytes.
+    Do not use the `Llama` for anything else meanwhile.
 
     Parameters
     ----------
@@ -76,11 +84,11 @@ class LlamaText:
         A model whose layers all attend to all tokens, with options of your choice (flash attention,
         ``type_k``, ``type_v``, ``n_ubatch``, …).
     policy : Policy
-        One that decides by text.
+        A policy that decides by text.
     budget : int
         Tokens to hold at the end of a turn, fewer than the context has.
     positions : {"kept", "slots"}
-        See `POSITIONS`. Kept positions are closed up once they reach the model's last one.
+        See `POSITIONS`. With "kept", gaps are closed only once the model's last one is reached.
     surprisal : {"words", "model"}
         See `SURPRISAL`.
 
@@ -89,27 +97,27 @@ class LlamaText:
     ids : list of int
         All tokens of the text.
     turn_kind : {"system", "result"}, optional
-        What this turn is, if its mark does not tell it.
+        The kind of this turn, if its mark does not tell.
     held : array
         Places in the text of the tokens that the context holds.
     ends : list of int
-        Tokens read at the end of each turn.
+        Number of tokens read by the end of each turn.
 
     Raises
     ------
     ValueError
-        For an unsupported policy, option or model; when reading, if llama.cpp cannot. Then the text
-        is as it was.
+        For an unsupported policy, option or model; when reading, if llama.cpp fails. The text is
+        then unchanged.
 
     Warns
     -----
     FirstTokensWarning
         If the policy can evict the first tokens of a text, which pretrained models attend to.
     UserWarning
-        If a setting of the policy changes nothing here.
+        If a setting of the policy has no effect here.
     """
 
-    _tells_kinds = False  # whether `turn_kind` is set for a system prompt
+    _tells_kinds = False  # whether `turn_kind` is set where marks do not tell
 
     def __init__(
         self,
@@ -143,13 +151,13 @@ class LlamaText:
         self.ids: list[int] = []
         self.ends: list[int] = []
         self.held: Ints = np.empty(0, np.intp)
-        self._context_positions: Ints = np.empty(0, np.intp)  # of tokens held
-        self._cache = OnlineCache(policy, budget)
+        self._context_positions: Ints = np.empty(0, np.intp)  # of `held`, in the same order
+        self._cache = OnlineCache(policy, budget)  # the policy's own account of what is held
         self._features: dict[str, Any] = {}  # of ended turns, and of a passage read in parts
         self._nats: list[float] = []  # surprisal of the turn's tokens, by the model
         self._logits: Floats | None = None  # after the last token, for the surprisal of the next
-        self._state: bytes | None = None  # of a text that is not in the context
-        self._followed: LlamaText | None = None  # which has read the same in its place
+        self._state: bytes | None = None  # keys and values, while the text is not in the context
+        self._followed: LlamaText | None = None  # a text that has them instead
 
     def __repr__(self) -> str:
         held = f"{len(self.held):,} of {len(self.ids):,} tokens"
@@ -163,11 +171,14 @@ class LlamaText:
         `last` is None for all. Tokens for which the context has no room are read in parts, each of
         which ends a turn.
         """
-        skipped = 0 if last is None else max(len(ids) - last, 0)
+        skipped = 0 if last is None else max(len(ids) - last, 0)  # tokens without logits
+        # 1. A passage that must be read in parts is noted whole: by its parts, a word or a mark at
+        #    a boundary would be cut.
         if len(ids) > self._room:
             self._note(self._turn_start, [*self.ids[self._turn_start :], *ids])
-        else:  # drop what was noted of tokens that could not be read, or were forgotten
+        else:  # drop features of tokens that could not be read, or were forgotten
             self._features = self._features_of(0, len(self.ids))
+        # 2. Read what there is room for, evict, and go on.
         logits, done = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
         while done < len(ids):
             if not self._room:
@@ -183,21 +194,25 @@ class LlamaText:
 
     @property
     def _next(self) -> int:
-        """The next position: llama.cpp takes no other than that after the last."""
+        """The next position: llama.cpp accepts only the one after the last."""
         return int(self._context_positions.max(initial=-1)) + 1
 
     @property
     def _room(self) -> int:
+        """How many more tokens the context can hold."""
         return int(self.llama.n_ctx()) - len(self.held)
 
     def _decode(self, ids: Sequence[int], skipped: int) -> Floats:
         """Read tokens for which there is room; return the logits after all but the `skipped`."""
+        # 1. Put the text into the context, and find the positions of its new tokens. Gaps are
+        #    closed just before tokens are decoded: llama.cpp shifts keys only then, and a state
+        #    that is stored in between would lack the shift.
         self._bring()
         longest = llama_cpp.llama_model_n_ctx_train(self.llama.model)
-        # llama.cpp shifts keys as it next decodes: a state stored before that lacks the shift.
         if self.positions == "slots" or self._next + len(ids) > longest:
             self._close_gaps()
         start = self._next
+        # 2. Decode in batches. For surprisal, the logits after every token are needed.
         rows, nats, before = [], list[float](), self._logits
         predicts = self.surprisal == "model" and "surprisal" in self.policy.looks_at
         try:
@@ -209,9 +224,10 @@ class LlamaText:
                     nats += _surprisal(before, logits, part)
                     before, logits = logits[-1], logits[skip:]
                 rows.append(logits)
-        except ValueError:  # the text stays as it was, without the parts that were read
+        except ValueError:  # undo the batches that were read
             llama_cpp.llama_memory_seq_rm(self._memory, 0, start, -1)
             raise
+        # 3. Only now does the text change.
         self._logits = before
         self._nats += nats
         self.held = np.append(self.held, len(self.ids) + np.arange(len(ids)))
@@ -226,16 +242,20 @@ class LlamaText:
         start, end = self._turn_start, len(self.ids)
         if start == end:
             return []
-        if (noted := len(next(iter(self._features.values()), ()))) < end:
+        # 1. Features of the turn's tokens. Those of a passage read in parts are there already.
+        noted = len(next(iter(self._features.values()), ()))
+        if noted < end:
             self._note(noted, self.ids[noted:])
         if self._nats:
-            surprisal = self._features["surprisal"].copy()  # which a fork may share
+            surprisal = self._features["surprisal"].copy()  # a fork may share the original
             surprisal[start:end] = self._nats
             self._features = {**self._features, "surprisal": surprisal}
-        cache = copy.copy(self._cache)  # so that a policy that fails changes nothing
+        # 2. Let the policy decide, on a copy: if it fails, nothing has changed.
+        cache = copy.copy(self._cache)
         vectors = _vectors(self.policy, self.ids[start:])
         kept = cache.feed(**vectors, **self._features_of(start, end)).kept
         evicted = ~np.isin(self.held, kept)
+        # 3. Remove what it evicted from the context.
         if evicted.any():
             self._bring()
         for low, high in _runs(self._context_positions[evicted]):
@@ -248,7 +268,7 @@ class LlamaText:
         return places
 
     def _note(self, first: int, ids: Sequence[int]) -> None:
-        """Note what the policy may see of the tokens' text; `first` is the place of the first."""
+        """Add the features of tokens that the policy looks at, from the place `first` on."""
         new = self.tokens.features(ids, self.policy.looks_at, self.turn_kind)
         self._features = with_new(self._features_of(0, first), new)
 
@@ -256,47 +276,49 @@ class LlamaText:
         return {name: column[first:end] for name, column in self._features.items()}
 
     def _close_gaps(self) -> None:
-        """Shift what is held to consecutive positions from 0."""
+        """Shift the tokens held to consecutive positions from 0."""
         if not self._can_shift:
             raise ValueError(
                 "the text has reached the last position of this model, whose positions cannot be "
                 "shifted"
             )
         for low, high in _runs(self._context_positions):
-            closed = int(np.searchsorted(self._context_positions, low))
-            if closed < low:
-                llama_cpp.llama_memory_seq_add(self._memory, 0, low, high, closed - low)
+            target = int(np.searchsorted(self._context_positions, low))  # tokens held before it
+            if target < low:
+                llama_cpp.llama_memory_seq_add(self._memory, 0, low, high, target - low)
         self._context_positions = np.arange(len(self._context_positions))
 
     # ------------------------------------------------------------------------------ looking
 
     def text(self, places: Sequence[int] | None = None) -> str:
-        """Return the text of tokens without marks, by default of all that are held."""
+        """Return the text of the tokens at some places, by default of those held, without marks."""
         chosen = self.held.tolist() if places is None else places
         return self.tokens.text([self.ids[place] for place in chosen])
 
     def dialog(self) -> DialogBatch:
-        """Return the turns as the policy saw them, a batch of one dialog.
+        """Return the turns as the policy saw them, as a batch of one dialog.
 
-        ``simulate(chat.policy, chat.dialog(), chat.budget)`` decides again about all of them, and
-        `fdkvc.explain.decisions` says why.
+        ``simulate(chat.policy, chat.dialog(), chat.budget)`` repeats all decisions, and
+        `fdkvc.explain.decisions` explains them.
         """
         columns = self._features_of(0, self._turn_start)
         speakers = columns.pop("speakers", None)
         vectors = _vectors(self.policy, self.ids[: self._turn_start])
         lengths: list[int] = np.diff([0, *self.ends]).tolist()
         dialog = one_dialog(turn_lengths=lengths, **vectors)
-        if speakers is not None:
+        if speakers is not None:  # of each turn, that of its last token
             columns["speakers"] = speakers[np.array(self.ends) - 1]
         dialog = replace(dialog, **{name: column[None] for name, column in columns.items()})
-        if speakers is not None:  # the first turn may hold the model's own prompt as well
+        if speakers is not None:
+            # Of each token, in place of the cached property: the first turn may also hold the
+            # model's own prompt, so its tokens may have two speakers.
             vars(dialog)["spoken_by"] = speakers[None]
         return dialog
 
     # ------------------------------------------------------------------------------ copies
 
     def fork(self) -> Self:
-        """Return an independent copy, which may continue differently."""
+        """Return an independent copy of the text so far."""
         self._bring()
         other = copy.copy(self)
         other.ids, other.ends, other._nats = [*self.ids], [*self.ends], [*self._nats]
@@ -304,9 +326,10 @@ class LlamaText:
         return other
 
     def follow(self, other: LlamaText) -> None:
-        """Take over what another text has read since; both have evicted nothing.
+        """Take over what another text has read since, where neither has evicted anything.
 
-        The other reads no more until this text has followed again, or has read or evicted.
+        Nothing is copied until this text reads or evicts, so the other must read nothing before
+        that, unless this one then follows again.
         """
         self.ids, self.held = [*other.ids], other.held
         self._context_positions = other._context_positions
@@ -326,16 +349,16 @@ class LlamaText:
         self._nats, self._logits = self._nats[: count - self._turn_start], None
 
     def _bring(self) -> None:
-        """Put this text into the context, and store the one that was there."""
-        if self._followed is not None:
+        """Put this text into the context, and store the one that is there."""
+        if self._followed is not None:  # copy what the followed text has read
             self._state, self._followed = self._followed.fork()._state, None
         reference = _IN_CONTEXT.get(self.llama)
         current = reference() if reference else None
         if current is self:
             return
-        if current is not None:
+        if current is not None:  # and not deleted
             current._state = state_of(self.llama)
-        if self._state is None:
+        if self._state is None:  # a text without tokens
             llama_cpp.llama_memory_clear(self._memory, False)
         else:
             set_state(self.llama, self._state)
@@ -359,13 +382,13 @@ class PolicyChat(LlamaText):
     ) -> Generator[str]:
         """Read a message, and yield the answer as it is written.
 
-        An answer has at most so many tokens; each is chosen by the logits (V,), by default the
-        likeliest. Closing the generator ends the answer. The message and the answer are a turn
+        An answer has at most `most` tokens; `choose` takes each by the logits (V,), by default the
+        likeliest. Closing the generator ends the answer. The message and the answer are one turn
         each; an answer for which the context has no room is several.
         """
         self.add(text, writer)
         self.turn_kind = None
-        begin, roles = len(self.ids), self._roles
+        begin, roles = len(self.ids), self._roles  # of the answer's mark, and before it
         logits = self.read(self.tokens.marks["system"])[-1]
         first, said = len(self.ids), ""
         try:
@@ -375,13 +398,14 @@ class PolicyChat(LlamaText):
                     break
                 logits = self.read([token])[-1]
                 written = self.text(range(first, len(self.ids)))
-                if not written.endswith("\ufffd"):  # part of a character
+                if not written.endswith("\ufffd"):  # a character may need more tokens
                     yield written[len(said) :]
                     said = written
         finally:
-            # Some templates write an earlier answer differently: then it is read again so.
+            # Some templates write an earlier answer differently, for example without thinking: then
+            # it is read again as the model will see it. Not if a part of it was evicted already.
             in_history: tuple[int, ...] = ()
-            if self._turn_start <= begin:  # nothing of the answer was evicted
+            if self._turn_start <= begin:
                 in_history = self.tokens.in_history(self.ids[begin:], roles)
             if in_history:
                 self.go_back(begin)
@@ -399,22 +423,26 @@ class PolicyChat(LlamaText):
 
 
 def check_by_text(policy: Policy) -> None:
-    """Raise a ValueError for a policy that llama.cpp cannot serve, naming those that it can."""
+    """Raise a ValueError for a policy that llama.cpp cannot serve; it names those that it can."""
     check_no_future(policy)
-    missing = [look for look in policy.looks_at if look not in GIVEN]
-    tier = policy.tier_places(64, 1024) > 0
-    if missing or tier or policy.reads_afresh:
-        needs = "a second tier" if tier else "all tokens" if policy.reads_afresh else missing[0]
+    needs: list[str] = [name for name in policy.looks_at if name not in GIVEN]
+    if policy.reads_afresh:
+        needs.insert(0, "all tokens")
+    if policy.tier_places(64, 1024) > 0:  # with any budget and length of text
+        needs.insert(0, "a second tier")
+    if needs:
         supported = [key for key, policy in POLICIES.items() if {*policy().looks_at} <= GIVEN]
         raise ValueError(
-            f"{policy.label} needs {needs}, which llama.cpp does not give: choose one of "
+            f"{policy.label} needs {needs[0]}, which llama.cpp does not give: choose one of "
             f"{', '.join(supported)}"
         )
 
 
 def _vectors(policy: Policy, ids: Sequence[int]) -> dict[str, Any]:
-    """Return vectors of tokens (n, ·): random ones of each id, where the policy compares them."""
+    """Return vectors of tokens (n, ·) for the simulation, which llama.cpp does not expose."""
     embeddings = none = np.zeros((len(ids), 1), np.float32)
+    # A policy that compares tokens gets a random vector for each id, the same every time: equal
+    # tokens have a cosine of 1, and others are far apart.
     if "similarity" in policy.looks_at:
         of_token = {
             token: np.random.default_rng(token).standard_normal(_IDENTITY_WIDTH, np.float32)
@@ -433,7 +461,7 @@ def _runs(positions: Ints) -> Iterator[tuple[int, int]]:
 
 def _surprisal(before: Floats | None, logits: Floats, ids: Sequence[int]) -> list[float]:
     """Return −log p of tokens, by the logits before the first (V,) and after each (n, V)."""
-    if before is None:  # nothing predicts the first token of a text: all are equally likely
+    if before is None:  # nothing predicts the first token of a text: all tokens are equally likely
         before = np.zeros(logits.shape[1], np.float32)
     predictions = np.concatenate([before[None], logits[:-1]])
     (nats,), _, _ = losses(predictions[None], np.asarray(ids))

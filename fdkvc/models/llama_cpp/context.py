@@ -1,4 +1,8 @@
-"""llama.cpp through *llama-cpp-python*: one sequence in the context of a `llama_cpp.Llama`."""
+"""llama.cpp through *llama-cpp-python*: one sequence in the context of a `llama_cpp.Llama`.
+
+These are the low-level functions: `Llama`'s own methods decide by themselves what to remove from
+the context.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from fdkvc.models.numpy.tokens import Tokens, marked_tokens
 
 
 def check_model(model: Any) -> None:
-    """Raise a ValueError for a model of which some layers do not hold each token."""
+    """Raise a ValueError for a model with layers that do not hold every token."""
     if llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model):
         raise ValueError("this model has recurrent layers, from which no token can be removed")
     if llama_cpp.llama_model_n_swa(model) > 0:
@@ -23,7 +27,7 @@ def check_model(model: Any) -> None:
 
 
 def llama_tokens(llama: Any) -> Tokens:
-    """Return the tokens of a model in llama.cpp; marks are those of its chat template."""
+    """Return the tokens of a model in llama.cpp, with the marks of its chat template."""
     vocabulary = vocabulary_of(llama)
     bos = llama_cpp.llama_vocab_bos(vocabulary)
     first = (bos,) if llama_cpp.llama_vocab_get_add_bos(vocabulary) else ()
@@ -37,7 +41,7 @@ def llama_tokens(llama: Any) -> Tokens:
 
 
 class _Tokenizer:
-    """What `Tokens` uses of a tokenizer of the package *tokenizers*."""
+    """llama.cpp's tokenizer with the methods of the package *tokenizers* that `Tokens` uses."""
 
     encode_special_tokens = True
 
@@ -47,11 +51,11 @@ class _Tokenizer:
     def encode(self, text: str, *, add_special_tokens: bool) -> SimpleNamespace:
         content, marks = text.encode(), not self.encode_special_tokens
         ids = self._llama.tokenize(content, add_bos=add_special_tokens, special=marks)
-        # Bytes of each token, and where it ends in those of the text. A tokenizer may put a space
-        # before the text, which the first token then starts with.
+        # 1. llama.cpp gives no offsets: add up the bytes of tokens. A tokenizer may put a space
+        #    before the text, with which the first token then starts; the ends agree.
         sizes = [len(self._llama.detokenize([token], special=True)) for token in ids]
         ends = np.maximum(np.cumsum([0, *sizes]) + len(content) - sum(sizes), 0)
-        # From bytes to characters: a token has all that it has a byte of.
+        # 2. From bytes to characters: a token has every character that it has a byte of.
         starts = np.cumsum([0, *(len(character.encode()) for character in text)])
         first = np.searchsorted(starts, ends[:-1], side="right") - 1
         last = np.searchsorted(starts, ends[1:])
@@ -73,10 +77,12 @@ def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floa
         batch.n_tokens = len(ids)
         for index, token in enumerate(ids):
             batch.token[index], batch.pos[index] = token, int(start) + index
-            batch.n_seq_id[index], batch.seq_id[index][0] = 1, 0
+            batch.n_seq_id[index], batch.seq_id[index][0] = 1, 0  # in one sequence, number 0
             batch.logits[index] = index >= skipped
-        if code := llama_cpp.llama_decode(llama.ctx, batch):
+        code = llama_cpp.llama_decode(llama.ctx, batch)
+        if code:
             raise ValueError(f"llama.cpp could not read {len(ids):,} tokens (its code is {code})")
+        # Copied, since the next batch overwrites them.
         width = llama.n_vocab()
         rows = [
             np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, index), (width,)).copy()
@@ -96,7 +102,7 @@ def state_of(llama: Any) -> bytes:
 
 
 def set_state(llama: Any, state: bytes) -> None:
-    """Replace the sequence in the context; ValueError if llama.cpp refuses the state."""
+    """Replace the sequence in the context. Raises a ValueError if llama.cpp refuses the state."""
     llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(llama.ctx), False)
     buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
     if not llama_cpp.llama_state_seq_set_data(llama.ctx, buffer, len(state), 0):

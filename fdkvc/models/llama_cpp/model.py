@@ -1,6 +1,7 @@
 """A GGUF model in llama.cpp that reads and writes texts under policies.
 
-It has the interface of the bundled model's class, so `fdkvc.models.answers` measures both.
+It has the interface of `fdkvc.models.numpy.language_model.AnyModel`, so `fdkvc.models.answers`
+measures it like the bundled model.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import Policy, policy_named
 
 CONTEXT = 8192
-"""Longest text in tokens, unless the model's is shorter."""
+"""Size of the context in tokens, unless the caller sets another."""
 
 
 @dataclass(frozen=True, eq=False)
 class LlamaDecoder:
-    """What reads texts in llama.cpp; a `fdkvc.models.numpy.text_cache.Reader`."""
+    """A `fdkvc.models.numpy.text_cache.Reader` that reads texts in llama.cpp, one by one."""
 
     llama: Any
     shape: ModelSizes
@@ -56,7 +57,7 @@ class LlamaModel(AnyModel):
 
     @property
     def about(self) -> dict[str, str]:
-        """What the numbers of a run depend on beside the model's file."""
+        """What the numbers of a run depend on, besides the model's file."""
         return {
             "engine": f"llama-cpp-python {llama_cpp.__version__}",
             "positions": self.positions,
@@ -91,6 +92,7 @@ class LlamaCache(LlamaText, ModelCache):
     @property
     def whole(self) -> bool:
         """Whether it computes what a full cache does, so that it can `follow` one."""
+        # Surprisal by the model is noted as a text is read, so each must read for itself.
         return len(self.held) == self.count and self.surprisal != "model"
 
     def fork(self, count: int | None = None) -> Self:
@@ -109,8 +111,8 @@ def load_llama(
 ) -> LlamaModel:
     """Load a GGUF file, or one of `fdkvc.models.numpy.gguf_file.NAMED_MODELS`.
 
-    `options` are those of `llama_cpp.Llama`. Raises a ValueError, in one sentence that names the
-    file and what is wrong.
+    `options` are passed to `llama_cpp.Llama`. Raises a ValueError that names the file and the
+    problem.
     """
     with loading(f"llama.cpp cannot load the model {str(path)!r}"):
         file = find_model(str(path))

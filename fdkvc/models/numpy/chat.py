@@ -35,8 +35,9 @@ def generate(
     are written, so that policies evict during the answer; with `stop_loops`, a text that repeats
     itself ends; see `is_looping`.
 
-    Yields the next token of each unfinished text, by the index of its cache. The cache has read it,
-    except for the end of a passage, which the caller reads; `logits` are then those after it.
+    Yields the next token of each unfinished text, by the index of its cache. The cache has read it
+    by then, except for the end of a passage, which is left to the caller. `logits` is overwritten
+    with those after the last token that was read.
     """
     unfinished = list(range(len(caches)))
     for count in range(1, most + 1):
@@ -56,7 +57,9 @@ def generate(
 
 
 def is_looping(ids: Sequence[int]) -> bool:
-    """Whether a text ends with `MAX_REPEATS` repetitions, or three of `MAX_REPEATED` tokens.
+    """Whether a text ends with `MAX_REPEATS` repetitions, or with three if they are long.
+
+    Long is together at least `MAX_REPEATED` tokens.
 
     Examples
     --------
@@ -66,10 +69,11 @@ def is_looping(ids: Sequence[int]) -> bool:
     (True, False, False)
     """
     for period in range(1, len(ids) // 3 + 1):
-        last = min(MAX_REPEATS * period, max(MAX_REPEATED, 3 * period))  # tokens that are compared
-        # The last token tells most texts apart, without copies of them.
+        last = min(MAX_REPEATS * period, max(MAX_REPEATED, 3 * period))  # tokens to compare
+        # One comparison rules out most periods, before slices are copied.
         if last > len(ids) or ids[-1 - period] != ids[-1]:
             continue
+        # A text repeats with a period if it equals itself shifted by it.
         if ids[-last:-period] == ids[period - last :]:
             return True
     return False
@@ -96,7 +100,8 @@ def generate_passages(
 def first_writer(tokens: Tokens, logits: Floats) -> Writer:
     """Return whether a model begins its turn with a call or with words, by its logits (V,).
 
-    In a chat template both begin alike, and are words until they have the mark of a call.
+    In a chat template both begin with the same mark, so this says words; a passage becomes a call
+    once it has the whole mark of one (`Chat._write`).
     """
     calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
     return "call" if calls else "system"
@@ -109,11 +114,11 @@ class ChatText:
     ids: Mapping[str, tuple[int, ...]]
     """All tokens under each cache."""
     passages: Mapping[str, tuple[tuple[Writer, int, int], ...]]
-    """As those of a `Chat`."""
+    """See `Chat`."""
     open: tuple[str, ...]
     """The caches whose last passage can go on."""
     steps: int
-    """As those of a `Chat`."""
+    """See `Chat`."""
     roles: tuple[str, ...]
     """The roles of all messages."""
 
@@ -121,11 +126,11 @@ class ChatText:
 class Chat:
     """A chat with a model under several new caches, by name.
 
-    `passages` has, for each cache, the (Writer, first, end) of each passage of its text: its writer
-    and its tokens, its mark and end included. The last one of an answer stays open, so that the
-    model can go on: its end is read, and policies evict, before the next message. `steps` counts
-    the tokens that the model wrote since the last message, once for all caches; `roles` has that
-    of each message.
+    `passages` has, for each cache, the (writer, first, end) of each passage of its text: its writer
+    and its tokens, from its mark to its end. The last passage of an answer stays open, so that the
+    model can go on with it; before the next message its end is read, and policies evict. `steps`
+    counts the tokens that the model has written since the last message, once for all caches;
+    `roles` has the role of each message.
     """
 
     def __init__(self, model: LanguageModel, caches: Mapping[str, TextCache]) -> None:
@@ -164,13 +169,16 @@ class Chat:
 
     @property
     def written(self) -> ChatText:
-        """Its text so far."""
+        """The text of the chat so far."""
         ids = {name: tuple(cache.ids) for name, cache in self.caches.items()}
         passages = {name: tuple(passages) for name, passages in self.passages.items()}
         return ChatText(ids, passages, self._open, self.steps, self.roles)
 
     def read_on(self, text: ChatText) -> Iterator[int]:
-        """Read the rest of a text that begins as this chat does; yields the tokens read so far."""
+        """Read the rest of a text that begins as this chat does.
+
+        Yields the number of tokens read so far, under all caches.
+        """
         self._close_answers()
         for name, cache in self.caches.items():
             passages = text.passages[name]
@@ -193,6 +201,7 @@ class Chat:
         names = self._open or (*self.caches,)
         if self.roles[-1:] != ("assistant",):
             self.roles += ("assistant",)
+        # A cache that wrote a call writes another passage, as the dialogs have words after calls.
         while names:
             self._begin_answers([name for name in names if name not in self._open])
             yield from self._write(names, most)
@@ -200,13 +209,15 @@ class Chat:
             self._close(names, self.model.tokens.closing)
 
     def unfinished(self) -> list[str]:
-        """Return the caches whose answer was cut, so that the model can go on with it."""
+        """Return the caches whose answer was cut off, so that the model can go on with it."""
         end = self.model.tokens.end
 
-        def cut(name: str) -> bool:
-            return self._logits[name].argmax() != end and not is_looping(self.caches[name].ids)
-
-        return [*filter(cut, self._open)]
+        # Neither the model nor a loop ended it.
+        return [
+            name
+            for name in self._open
+            if self._logits[name].argmax() != end and not is_looping(self.caches[name].ids)
+        ]
 
     def _calls(self, name: str) -> int:
         """Return the number of calls at the end of a text."""
@@ -248,11 +259,12 @@ class Chat:
         self._open = tuple(name for name in self.caches if name in {*self._open, *names})
 
     def _close_answers(self) -> None:
-        """Read the end of open answers, as they are read once another message follows."""
+        """Read the end of open answers, which are no longer the last message."""
         tokens = self.model.tokens
         for name in self._open:
             cache, (writer, first, _) = self.caches[name], self.passages[name][-1]
-            if ids := tokens.in_history(cache.ids[first:], self.roles[:-1]):
+            ids = tokens.in_history(cache.ids[first:], self.roles[:-1])
+            if ids:  # the template writes an earlier answer differently: read that instead
                 self.caches[name] = cache.fork(first)  # the turn began there
                 self.passages[name].pop()
                 self._begin([name], writer, ids)
@@ -269,7 +281,7 @@ class Chat:
         self._open = tuple(name for name in self._open if name not in names)
 
     def _read(self, names: Sequence[str], ids: Sequence[int]) -> None:
-        """Read tokens under some caches, and note the logits after the last."""
+        """Read tokens under some caches, and store the logits after the last."""
         if names and ids:
             logits = read([self.caches[name] for name in names], ids, last=1)[:, 0]
             self._logits |= zip(names, logits, strict=True)

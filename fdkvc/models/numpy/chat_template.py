@@ -1,10 +1,11 @@
 """What a pretrained chat model reads around the words of each message.
 
-A chat template is a program for a whole conversation. It is rendered once, in a process of its own,
-for short conversations of every order of roles, whose messages have marks in place of words. What
-it wrote between two marks is looked up later by the roles of both messages and, where these do not
-determine it, by what else is true of the place (`PLACES`). So a dialog of any length reads as the
-template writes it, and no text of a dialog is given to the program::
+A chat template is a Jinja program that writes a whole conversation. Running it for each dialog
+would be slow, and would give the program the dialog's text. So it is run once, in a process of its
+own, on short conversations of every order of roles, whose messages have marks in place of words.
+What it wrote between two marks, a gap, is looked up later by the roles of the messages on both
+sides and, where these do not determine it, by what else is true of the place (`PLACES`). A dialog
+of any length then reads as the template writes it::
 
     conversation, with marks    user: ▯0   assistant: ▯1
     rendered                    <s><user>▯0</><assistant>▯1</>
@@ -12,7 +13,7 @@ template writes it, and no text of a dialog is given to the program::
     gaps, by roles              ("", "user")  ("user", "assistant")  ("assistant", "")
     a dialog                    gap, words, gap, words, gap, words, … gap
 
-`chat_texts` learns the gaps, and `ChatTexts.around` lays them between the messages of a dialog.
+`chat_texts` learns the gaps, and `ChatTexts.around` puts them between the messages of a dialog.
 """
 
 from __future__ import annotations
@@ -39,34 +40,45 @@ from fdkvc.core.limits import (
 from fdkvc.core.transcripts import Tool
 
 Roles = Sequence[str]
-"""Each ``system``, ``user``, ``assistant`` or ``tool``; ``thinking`` for an assistant's message
-with thinking in its text."""
+"""The roles of messages: ``system``, ``user``, ``assistant`` or ``tool``, and ``thinking`` for an
+assistant's message with thinking in its text."""
 
 START, END, BEGUN = "", "", "begun"
-"""In place of a role: before the first message, after the last, and there with a turn begun."""
+"""In place of a role: before the first message, after the last, and after it where the assistant's
+next message is begun, as with ``add_generation_prompt``."""
 
+# What templates look at, besides the roles on both sides. `place` is the index of the message after
+# a gap.
 PLACES: Mapping[str, Callable[[Roles, int], bool]] = {
+    # the message is the last one
     "last": lambda roles, place: place == len(roles) - 1,
+    # no message of the user follows: the model is still at its answer, whose thinking stays
     "answers": lambda roles, place: "user" not in roles[place:],
+    # no other message of the assistant follows
     "final": lambda roles, place: not {"assistant", "thinking"} & {*roles[place + 1 :]},
+    # the user has written before
     "asked": lambda roles, place: "user" in roles[:place],
+    # but for results of tools, the message before is the assistant's: it made the calls
     "called": lambda roles, place: [*filter("tool".__ne__, roles[:place])][-1:] == ["assistant"],
+    # a tool has returned a result before
     "returned": lambda roles, place: "tool" in roles[:place],
+    # the conversation begins with a system prompt
     "prompted": lambda roles, place: roles[:1] == ["system"],
+    # the message before the one before the gap is a tool's: templates may group several results
     "second": lambda roles, place: roles[: max(place - 1, 0)][-1:] == ["tool"],
 }
-"""What may be true of the place before a message, by its number among the roles."""
+"""What may be true of a gap, by the index of the message after it."""
 
 THINKING = "<think>", "</think>"
 
 JOIN = "\n\n"
-"""Between the texts of two passages that are given as one message."""
+"""Written between the texts of two passages that are given as one message."""
 
 Key = tuple[str, ...]
-"""The roles before and after a place, and which of some `PLACES` are true there, in order."""
+"""A gap: the roles before and after it, then "yes" or "" for each of some `PLACES`."""
 
 SpecialTokens = tuple[tuple[str, str], ...]
-"""Those that a template may name: ``bos_token`` and others, each with its text."""
+"""The names of special tokens, such as ``bos_token``, and their texts, for a template."""
 
 ToolList = tuple[tuple[Tool, ...], bool]
 """The tools of a dialog, and whether its own system prompt follows."""
@@ -75,71 +87,72 @@ LIMITS = (
     f"{MAX_TEMPLATE_SECONDS} s of CPU time ({MAX_TEMPLATE_WAIT} s in all), "
     f"{MAX_TEMPLATE_BYTES >> 20} MB or {MAX_TEMPLATE_TEXT:,} characters"
 )
-_STOPPED: set[str] = set()  # templates that were beyond these limits, and are not rendered again
+_STOPPED: set[str] = set()  # templates that exceeded these limits, and are never rendered again
 
 
 class Edge(NamedTuple):
     """What a template does to the start or the end of a message's text."""
 
     spaces: str | None = ""
-    """Which characters it removes there; None for any space."""
+    """The characters that it strips there; None for any space, as `str.strip` has it."""
     escaped: bool = False
-    """Whether the text is written as in JSON."""
+    """Whether the text is escaped as in JSON."""
 
     def start(self, text: str) -> str:
-        """Return the start of a text as it is written."""
+        """Return the start of a text as the template writes it."""
         return self.written(text.lstrip(self.spaces))
 
     def end(self, text: str) -> str:
-        """Return the end of a text as it is written."""
+        """Return the end of a text as the template writes it."""
         return self.written(text.rstrip(self.spaces))
 
     def written(self, text: str) -> str:
-        """Return a part of a text as it is written."""
+        """Return a part of a text as the template writes it, escaped or not."""
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
 
 
 EDGES = [Edge(spaces, escaped) for escaped, spaces in product((False, True), ("", None, "\n"))]
+"""What templates do to an edge of a text, the simplest first."""
 
 
 class Gap(NamedTuple):
-    """What a template writes between two messages."""
+    """What a template writes between two messages, before the first, or after the last."""
 
     text: str = ""
-    """The same whatever the messages say."""
+    """The text itself, whatever the messages say."""
     before: Edge = EDGES[0]
-    """What it does to the end of the text before."""
+    """What it does to the end of the message before."""
     after: Edge = EDGES[0]
-    """What it does to the start of the text after."""
+    """What it does to the start of the message after."""
     inner: str | None = None
-    """What is between the thinking and the words after; None if that has none, or it is left out.
-    """
+    """What it writes between the thinking and the words of the message after; None if that has no
+    thinking, or the thinking is left out."""
 
 
 class Given(NamedTuple):
-    """How messages are given to a template that does not write each as one of its role."""
+    """The roles under which messages are given to a template, which may not know all roles."""
 
     tool: str = "tool"
-    """The role of a tool's result, "" for one that the template leaves out."""
+    """The role for a tool's result; "" if the template leaves results out."""
     later: str = "system"
-    """That of a system prompt after other messages."""
+    """The role for a system prompt after other messages."""
     first: str = "system"
-    """That of a system prompt before them."""
+    """The role for a system prompt before other messages."""
 
     def role(self, roles: Roles, index: int) -> str:
-        """Return the role that a message is given, "" for one that is left out."""
+        """Return the role under which a message is given, "" if it is left out."""
         if roles[index] == "system":
             return self.later if {*roles[:index]} - {"system"} else self.first
         return self.tool if roles[index] == "tool" else roles[index]
 
 
 class ReadPassage(NamedTuple):
-    """A passage that is read."""
+    """A passage that is read: one that the template does not leave out."""
 
     passage: int
     """Its index among the passages."""
     role: str
-    """That of its message."""
+    """The role of its message."""
     before: Gap
     """What is written before it."""
     after: Gap
@@ -154,27 +167,27 @@ class ChatTexts:
     """
 
     given: Given
-    """How messages are given to it."""
+    """The roles under which messages are given to it."""
     gaps: Mapping[Key, Gap]
     """What it writes between two messages."""
     places: Sequence[str]
-    """Which `PLACES` the keys of the gaps name."""
+    """The `PLACES` that the keys of the gaps have, in order."""
     dated: bool
     """Whether it writes the date."""
 
     @functools.cached_property
     def pairs(self) -> frozenset[Key]:
-        """The roles that may follow each other."""
+        """The pairs of roles that may follow each other."""
         return frozenset(key[:2] for key in self.gaps)
 
     @functools.cached_property
     def thinks(self) -> bool:
-        """Whether it treats thinking in an assistant's text as such."""
+        """Whether it treats thinking in an assistant's text differently from words."""
         return any("thinking" in pair for pair in self.pairs)
 
     @property
     def notes(self) -> Iterator[str]:
-        """What of a dialog is left out, or read as something else."""
+        """What it leaves out of a dialog, or reads as something else."""
         others = {"user": "read as the user's", "": "left out"}
         tool, later, first = self.given
         if first in others:
@@ -187,21 +200,25 @@ class ChatTexts:
             yield "thinking in earlier answers is left out"
 
     def role_of(self, role: str, text: str) -> str:
-        """Return the role of a message with this text."""
-        return "thinking" if role == "assistant" and self.thinks and THINKING[1] in text else role
+        """Return the role of a message with this text, which may be ``thinking``."""
+        # The end alone: the prompt for an answer may already have written the start.
+        thinking = role == "assistant" and self.thinks and THINKING[1] in text
+        return "thinking" if thinking else role
 
     def messages(self, roles: Roles) -> list[tuple[str, list[int]]]:
-        """Return the messages that passages are given as: the role, and the passages in it.
+        """Return the messages in which passages of some roles are given to the template.
 
-        Raises a ValueError where the template accepts none.
+        Each has its role, and the indices of its passages. Raises a ValueError where the template
+        refuses a message.
         """
         messages: list[tuple[str, list[int]]] = []
         for index in range(len(roles)):
             role, before = self.given.role(roles, index), messages[-1][0] if messages else START
-            if not role:
+            if not role:  # left out
                 continue
             if (before, role) in self.pairs:
                 messages.append((role, [index]))
+            # What the template refuses is joined to the message before, or follows an empty one.
             elif before == role:
                 messages[-1][1].append(index)
             elif {(before, "user"), ("user", role)} <= self.pairs:
@@ -216,7 +233,7 @@ class ChatTexts:
     def around(self, roles: Roles, end: str = END) -> tuple[list[ReadPassage], list[list[str]]]:
         """Return the passages that are read, and the texts before, between and after them.
 
-        Each text is a list of parts; `end` may be `BEGUN`.
+        There is one text more than passages; each is a list of parts. `end` may be `BEGUN`.
         """
         messages = self.messages(roles)
         given = [role for role, _ in messages]
@@ -224,35 +241,43 @@ class ChatTexts:
         read, texts = list[ReadPassage](), [[gaps[0].text]]
         for (role, passages), before, after in zip(messages, gaps, gaps[1:], strict=False):
             joined = [before, *[Gap(JOIN)] * (len(passages) - 1), after]
-            for number, *sides in zip(passages, joined, joined[1:], strict=False):
-                read.append(ReadPassage(number, role, *sides))
-                texts.append([sides[1].text])
-            if not passages:
+            for number, gap, next_gap in zip(passages, joined, joined[1:], strict=False):
+                read.append(ReadPassage(number, role, gap, next_gap))
+                texts.append([next_gap.text])
+            if not passages:  # an empty message: its gaps meet, and are one text of two parts
                 texts[-1].append(after.text)
         return read, texts
 
     def _key(self, roles: Roles, place: int, end: str) -> Key:
-        """Return the key of the gap before a message, or the nearest of a known one."""
+        """Return the key of the gap before a message, or the known key most like it."""
         key = _key(roles, place, end, self.places)
         if key in self.gaps:
             return key
-        nearest = [other for other in self.gaps if other[:2] == key[:2]]
-        return max(nearest, key=lambda other: sum(map(str.__eq__, key, other)))
+        # No probe had all of this true at once: take the gap that agrees in most `PLACES`.
+        candidates = [other for other in self.gaps if other[:2] == key[:2]]
+        return max(candidates, key=lambda other: sum(map(str.__eq__, key, other)))
 
     def content(self, text: str, reading: ReadPassage) -> tuple[str, list[int]]:
-        """Return the text of a passage as it is written, and where each character was in it."""
+        """Return the text of a passage as the template writes it, and where it came from.
+
+        That is, for each character, the index of the one in `text` that it stands for.
+        """
         inner, first, thought = reading.before.inner, 0, range(0)
+        # 1. Where the thinking is, if it is written, and where the words after it begin.
         if reading.role == "thinking":
             mark = text.rindex(THINKING[1])
             first = mark + len(THINKING[1])
             if inner is not None:
-                begun = text.find(THINKING[0], 0, mark)  # or what the model answers to begins it
-                start = begun + len(THINKING[0]) if begun >= 0 else 0
+                # Without a start mark, the text before the answer has already written it.
+                opening = text.find(THINKING[0], 0, mark)
+                start = opening + len(THINKING[0]) if opening >= 0 else 0
                 start += len(text[start:mark]) - len(text[start:mark].lstrip("\n"))
                 thought = range(start, max(start, len(text[:mark].rstrip("\n"))))
+        # 2. What the template strips from the words.
         left, right = reading.before.after, reading.after.before
         end = len(text.rstrip(right.spaces))
         first = min(first + len(text[first:]) - len(text[first:].lstrip(left.spaces)), end)
+        # 3. Thinking, what is between, and words. An escaped character is several.
         edge = Edge(escaped=left.escaped or right.escaped)
         parts = [(text[place], place) for place in thought]
         parts += [(character, first) for character in inner or ""]
@@ -264,16 +289,22 @@ class ChatTexts:
 
 
 def _key(roles: Roles, number: int, end: str, places: Sequence[str]) -> Key:
-    around = roles[number - 1] if number else START, roles[number] if number < len(roles) else end
-    return *around, *("yes" if PLACES[place](roles, number) else "" for place in places)
+    """Return the key of the gap before the message `number`, or after the last one."""
+    before = roles[number - 1] if number else START
+    after = roles[number] if number < len(roles) else end
+    return before, after, *("yes" if PLACES[place](roles, number) else "" for place in places)
 
 
 # ------------------------------------------------------------------------------- learning
 
 LETTERS = dict(zip("suatA", ("system", "user", "assistant", "tool", "thinking"), strict=True))
 
+# All orders of up to three messages; templates may refuse a conversation without a user.
 _UP_TO_THREE = chain.from_iterable(product(LETTERS, repeat=count) for count in (1, 2, 3))
 SHORT = ["".join(letters) for letters in _UP_TO_THREE if "u" in letters]
+# A sequence that contains every order of three of the roles u, a and t, and others with thinking
+# and later system prompts. Their beginnings are rendered, too, as what is written depends on what
+# follows.
 EVERY_THREE = "uatttattutaatautuatuuaaauauuutt"
 LONG = [
     EVERY_THREE,
@@ -288,20 +319,22 @@ for _long, _start in product(LONG, ("", "s")):
 """Orders of roles, by their letters, that are rendered with marks in place of words."""
 
 SPACED = "\n \nÄb<", '>"Äb\n \n'
-"""What is around each mark in a second rendering, to see what becomes of words and spaces."""
+"""Text around each mark in a second rendering: spaces are stripped, or "Ä" and "<" escaped."""
 
+# Marks are in a private-use area of Unicode, which no template writes or strips.
 _WORDS, _THOUGHT = "\ue000{:03d}\ue001", "\ue002{:03d}\ue001"
 _MARK = re.compile("([\ue000\ue002]\\d{3}\ue001)")
 
 Cut = tuple[list[int], list[str], dict[int, str]]
-"""The messages in a text, by their marks; the texts around them; and after each thinking."""
+"""A rendered text, cut at its marks: the numbers of its messages, in order; the texts around them,
+one more than messages; by message, the text between its thinking and its words."""
 
 
 @functools.lru_cache(maxsize=8)
 def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
-    """Return what a template writes around messages, or why that cannot be read.
+    """Return what a template writes around messages, or why that cannot be learned.
 
-    It is rendered once, in a sandbox within `LIMITS`.
+    It is rendered once, in a sandbox, within `LIMITS`.
 
     Examples
     --------
@@ -319,14 +352,16 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
         (_conversation(letters, around), None, end == BEGUN)
         for around, (letters, end) in product((("", ""), SPACED), PROBES)
     ]
-    listed = _listed([Tool("find", ("place",))])  # may take longer than without
+    # One more, with a tool: a template that exceeds the limits only there is refused now.
+    listed = _listed([Tool("find", ("place",))])
     rendered = _rendered(template, special, [*conversations, (_conversation("u"), listed, False)])
     if rendered is None:
         return f"its chat template takes more than {LIMITS}"
     (*texts, _), reason, dated = rendered
     if not any(texts):
         return f"its chat template cannot be rendered: {reason}"
-    # 2. Cut the texts at the marks, those with thinking only if it is not words like others.
+    # 2. Cut the texts at the marks. Probes with thinking (A) matter only if the template treats
+    #    thinking differently from words.
     plain = dict(zip(PROBES, texts[: len(PROBES)], strict=True))
     spaced = dict(zip(PROBES, texts[len(PROBES) :], strict=True))
     thinks = not _is_plain(plain)
@@ -334,7 +369,8 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
     cuts = {probe: (_cut(plain[probe]), _cut(spaced[probe])) for probe in probes}
     # 3. Take the first way to give messages under which roles and places determine all gaps.
     for given in _ways_to_give():
-        if learned := _gaps(cuts, given):
+        learned = _gaps(cuts, given)
+        if learned:
             chat = ChatTexts(given, *learned, dated)
             if chat.pairs >= {(START, "user"), ("user", "assistant"), ("assistant", "user")}:
                 return chat
@@ -359,11 +395,11 @@ def _thought(number: int) -> str:
 
 
 def _cut(text: str | None) -> Cut | None:
-    """Take a text apart at its marks."""
+    """Cut a rendered text at its marks; None if the template refused it."""
     if text is None:
         return None
     order, gaps, inner = list[int](), [""], dict[int, str]()
-    thought = None
+    thought = None  # the message whose thinking was read, until its words
     for part in _MARK.split(text):
         if not _MARK.fullmatch(part):
             if thought is None:
@@ -375,7 +411,7 @@ def _cut(text: str | None) -> Cut | None:
         if part[0] == _THOUGHT[0]:
             thought = number
         else:
-            if thought not in (None, number):
+            if thought not in (None, number):  # thinking before the words of another message
                 return [], [], {}
             thought = None
             order.append(number)
@@ -384,20 +420,22 @@ def _cut(text: str | None) -> Cut | None:
 
 
 def _is_plain(texts: Mapping[tuple[str, str], str | None]) -> bool:
-    """Whether an assistant's thinking is written as any words are."""
+    """Whether a template writes an assistant's thinking unchanged, as a part of its words."""
 
     def expected(letters: str, end: str) -> str | None:
+        """Return the text without thinking, with thinking put before the words."""
         text = texts[letters.replace("A", "a"), end]
         for number, letter in enumerate(letters):
             if letter == "A" and text is not None:
-                text = text.replace(words := _WORDS.format(number), _thought(number) + words)
+                words = _WORDS.format(number)
+                text = text.replace(words, _thought(number) + words)
         return text
 
     return all(text == expected(*probe) for probe, text in texts.items() if probe[0] in SHORT)
 
 
 def _ways_to_give() -> Iterator[Given]:
-    """Yield how messages may be given to a template, the ways that lose least first."""
+    """Yield the roles under which messages may be given, first those that lose least."""
     for first, tool in product(("system", "user"), ("tool", "", "user")):
         for later in ("system", "", "user") if first == "system" else ("user",):
             yield Given(tool, later, first)
@@ -406,12 +444,12 @@ def _ways_to_give() -> Iterator[Given]:
 def _gaps(
     cuts: Mapping[tuple[str, str], tuple[Cut | None, Cut | None]], given: Given
 ) -> tuple[dict[Key, Gap], Sequence[str]] | None:
-    """Return the gaps between messages that are given so, and the places that determine them.
+    """Return the gaps between messages under these roles, and the places that determine them.
 
     None if the template refuses or misplaces messages that it accepts elsewhere, changes more than
-    the edges of texts, or if what it writes depends on more.
+    the edges of texts, or if what it writes depends on more than roles and `PLACES`.
     """
-    # 1. Take the gaps of all probes that such messages consist of.
+    # 1. Take the gaps of the probes in which every message already has the role it is given.
     rows: list[tuple[list[str], int, str, Gap]] = []
     refused: list[set[Key]] = []
     for (letters, end), (cut, spaced) in cuts.items():
@@ -428,26 +466,26 @@ def _gaps(
             thinking = roles[number : number + 1] == ["thinking"]
             message = read[number] if thinking else -1
             inner = cut[2].get(message), spaced[2].get(message)
-            gap = _gap(
-                (cut[1][number], spaced[1][number]),
-                inner,
-                number > 0,
-                number < len(roles),
-                thinking,
-            )
+            texts = cut[1][number], spaced[1][number]
+            gap = _gap(texts, inner, number > 0, number < len(roles), thinking)
             if gap is None:
                 return None
             rows.append((roles, number, end, gap))
-    # 2. It must accept any order of the pairs that it accepts, and the roles as they are given.
+    # 2. A refused probe must contain a pair of neighbours that no accepted probe has: in a dialog,
+    #    pairs are all that is checked (`ChatTexts.messages`). And the roles that are given must be
+    #    accepted.
     pairs = {_key(roles, number, end, ()) for roles, number, end, _ in rows}
     if any(others <= pairs for others in refused):
         return None
     followers = {after for before, after in pairs if before not in (START, "system")}
-    if given.tool == "tool" not in followers or given.later == "system" not in followers:
+    if given.tool == "tool" and "tool" not in followers:
+        return None
+    if given.later == "system" and "system" not in followers:
         return None
     if given.first == "system" and (START, "system") not in pairs:
         return None
-    # 3. Find the fewest places that, with the roles, determine every gap.
+    # 3. Find the fewest places that, with the roles, determine every gap: under them, no key has
+    #    two different gaps.
     keys = [_key(roles, number, end, [*PLACES]) for roles, number, end, _ in rows]
     sizes = range(len(PLACES) + 1)
     for places in chain.from_iterable(combinations(PLACES, size) for size in sizes):
@@ -468,26 +506,32 @@ def _gap(
     starts: bool,
     thinking: bool,
 ) -> Gap | None:
-    """Return the gap of which these texts are renderings, plain and with spaces around words.
+    """Return the gap that these texts are, in the plain rendering and in the one with `SPACED`.
 
-    `ends` and `starts` say whether there are words before and after; `inner` has what is between
-    the thinking of the latter and its words. None if it changes more than the edges of texts.
+    `ends` and `starts` say whether there are words before and after; `inner` is what both
+    renderings have between the thinking of the message after and its words. None if the template
+    changes more than the edges of texts.
     """
-    lines = "\n\n" if thinking else ""  # between the thinking and the words
+    # 1. Words with thinking begin with two newlines in the probes, and with spaces in the second.
+    lines = "\n\n" if thinking else ""
     heads = (lines, lines + SPACED[0]) if starts else ("", "")
     for after in EDGES if starts else EDGES[:1]:
+        # 2. Does this edge explain how the words after begin, in both renderings? With thinking,
+        #    what is before them is `inner`.
         written, spaced = map(after.start, heads)
         plain, other = texts if inner[0] is None else (inner[0], inner[1] or "")
         if not (plain.endswith(written) and other.endswith(spaced)):
             continue
         plain, other = plain.removesuffix(written), other.removesuffix(spaced)
+        between = None
         if inner[0] is not None:
             if plain != other:
                 continue
             between, (plain, other) = plain, texts
+        # 3. Does an edge explain how the words before end? Then what is left is the gap.
         for before in EDGES if ends else EDGES[:1]:
             if other == (before.end(SPACED[1]) if ends else "") + plain:
-                return Gap(plain, before, after, None if inner[0] is None else between)
+                return Gap(plain, before, after, between)
     return None
 
 
@@ -499,10 +543,10 @@ def tool_prompts(
     special: SpecialTokens,
     lists: Sequence[ToolList],
 ) -> list[str | None]:
-    """Return the text of the system prompt in which a template lists tools, None if it does not.
+    """Return the system prompt in which a template writes each list of tools, None if it does not.
 
-    It is without the model's own prompt where that of a dialog follows, as each pair says. All are
-    rendered at once, within `LIMITS`.
+    Where a dialog's own system prompt follows, as the list says, the model's own is left out. All
+    are rendered in one process, within `LIMITS`.
     """
     chat = chat_texts(template, special)
     if "tools" not in template or isinstance(chat, str) or chat.given.first != "system":
@@ -513,6 +557,8 @@ def tool_prompts(
         ([prompt, *messages] if prompted else messages, _listed(tools), False)
         for tools, prompted in lists
     ]
+    # The tools are what is between the start and the end of a system prompt that is read before
+    # the same messages. All other gaps must be as without tools, and each tool must be named.
     _, gaps = chat.around([LETTERS[letter] for letter in "suau"])
     start, end, *others = map("".join, gaps)
     rendered = _rendered(template, special, conversations)
@@ -528,7 +574,7 @@ def tool_prompts(
 
 
 def _listed(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """Return tools as templates get them."""
+    """Return tools as JSON schemas of functions, as templates expect them."""
     listed = []
     for tool in tools:
         slots = {slot: {"type": "string"} for slot in tool.slots}
@@ -546,7 +592,7 @@ def _rendered(
     special: SpecialTokens,
     conversations: Sequence[tuple[list[dict[str, str]], list[dict[str, Any]] | None, bool]],
 ) -> tuple[list[str | None], str, bool] | None:
-    """Return what `fdkvc.models.numpy.render_template` writes; None beyond its limits."""
+    """Return what `fdkvc.models.numpy.render_template` writes; None if it exceeds its limits."""
     if template in _STOPPED:
         return None
     sizes = MAX_TEMPLATE_SECONDS, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT
@@ -554,14 +600,15 @@ def _rendered(
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     command = [sys.executable, file, *map(str, sizes)]
     with subprocess.Popen(command, **pipes, stderr=subprocess.DEVNULL, text=True) as process:
-        # The time of the CPU counts, so that a busy machine reads the same model as an idle one.
+        # The process limits its own CPU time, so that a template that fits does so on a busy
+        # machine, too. The timer is for one that waits, or where CPU time cannot be limited.
         late = Timer(MAX_TEMPLATE_WAIT, process.kill)
         late.start()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             process.stdin.write(json.dumps([template, dict(special), conversations]) + "\n")
-            process.stdin.flush()  # and is not closed, which would end it
+            process.stdin.flush()  # not closed: the process ends when its input does
             texts, reason, dated = json.loads(process.stdout.read())
         except (OSError, ValueError):
             _STOPPED.add(template)

@@ -18,7 +18,7 @@ from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.models.numpy.head_eviction import Heads
 
 LARGE = 2**23
-"""Numbers in the embeddings and logits of a large model; the bundled one has a hundredth."""
+"""Numbers in the embeddings and logits from which on a model is large; the bundled one has 1 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Shape(ModelSizes):
     """The sizes of a decoder, from ``config.json``."""
 
     width: int
-    """That of the hidden states."""
+    """Numbers in a hidden state, d."""
     inner: int
     """Width within the feed-forward network."""
     epsilon: float
@@ -49,8 +49,9 @@ class Shape(ModelSizes):
     @property
     def parameters(self) -> int:
         """The number of its weights."""
+        # Of queries and output by head, of keys and values by KV head.
         attention = self.width * self.head_width * 2 * (self.heads + self.kv_heads)
-        layer = attention + 3 * self.width * self.inner + 2 * self.width
+        layer = attention + 3 * self.width * self.inner + 2 * self.width  # and two norms
         ends = self.vocabulary * self.width * (1 if self.tied else 2) + self.width
         return self.layers * layer + ends
 
@@ -96,7 +97,7 @@ class Decoder:
     """A language model."""
 
     counted_elsewhere: ClassVar[bool] = True
-    """Models are loaded once, and are no part of what a page keeps."""
+    """A page's cache does not count its bytes: all pages share one model."""
 
     shape: Shape
     """Its sizes."""
@@ -105,7 +106,7 @@ class Decoder:
     layers: tuple[Layer, ...]
     """Their weights, from the first on."""
     logits: Floats
-    """Shape (d, V). With the last norm's weights, unless they are apart."""
+    """Shape (d, V). The last norm's weights are folded in, unless `norm` has them."""
     features: Callable[..., dict[str, NDArray[Any]]] | None = None
     """See `fdkvc.models.numpy.tokens.Tokens.features`."""
     norm: Floats | None = None
@@ -124,11 +125,12 @@ class Decoder:
         # e^(iφ) of the positions (C, n, 1, h / 2); queries and keys are rotated by it, values not.
         rotation = self._rotation(np.array([[cache.count] for cache in caches]) + np.arange(n))
         x = self.embeddings[ids]  # the hidden states (C, n, d)
-        rotated = shape.heads + shape.kv_heads
+        rotated = shape.heads + shape.kv_heads  # heads of queries and keys, which come first
         for number, layer in enumerate(self.layers):
             # 1. Queries (C, n, H, h), keys and values (C, n, K, h).
             projected = self._product(self._normed(x), layer.projections)
             projected = projected.reshape(*x.shape[:2], rotated + shape.kv_heads, shape.head_width)
+            # In place: two neighbours, seen as a complex number, are rotated by one angle.
             projected[:, :, :rotated].view(np.complex64)[:] *= rotation
             queries, keys, values = np.split(projected, [shape.heads, rotated], axis=2)
             # 2. Attention (C, n, H·h). Each cache stores the vectors of its text.
@@ -140,6 +142,7 @@ class Decoder:
             # 3. The feed-forward network.
             gate, up = np.split(self._product(self._normed(x), layer.gate_up), 2, axis=-1)
             x += self._product(silu(gate, up), layer.down)
+        # Logits only of the last tokens, if the caller needs no others: V is large.
         x = self._normed(x[:, n - last :] if last is not None else x)
         return self._product(x if self.norm is None else x * self.norm, self.logits)
 
@@ -150,6 +153,7 @@ class Decoder:
 
     def _product(self, x: Floats, weights: Floats) -> Floats:
         """Return (C, n, ·) times a matrix: text by text, or all texts at once."""
+        # A product of more rows may round differently: text by text, others change no bit.
         if not self.large or len(x) == 1:
             return x @ weights
         flat: Floats = x.reshape(-1, x.shape[-1]) @ weights

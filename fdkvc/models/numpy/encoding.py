@@ -27,36 +27,39 @@ from fdkvc.models.numpy.tokens import (
 )
 
 SHIPPED = Path(__file__).parent / "recorded" / "smollm2_tokenizer.json.gz"
-"""The tokenizer and the chat template of SmolLM2, as `as_tokenizer` takes them."""
+"""The tokenizer and the chat template of SmolLM2, in the form that `as_tokenizer` reads."""
 
 PART = 100_000
 """Characters of a text that are encoded at once."""
 
 SHORT = MAX_TURN_TOKENS // 2
-"""Bytes of a dialog that never are too many tokens, of which each is a byte or a mark."""
+"""Bytes of a dialog that is never too long: its tokens are at least a byte each, or marks."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A tokenizer with the chat template of its model, found again by its place in any process."""
+    """A tokenizer with the chat template of its model.
+
+    It has only the place of the tokenizer, so that it can be sent to any process and compared.
+    """
 
     name: str = "SmolLM2"
-    """The model's, for a person."""
+    """The name of the model, for people."""
     place: str | bytes = ""
-    """A model as `find_model` takes it, or the content of a ``tokenizer.json``; SmolLM2's shipped
-    one by default."""
+    """A model as `find_model` takes it, or the content of a ``tokenizer.json``; by default the
+    shipped one of SmolLM2."""
 
     @classmethod
     def of_model(cls, name: str) -> "Encoding":
-        """Return that of a folder, a GGUF file or a package; ValueError if it cannot be read."""
+        """Return that of a folder, GGUF file or package; ValueError if it cannot be read."""
         label = cls.name if name in NAMED_MODELS else model_name(find_model(name))
         encoding = cls(label, name)
-        _ = encoding.tokens
+        _ = encoding.tokens  # load it now, so that it fails here
         return encoding
 
     @classmethod
     def of_file(cls, content: bytes) -> "Encoding":
-        """Return that of a ``tokenizer.json``; a ValueError says what is wrong."""
+        """Return that of a ``tokenizer.json``. Raises a ValueError that says what is wrong."""
         encoding = cls("tokenizer.json", content)
         _ = encoding.tokens
         return encoding
@@ -112,7 +115,8 @@ def _tokens(place: str | bytes) -> Tokens:
 def as_tokenizer(compact: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``tokenizer.json`` of byte-level BPE whose digits stand alone.
 
-    ``first`` are the tokens that no merge makes, of which so many are ``special``.
+    ``first`` are the tokens that no merge makes; the first ``special`` of them are special tokens.
+    All others are the merges, in order.
     """
     merges = compact["merges"]
     names = [*compact["first"], *(merge.replace(" ", "") for merge in merges)]

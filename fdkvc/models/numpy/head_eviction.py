@@ -1,23 +1,23 @@
 """Eviction in all heads of a model: a policy's state over a text, without vectors.
 
-Each query head of a layer is a row of one batch in `fdkvc.engine.simulate.take_turn`. Heads that
-decide together keep the same tokens; query heads that share a head of keys and values always do,
-since they share one cache.
+Policies run in `fdkvc.engine.simulate.take_turn`, on a batch: here each query head of a layer is a
+row of it. Heads that decide together evict the same tokens; query heads that share a KV head always
+do, since they share one cache.
 
-`take_turn` knows no tokens: it numbers the slots, then the tokens of the turn. So a turn of two
-tokens, 9 and 10, goes in one KV head with a budget of three::
+`take_turn` knows no tokens, only columns: the slots of the cache, then the tokens of the turn. This
+is a turn of two tokens, 9 and 10, in one KV head with a budget of three::
 
-    state.slots         3  7  8           the tokens in the cache: those that attention sees
-    ids                 3  7  8  9 10     with those of the turn
+    before.slots        3  7  8           the tokens in the cache: those that attention sees
+    ids                 3  7  8  9 10     and those of the turn
     column              0  1  2  3  4     how the policy's cache names them during the turn
     step.sources        0     2     4     the columns that the policy keeps
-    step.evicted           7     9        the tokens that it does not
-    after.slots         3     8    10     the next turn's columns 0, 1 and 2
+    step.evicted           7     9        the tokens that it evicts
+    after.slots         3     8    10     columns 0, 1 and 2 of the next turn
 
-The policy's own state, its numbers for each entry, names entries by their slots; step 5 of
-`HeadEviction.after` renames them for the next turn. A policy with a second tier sees its slots
-after those of the first, and may recall a token from there. A state never changes: `after` returns
-another one, so forks of a text share it.
+The policy's own state, such as a score of each entry, is by column, too; step 5 of
+`HeadEviction.after` renames the columns for the next turn. A policy with a second tier sees the
+slots of that tier after those of the first, and may recall a token from there. A `HeadEviction`
+never changes: `after` returns another one, so forks of a text share it.
 """
 
 from __future__ import annotations
@@ -66,14 +66,15 @@ class Heads:
     layers: int
     """Layers of the model, or of a part of it."""
     heads: int
-    """Query heads of a layer."""
+    """Query heads of a layer, H."""
     kv_heads: int
-    """Heads of keys and values of a layer, each shared by a group of query heads."""
+    """KV heads of a layer, K, each shared by a group of query heads."""
     head_width: int
+    """Numbers in a query, key or value, h."""
 
     @property
     def group(self) -> int:
-        """Query heads that share a head of keys and values."""
+        """Query heads that share a KV head, G."""
         return self.heads // self.kv_heads
 
 
@@ -82,33 +83,33 @@ class EvictionStep:
     """What a turn evicted, in each layer and KV head."""
 
     sources: Ints
-    """Shape (L, K, S + R). The column, during the turn, of each token in the S slots of the cache
-    and the R of its second tier: the old slots, then the turn's tokens; −1 for none."""
+    """Shape (L, K, S + R). For each of the S slots after the turn, and the R of the second tier,
+    the column during the turn that its token comes from; −1 for an empty slot."""
     find_evicted: Callable[[], tuple[tuple[Ints, Ints, Ints], Codes]]
-    """Computes what `evicted` and `rule` are, which few ask for."""
+    """Computes `evicted` and `rule`, on first use: few callers need them."""
 
     @property
     def evicted(self) -> tuple[Ints, Ints, Ints]:
         """Layer, KV head and token of the evicted entries (E,)."""
-        return self._found[0]
+        return self._evictions[0]
 
     @property
     def rule(self) -> Codes:
         """The `Rule` that evicted each (E,)."""
-        return self._found[1]
+        return self._evictions[1]
 
     @cached_property
-    def _found(self) -> tuple[tuple[Ints, Ints, Ints], Codes]:
+    def _evictions(self) -> tuple[tuple[Ints, Ints, Ints], Codes]:
         return self.find_evicted()
 
 
 class HeadEviction:
     """The state of a policy over a text; immutable.
 
-    `decides` says which heads decide together; see `DECIDES`. The layers of `heads` may be a part
-    of a model, from its `first_layer` on, which shares a budget among all its `layers`; by default
-    they are all. `tokens` observe their vectors. Raises a ValueError for a budget below 1, or a
-    policy that uses the future.
+    `decides` says which heads decide together; see `DECIDES`. The layers of `heads` may be only
+    some of a model's `layers`, from `first_layer` on; a policy that shares a budget among layers
+    shares it among all of the model. `tokens` is the class by which the policy observes vectors.
+    Raises a ValueError for a budget below 1, or a policy that uses the future.
     """
 
     def __init__(
@@ -123,7 +124,8 @@ class HeadEviction:
     ) -> None:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
-        # 1. Who decides. Where all heads see the same and hold as much, one decides for all.
+        # 1. Who decides. A policy that looks only at text, with the same budget in all heads,
+        #    decides alike everywhere: one row is simulated, and stands for all heads.
         alike = equal_budgets(policy, budget) and BY_TEXT.issuperset(policy.looks_at)
         self._deciders = deciders = Heads(1, 1, 1, heads.head_width) if alike else heads
         rows = deciders.layers * deciders.heads
@@ -132,7 +134,7 @@ class HeadEviction:
         # Layers share a budget only where each decides by itself.
         self._layers = 1 if alike or decides == "model" else layers or heads.layers
         self._first_layer, self._tokens = first_layer, tokens
-        # 2. What a turn changes.
+        # 2. What changes from turn to turn.
         self._state = initial_state(
             self._together,
             rows,
@@ -143,8 +145,8 @@ class HeadEviction:
         )
         # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
         self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
-        self.size = 0  # slots of the first tier
-        self._born: Ints = np.empty(0, np.intp)  # the turn that brought each token
+        self.size = 0  # S, the slots of the first tier
+        self._born: Ints = np.empty(0, np.intp)  # the turn of each token so far (N,)
         self._turns = 0
 
     @property
@@ -168,23 +170,24 @@ class HeadEviction:
     ) -> tuple[HeadEviction, EvictionStep]:
         """Return the state after a turn of `new` tokens, at least 1, and what the turn evicted.
 
-        The vectors are those of each layer, of the slots before the turn (first tier, then second)
-        and of the new tokens. The features (N, ...) are those of each token so far; see
-        `fdkvc.models.numpy.tokens.Tokens.features`. Those that are unknown are left out.
+        `vectors` returns, for each layer, those of the slots before the turn (first tier, then
+        second) and of the new tokens. `features` (N, ...) are those of each token so far that are
+        known; see `fdkvc.models.numpy.tokens.Tokens.features`.
         """
         heads = self._deciders
         layers, kv_heads = heads.layers, heads.kv_heads
         rows, first = layers * heads.heads, self.slots.shape[2]
         born = np.append(self._born, np.full(new, self._turns))
 
-        # 1. Name what may stay: the slots, then the turn's tokens. An empty slot is token −1, for
-        #    which NumPy takes the vectors and features of the last token; no policy looks at them.
+        # 1. The token in each column (L, K, S + R + n). An empty slot is token −1, for which NumPy
+        #    takes the vectors and features of the last token; no policy looks at them. Where one
+        #    row decides for all, the first layer and KV head stand for the others.
         turn_tokens = np.arange(self.count, self.count + new)
         turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
         ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
         arrivals = np.broadcast_to(np.arange(first, first + new), (rows, new))
 
-        # 2. Let the policy take the turn, in every row.
+        # 2. Let the policy take the turn, in every row. Columns from `first` on are new to it.
         tokens = self._tokens(
             vectors[:layers],
             arrivals,
@@ -197,23 +200,26 @@ class HeadEviction:
         state = self._state.with_tier(self.policy.tier_places(self.budget, len(born)))
         result = take_turn(self._together, state, tokens.observe(), capacity)
 
-        # 3. Find what stays: the slots that any head uses, then those of the second tier.
+        # 3. What stays. Slots that no head uses are dropped, so that attention reads fewer; heads
+        #    that keep fewer tokens than others have empty ones (−1).
         cache, tier = result.after.cache, result.after.tier
-        kept = self._of_kv_heads(cache.token)
+        kept = self._of_kv_heads(cache.token)  # columns (L, K, S)
         used = (kept >= 0).any(axis=(0, 1))
         size = int(used.sum())
         sources = np.concatenate([kept[:, :, used], self._of_kv_heads(tier)], axis=2)
         slots = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
 
-        # 4. Find what is evicted, if asked.
+        # 4. What is evicted, computed only when a caller needs it.
         def find_evicted() -> tuple[tuple[Ints, Ints, Ints], Codes]:
             rule = self._for_all_heads(self._of_kv_heads(result.rule))
             column = self._for_all_heads(self._of_kv_heads(result.token))
-            layer, head, _ = place = np.nonzero(rule)
+            place = np.nonzero(rule)
+            layer, head, _ = place
             return (layer, head, self._for_all_heads(ids)[layer, head, column[place]]), rule[place]
 
-        # 5. The state after the turn names its entries by their new slots. It keeps no observation,
-        #    since the next turn's comes from the model.
+        # 5. Rename entries by their columns of the next turn: the i-th used slot is column i, and
+        #    the second tier follows. The observation of this turn is not kept: the next one comes
+        #    from the model.
         token = np.where(cache.token >= 0, np.cumsum(used) - 1, EMPTY)
         after = copy.copy(self)
         after._born, after._turns = born, self._turns + 1
@@ -226,22 +232,23 @@ class HeadEviction:
         return after, EvictionStep(self._for_all_heads(sources), find_evicted)
 
     def _of_kv_heads(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Return rows (B, ·), one for each query head, by KV head (L, K, ·).
+        """Return rows (B, ·), one for each query head, as one for each KV head (L, K, ·).
 
-        The query heads of a group are alike.
+        The rows of a group are the same, so the first stands for it.
         """
         heads = self._deciders
         return column.reshape(heads.layers, heads.kv_heads, heads.group, -1)[:, :, 0]
 
     def _for_all_heads(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Return what the deciding heads decided (…, …, ·) for all heads (L, K, ·)."""
+        """Return decisions of the rows that were simulated, repeated for all heads (L, K, ·)."""
         heads, deciders = self.heads, self._deciders
         repeats = heads.layers // deciders.layers, heads.kv_heads // deciders.kv_heads, 1
         return np.tile(column, repeats) if max(repeats) > 1 else column
 
 
 def equal_budgets(policy: Policy, budget: int) -> bool:
-    """Whether each head may hold the budget, which heads or layers do not share."""
+    """Whether each head may hold exactly the budget, and no heads or layers share theirs."""
+    # Where budgets are shared, a head of two by two could hold more than its own.
     return policy.slots(budget, 2, 2) == budget
 
 
@@ -269,7 +276,7 @@ def check_no_future(policy: Policy) -> None:
 
 
 def check_keeps(policy: Policy) -> None:
-    """Raise a ValueError for a policy whose text is read again, of which no entry is kept."""
+    """Raise a ValueError for a policy that reads its text again: it keeps no entries."""
     if policy.reads_again:
         raise ValueError(
             f"{policy.name} reads its text again, so it keeps no entries: use it in answers or live"

@@ -13,11 +13,11 @@ from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.models.numpy.tokens import EncodedPassage, tokens_by_turn
 
 AT_ONCE = 256
-"""Tokens that are read between two reports."""
+"""Tokens that are read between two reports of progress."""
 
 
 def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
-    """Return the passages of a dialog in tokens; ValueError if the model cannot read it."""
+    """Return the passages of a dialog in tokens; ValueError if the model cannot read them."""
     try:
         passages = model.tokens.encode_dialog(transcript)
     except ValueError as error:
@@ -32,7 +32,7 @@ def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassag
 
 
 def count_tokens(model: AnyModel, transcript: Transcript) -> int:
-    """Return the tokens of a dialog's passages; ValueError as `encode_dialog`."""
+    """Return the number of tokens of a dialog. Raises a ValueError as `encode_dialog` does."""
     return sum(len(passage.ids) for passage in encode_dialog(model, transcript))
 
 
@@ -49,6 +49,7 @@ def read_dialog(
     """
     passages = encode_dialog(model, transcript)
     ids = [*model.tokens.first, *chain.from_iterable(passage.ids for passage in passages)]
+    # Later layers change nothing in the ones recorded.
     decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
     cache = TextCache(decoder, layers)
     cache.reserve(len(ids))
@@ -65,10 +66,10 @@ def head_recordings(
     transcript: Transcript,
     passages: Sequence[EncodedPassage],
 ) -> list[Recording]:
-    """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
+    """Return a recording for each KV head, layer by layer; its heads are those of the group.
 
-    The passages are all that the cache has read, after the tokenizer's prefix. Names are the
-    dialog's with layer and KV head: ``visit, 0.1``.
+    The cache must have read the tokenizer's prefix and exactly these passages. A recording's name
+    has the dialog's name, the layer and the KV head: ``visit, 0.1``.
     """
     prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
     shape, layers = cache.decoder.shape, cache.layers

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import Floats, Ints, Observation, Product
 
 PART_NUMBERS = 2**24
-"""Products of queries and keys that are in memory at once."""
+"""Most products of queries and keys in memory at once."""
 
 LEAST_NEW = 2**8
-"""Tokens that a turn is taken to have at least, since vectors are in memory, too."""
+"""Fewest tokens that a turn counts for in this, since vectors take memory, too."""
 
 
 Vectors = Callable[[str, Literal["slots", "turn"]], Floats]
-"""Returns vectors of a layer: of its slots (heads, S, ·), whose empty ones may contain anything, or
-of the turn's tokens (heads, n, ·).
+"""Returns vectors of a layer: of its slots (heads, S, ·), or of the turn's tokens (heads, n, ·).
+Those of an empty slot may be anything.
 
 Names are ``queries`` (H heads), ``keys`` and ``values`` (K, each shared by a group of query heads)
 and ``hidden`` (one per new token; for the slots, one per KV head).
@@ -37,22 +37,22 @@ class HeadTokens:
     """The slots of a model's caches, followed by the tokens of a turn; computed on demand."""
 
     vectors: Sequence[Vectors]
-    """Those of each layer."""
+    """The vectors of each layer."""
     new: Ints
-    """Shape (L·H, n). The turn's tokens, the same in every row."""
+    """Shape (L·H, n). The columns of the turn's tokens, the same in every row."""
     positions: Ints
-    """Shape (L·H, S + n). Those in the text."""
+    """Shape (L·H, S + n). The position of each column's token in the text."""
     features: Mapping[str, NDArray[Any]]
-    """Of each token of the text (N, ...): the turn that brought it, as ``born``, and those of
+    """By name, of each token of the text (N, ...): its turn as ``born``, and those of
     `fdkvc.models.numpy.tokens.Tokens.features`."""
     future_attention: ClassVar[Any] = None  # a policy that looks at it is refused
     layers: int = 1
     """The layers of the model, or 1 if all decide as one."""
     first_layer: int = 0
-    """The layer of the first rows."""
+    """The layer of the first row."""
 
     def __post_init__(self) -> None:
-        self._group = len(self.new) // len(self.vectors)
+        self._group = len(self.new) // len(self.vectors)  # rows of a layer
         self.heads = self._group if self.layers > 1 else len(self.new)
 
     def _feature(self, name: str) -> Any:
@@ -68,12 +68,13 @@ class HeadTokens:
     traits = cached_property(lambda self: self._feature("traits"))
 
     def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
-        """Yield the rows of each layer if they decide as one, or else of as many as memory allows.
+        """Yield the rows of one layer after the other, or of as many layers as memory allows.
 
-        That is, at most `PART_NUMBERS` products of the turn's queries, or of one layer.
+        One layer if all decide as one; otherwise at most `PART_NUMBERS` products of the turn's
+        queries, but at least one layer.
         """
         count = max(1, self.most_rows // self._group) if self.layers > 1 else 1
-        if count >= len(self.vectors):  # this keeps what it has computed
+        if count >= len(self.vectors):  # not a copy: products that are computed already stay
             yield slice(None), self
             return
         for first in range(0, len(self.vectors), count):
@@ -83,7 +84,7 @@ class HeadTokens:
 
     @property
     def most_rows(self) -> int:
-        """How many rows are observed at once, as memory allows."""
+        """How many rows can be observed at once, by `PART_NUMBERS`."""
         tokens = max(self.new.shape[1], LEAST_NEW) * self.positions.shape[1]
         return int(PART_NUMBERS // tokens)
 
@@ -107,11 +108,11 @@ class HeadTokens:
         return self.new
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
-        """Return those of the turn, the only one."""
+        """Return the products of the only turn that there is."""
         return (self.logits if name == "logits" else self.similarities), 0
 
     def _by_layer(self, of_layer: Callable[[Vectors], Floats]) -> Floats:
-        """Return what is computed of one layer after the other, for all rows."""
+        """Return what a function computes of each layer, for all rows (R, …)."""
         return np.concatenate([of_layer(vectors) for vectors in self.vectors])
 
     @cached_property
@@ -130,6 +131,7 @@ class HeadTokens:
         """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
 
         def of_layer(layer: Vectors) -> Floats:
+            # Hidden states are the same for all heads of a layer, but the slots differ by KV head.
             held, new = layer("hidden", "slots"), layer("hidden", "turn")
             mean = new.mean(axis=1, keepdims=True)
 
@@ -148,7 +150,7 @@ class HeadTokens:
 
     @property
     def embeddings(self) -> Floats:
-        """Hidden states that enter the layer (R, N, d), or once for rows that share them."""
+        """Hidden states that enter the layer (R, N, d), one row for each KV head."""
 
         def of_layer(layer: Vectors) -> Floats:
             held, new = layer("hidden", "slots"), layer("hidden", "turn")
@@ -179,6 +181,7 @@ def _all(vectors: Vectors, name: str) -> Floats:
 def _products(vectors: Vectors, queries: Floats) -> Floats:
     """Return scaled products of queries (H, m, h) with all keys (H, m, N + 1), then −inf."""
     keys, (heads, m, h) = _all(vectors, "keys"), queries.shape
+    # (K, G·m, h): the queries of a group are rows of one product with the keys that they share.
     grouped = queries.reshape(len(keys), -1, h) * np.float32(1 / np.sqrt(h))
     products = (grouped @ keys.swapaxes(1, 2)).reshape(heads, m, -1)
     return np.pad(products, [(0, 0), (0, 0), (0, 1)], constant_values=-np.inf)

@@ -55,9 +55,9 @@ class AnyModel(Protocol):
     """A model of any engine, with its tokens."""
 
     name: str
-    """That of its folder or file."""
+    """The name of its folder or file."""
     decoder: Reader
-    """What reads texts."""
+    """The part of the model that reads tokens."""
     tokens: Tokens
     """Its tokenizer, with the marks of passages."""
     digest: str
@@ -75,7 +75,7 @@ class LanguageModel(AnyModel):
     """A decoder and its tokens."""
 
     counted_elsewhere: ClassVar[bool] = True
-    """As `Decoder` is."""
+    """See `Decoder`."""
 
     name: str
     decoder: Decoder
@@ -98,7 +98,7 @@ def load_language_model(
 ) -> LanguageModel:
     """Read a model: a folder, a GGUF file, or one of `fdkvc.models.numpy.gguf_file.NAMED_MODELS`.
 
-    `on_progress` gets the share that is read, from 0 to 1. Raises a ValueError that names the
+    `on_progress` gets the share that has been read, from 0 to 1. Raises a ValueError that names the
     model, the file and the problem.
     """
     with loading(f"the model {str(name)!r} cannot be loaded"):
@@ -111,12 +111,12 @@ def load_language_model(
 
 
 class _Shared:
-    """A place in the process for one model, and what was wrong with which files of it."""
+    """The place of one model in this process."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.model: LanguageModel | None = None
-        self.failed: tuple[object, str] | None = None
+        self.failed: tuple[object, str] | None = None  # the files that failed, and the error
 
 
 _SHARED: dict[str, _Shared] = {}
@@ -127,12 +127,13 @@ def shared_language_model(
 ) -> LanguageModel:
     """Return a model that is loaded on first use, and then shared by the whole process.
 
-    Who uses another model does not wait for it. One that failed is loaded again only once its files
-    have changed; until then the same ValueError is raised at once.
+    Each model has its own lock, so nobody waits for the loading of another model. A model that
+    failed is loaded again only after its files have changed; until then the same ValueError is
+    raised at once.
     """
     shared = _SHARED.setdefault(str(name), _Shared())
     if shared.model is None:
-        on_progress(0)  # also while another session loads it
+        on_progress(0)  # shown also to those who wait while another session loads it
     with shared.lock:
         if shared.model is None:
             files = _files_of(name)
@@ -210,10 +211,15 @@ def load_decoder(
         return array
 
     def paired(name: str, heads: int) -> Floats:
+        """Return queries' or keys' weights, the two numbers that rotate together side by side.
+
+        In a folder of *transformers* they are h / 2 apart.
+        """
         halves = take(name, heads * h, wide).reshape(heads, 2, h // 2, wide)
         return halves.swapaxes(1, 2).reshape(heads * h, wide)
 
     def joined(norm: str, *parts: Floats) -> Floats:
+        """Return matrices as one, with the weights of the norm before them folded in."""
         return np.ascontiguousarray((np.concatenate(parts) * take(norm, wide)).T)
 
     def layer(number: int) -> Layer:
@@ -241,7 +247,8 @@ def load_decoder(
     layers = tuple(map(layer, range(shape.layers)))
     norm = take("model.norm.weight", wide)
     shared = Decoder(shape, embeddings, layers, embeddings.T, norm=norm)
-    if shape.tied and shared.large:  # one copy of them fits into memory
+    # With the norm folded in, the logits need a matrix of their own: too much for a large model.
+    if shape.tied and shared.large:
         return shared
     return replace(shared, logits=np.ascontiguousarray((last * norm).T), norm=None)
 

@@ -6,21 +6,31 @@ from fdkvc.core.attention import Floats, Ints
 
 
 def losses(logits: Floats, targets: Ints) -> tuple[Floats, Floats, Ints]:
-    """Score logits (C, n, V) for the n tokens that came; they are overwritten.
+    """Score logits (C, n, V) for the true next tokens (n,); the logits are overwritten.
 
-    Returns, of each cache and token (C, n), the nats, which are −log p of the token; the KL
+    Returns, for each cache and token (C, n): the nats, which are −log p of the true token; the KL
     divergence from the predictions of the first cache, the full one, in nats; and the likeliest
     token.
     """
+    # 1. Logits relative to the largest, so that no power overflows, and the sum of powers. In
+    #    place, as a copy would double the memory. The full cache comes last, so that its powers
+    #    remain.
     relative, total = logits, np.empty_like(logits[..., 0])
     best: Ints = np.empty(total.shape, np.intp)
-    for row in range(len(logits) - 1, -1, -1):  # the full cache's last
+    for row in range(len(logits) - 1, -1, -1):
         logits[row].argmax(axis=-1, out=best[row])
         relative[row] -= np.take_along_axis(logits[row], best[row, :, None], axis=-1)
         powers = np.exp(relative[row])
         total[row] = powers.sum(axis=-1)
-    lost = np.log(total)
-    came = relative[:, np.arange(len(targets)), targets]
+    # 2. −log p of the true token: log p = relative − log total.
+    log_total = np.log(total)
+    of_targets = relative[:, np.arange(len(targets)), targets]
+    # 3. KL(full ‖ cache) = E[log p_full] − E[log p_cache], both expected under the full cache;
+    #    rounding may bring it below 0.
     powers /= total[0, :, None]
-    expected = np.einsum("nv,cnv->cn", powers, relative) - lost  # of log p, under the full
-    return lost - came, np.maximum(expected[0] - expected, 0), best
+    expected = np.einsum("nv,cnv->cn", powers, relative) - log_total
+    return (
+        log_total - of_targets,
+        np.maximum(expected[0] - expected, 0),
+        best,
+    )  # 0 if it rounds below

@@ -3,9 +3,9 @@
 A folder of Hugging Face *transformers* has ``config.json``, a tokenizer, and weights as
 *safetensors*, whose header gives the type, shape and offsets of every array.
 
-The library *tokenizers*, in Rust, does not bound ``tokenizer.json``. Some files make it panic,
-which is no `Exception`, or end the process; a few nested replacements exhaust memory. Such files
-are rejected before loading, and errors of the library become one sentence.
+The library *tokenizers*, in Rust, sets no bounds to ``tokenizer.json``. Some files make it panic,
+which Python raises as a `BaseException`, or end the process; a few nested replacements exhaust
+memory. Such files are rejected before loading, and errors of the library become one sentence.
 """
 
 import inspect
@@ -88,7 +88,7 @@ def check_model_folder(folder: Path) -> int:
 
 
 def check_loaded(loaded: Mapping[str, Any]) -> None:
-    """Raise a ValueError for weights that the library did not find, by its ``loading_info``."""
+    """Raise a ValueError for weights that are missing, by the ``loading_info`` of the library."""
     for key, *_ in sorted(loaded["mismatched_keys"]):
         raise ValueError(f"its weights and config.json differ in the size of {key}")
     if missing := sorted(loaded["missing_keys"]):
@@ -96,7 +96,7 @@ def check_loaded(loaded: Mapping[str, Any]) -> None:
 
 
 def check_memory(size: int) -> None:
-    """Raise a ValueError if what takes so many bytes is over the memory of this machine."""
+    """Raise a ValueError if `size` bytes are more than the memory of this machine."""
     most = machine_memory()
     if size > most:
         raise ValueError(
@@ -109,14 +109,14 @@ def machine_memory() -> int | float:
     sizes = [math.inf]
     with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # the latter of an older Linux
-        with suppress(OSError, ValueError):  # such as "max"
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # cgroups version 2, and 1
+        with suppress(OSError, ValueError):  # "max" means no limit
             sizes.append(int((Path("/sys/fs/cgroup") / name).read_text()))
     return min(sizes)
 
 
 def cache_name(model: Any) -> str:
-    """Return what the library calls the cache of a model's forward pass, given and returned.
+    """Return the name of the cache in the arguments and the output of a model's forward pass.
 
     It is ``cache`` from *transformers* 5.24 on, where ``past_key_values`` is deprecated.
     """
@@ -130,7 +130,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_config(content: bytes, name: str = "config.json") -> dict[str, Any]:
-    """Read the content of a JSON file of a model, bounded before it is parsed."""
+    """Parse a JSON file of a model, after a check of its size and structure."""
     if len(content) > MAX_MODEL_JSON_BYTES:
         raise ValueError(f"{name} has more than {MAX_MODEL_JSON_BYTES:,} bytes")
     with as_value_error(f"{name} cannot be read"):  # also where it is not UTF-8
@@ -160,7 +160,7 @@ def weight_files(folder: Path) -> Iterator[Path]:
 
 
 def _numbers(path: Path) -> int:
-    """Return the number of parameters in a weight file, by its header, which the library checks."""
+    """Return the number of parameters in a weight file; the library checks its header."""
     from safetensors import safe_open
 
     if not path.is_file():
@@ -175,7 +175,7 @@ def _numbers(path: Path) -> int:
 
 @contextmanager
 def loading(failed: str) -> Iterator[None]:
-    """Say why a model cannot be loaded: memory, the system's reason, or what this project finds."""
+    """Turn errors while a model is loaded into a ValueError of one sentence."""
     try:
         yield
     except MemoryError:
@@ -188,7 +188,8 @@ def loading(failed: str) -> Iterator[None]:
 
 @contextmanager
 def stderr_silenced() -> Iterator[None]:
-    """Discard stderr of this process: even a caught panic prints to it."""
+    """Discard stderr of this process: a Rust panic prints to it even if it is caught."""
+    # By file descriptor, since Rust does not write by `sys.stderr`.
     try:
         kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     except OSError:  # there is no stderr
@@ -208,9 +209,10 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
 
     Raises a ValueError that names the limit.
     """
+    # 1. Steps before and after the model: how many parts, and how far they lengthen a text.
     for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         parts = list(_parts(tokenizer.get(step)))
-        growth = math.prod(map(_growth, parts))
+        growth = math.prod(map(_growth, parts))  # each may lengthen what the one before wrote
         check_most(f"{step} has", len(parts), "parts", MAX_TOKENIZER_PARTS)
         if growth > MAX_TOKENIZER_GROWTH:
             raise ValueError(
@@ -222,6 +224,7 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
         check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
         longest = max((len(str(part)) for part in parts), default=0)
         check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)
+    # 2. Tokens from which the library builds automata, which take far more memory than the file.
     added = optional(tokenizer, "added_tokens", list, "its content")
     contents = [token.get("content") for token in added if isinstance(token, dict)]
     _check_letters(contents, "added tokens", MAX_ADDED_TOKEN_CHARACTERS)
@@ -235,7 +238,7 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
 
 
 def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the parts of a step, sequences flattened."""
+    """Yield the parts of a step, also those of nested sequences, one by one."""
     if isinstance(step, dict):
         excluded = (*_SEQUENCES, "precompiled_charsmap")
         yield {name: value for name, value in step.items() if name not in excluded}
@@ -250,8 +253,10 @@ def _growth(part: Mapping[str, Any]) -> float:
     if not (isinstance(new, str) and isinstance(pattern, dict)):
         return 1
     old = pattern.get("String")
+    if isinstance(old, str):
+        return max(1, len(new) / max(len(old), 1))
     # A regular expression may match the empty string between any two characters.
-    return max(1, len(new) / max(len(old), 1) if isinstance(old, str) else 1 + len(new))
+    return 1 + len(new)
 
 
 def _check_letters(texts: list[Any], what: str, most: int) -> None:

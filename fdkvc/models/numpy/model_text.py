@@ -44,7 +44,7 @@ class Passage:
     spans: tuple[tuple[int, int], ...] = ()
     """(start, end): characters of each argument's wording."""
     kind: Kind | None = None
-    """That of its turn: a system prompt or a tool's result."""
+    """The kind of its turn, if that is a system prompt or a tool's result."""
 
 
 def speaker_of(passage: Passage) -> str:
@@ -95,7 +95,7 @@ def _json_call(call: Call, transcript: Transcript) -> Passage:
 
 
 CALL_TAGS = "<tool_call>", "</tool_call>"
-"""What is around the JSON of a call, as the models of SmolLM2 and others write it."""
+"""The tags around the JSON of a call, as SmolLM2 and other models write it."""
 
 SEPARATOR = " ; "
 EQUALS = " = "
@@ -104,7 +104,7 @@ EQUALS = " = "
 def read_call(text: str) -> tuple[str, dict[str, str]]:
     """Parse a call that a model wrote, as a line or JSON: its method, and its arguments by slot.
 
-    Other text of a line is ignored; of a repeated slot, the first counts.
+    Other text of a line is ignored. If a slot is repeated, the first value counts.
 
     Examples
     --------
@@ -113,6 +113,7 @@ def read_call(text: str) -> tuple[str, dict[str, str]]:
     >>> read_call('[{"name": "FindMovies", "arguments": {"seats": 2}}]</tool_call>')
     ('FindMovies', {'seats': '2'})
     """
+    # 1. JSON: an object, or a list whose first one counts. A model may nest it without end.
     if text.lstrip().startswith(("[", "{")):
         with suppress(ValueError, RecursionError):
             calls = json.loads(text.strip().removesuffix(CALL_TAGS[1]))
@@ -120,6 +121,7 @@ def read_call(text: str) -> tuple[str, dict[str, str]]:
             if isinstance(call, dict) and isinstance(call.get("arguments"), dict):
                 values = {str(slot): str(value) for slot, value in call["arguments"].items()}
                 return str(call.get("name")), values
+    # 2. A line.
     method, *arguments = map(str.strip, text.split(SEPARATOR))
     by_slot: dict[str, str] = {}
     for argument in arguments:

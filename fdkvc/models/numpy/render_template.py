@@ -1,9 +1,10 @@
 """Renders a chat template in a process of its own, within limits: a template is a program.
 
-Reads a line of JSON from stdin: the template, its special tokens by name, and conversations, each
-with its messages, its tools or null, and whether the assistant's turn is begun. Writes JSON: the
-texts, null where the template refuses one; why it refused the last; whether it asked for the date.
-It ends at the latest when its input does, so with the process that started it.
+It reads a line of JSON from stdin: the template, its special tokens by name, and conversations,
+each with its messages, its tools or null, and whether the assistant's turn is begun. It writes
+JSON: the texts, null for each that the template refuses; the reason of the last refusal; whether
+the template asked for the date. It ends when its input does, so never outlives the process that
+started it.
 """
 
 import json
@@ -21,7 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class Generation(Extension):
-    """The block around what an assistant writes, which *transformers* has in its templates."""
+    """The block with which templates of *transformers* mark what an assistant writes."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -42,7 +43,10 @@ def limit(seconds: int, size: int) -> None:
 
 
 def environment(dates: list[str]) -> ImmutableSandboxedEnvironment:
-    """Return what *transformers* gives its templates; `dates` gets the formats of today's date."""
+    """Return the environment in which *transformers* renders templates.
+
+    `dates` collects each format in which a template asks for today's date.
+    """
 
     def refuse(message: str) -> None:
         raise TemplateError(message)
@@ -63,7 +67,7 @@ def environment(dates: list[str]) -> ImmutableSandboxedEnvironment:
 
 
 def render(template: Template, names: dict[str, Any], most: int) -> str:
-    """Return a text of at most so many characters; a MemoryError for more."""
+    """Return a text of at most `most` characters. Raises a MemoryError if it is longer."""
     text = ""
     for part in template.generate(names):
         text += part
@@ -77,33 +81,35 @@ def main() -> None:
     seconds, size, most = map(int, sys.argv[1:])
     limit(seconds, size)
     template, tokens, conversations = json.loads(sys.stdin.readline())
+    # End with the input, whatever the template is doing.
     Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
     dates: list[str] = []
     texts: list[str | None] = [None] * len(conversations)
     reason = ""
     try:
         program = environment(dates).from_string(template)
-    except Exception as error:  # whatever it is that should be a program
+    except Exception as error:  # any content may be given as a template
         reason, conversations = str(error), []
+    # Some templates fail without a list of tools: if all texts do, try an empty one.
     lists: list[list[Any] | None] = [None, []]
-    for no_tools in lists:  # some templates cannot do without a list
+    for no_tools in lists:
         for number, (messages, tools, begun) in enumerate(conversations):
             given = {"messages": messages, "tools": no_tools if tools is None else tools}
             try:
                 text = render(program, {**tokens, **given, "add_generation_prompt": begun}, most)
             except MemoryError:
                 raise
-            except Exception as error:  # whatever the program does
+            except Exception as error:  # a template is a program, and may raise anything
                 reason = str(error)
             else:
-                texts[number], most = text, most - len(text)
+                texts[number], most = text, most - len(text)  # the limit is for all together
         pairs = zip(texts, conversations, strict=False)
         plain = [text for text, (_, tools, _) in pairs if tools is None]
         if any(plain) or not plain:
             break
     json.dump([texts, reason[:200], bool(dates)], sys.stdout)
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(0)  # the thread still waits for input
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Read again: a cache of any engine whose text is shortened after a turn, and read anew.
+"""Reading again: a cache of any engine whose text is shortened after a turn and read anew.
 
-The policy decides by text alone. What stays, with a placeholder for each cleared result, is the
-text of a new cache of the engine, at positions from 0: as in a fresh run.
+No entry is kept. The policy decides by text alone; what stays, with a placeholder for each cleared
+result, is read into a new cache of the engine, at positions from 0, as in a fresh run. It is what
+most agents do when they drop old messages or clear results of tools.
 """
 
 from __future__ import annotations
 
 import copy
+from itertools import chain
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -33,11 +35,13 @@ class RereadCache(ModelCache):
         if policy.clears_results:
             self._placeholder, _ = model.tokens.encode(policy.settings["placeholder"].default)
         self.whole = self._engine.whole  # until something leaves
-        self._text: tuple[int, ...] = ()  # of turns that have ended, whole
-        self._places: list[int] = []  # of what stays in it
-        self._features: dict[str, Any] = {}  # of its tokens
-        self._born: Ints = np.empty(0, np.intp)
-        self._turn_start = 0  # in the text of the engine
+        # 1. By token of the text of all turns that have ended, with what left it.
+        self._text: tuple[int, ...] = ()
+        self._features: dict[str, Any] = {}
+        self._born: Ints = np.empty(0, np.intp)  # the turn
+        # 2. By token of the shortened text, which the engine has read.
+        self._places: list[int] = []  # its place in the text; −1 − p for the placeholder of p
+        self._turn_start = 0  # the first token of this turn
 
     @property
     def engine(self) -> ModelCache:
@@ -60,7 +64,7 @@ class RereadCache(ModelCache):
         engine.follow(other)
 
     def resize(self, budget: int) -> None:
-        """Let so many tokens stay from the end of this turn on."""
+        """Let at most `budget` tokens stay from the end of this turn on."""
         self._eviction = self._eviction.resized(budget)
 
     def end_turn(self) -> None:
@@ -77,30 +81,35 @@ class RereadCache(ModelCache):
         self._born = np.append(self._born, np.full(len(new), self._born.max(initial=-1) + 1))
         first, self._text = len(self._text), (*self._text, *new)
         self._eviction, _ = self._eviction.after(len(new), [_no_vectors], self._features)
-        # 1. What there was, and what stays, by its place p in the whole text; −1 − p if replaced.
+        # 1. What was there, and what stays.
         before = [*self._places, *range(first, len(self._text))]
         self._places = self._staying()
         if self._places == before:
             return
-        # 2. Read it from the first change on; what is before that would be computed the same.
-        pairs = zip(self._places, before, strict=False)
-        changed = (number for number, (one, other) in enumerate(pairs) if one != other)
+        # 2. Count what must be read again: all from the first change on. An engine could keep the
+        #    entries before that, which would be computed the same.
+        changed = 0
+        for place, place_before in zip(self._places, before, strict=False):
+            if place != place_before:
+                break
+            changed += 1
         pieces = [self._written(place) for place in self._places]
-        again = pieces[next(changed, min(len(pieces), len(before))) :]
-        self.tokens_reread += sum(map(len, again))
+        self.tokens_reread += sum(map(len, pieces[changed:]))
+        # 3. Read it.
         self.whole, self._engine = False, self._model.full()
-        read([self._engine], [token for piece in pieces for token in piece], last=0)
+        read([self._engine], [*chain.from_iterable(pieces)], last=0)
 
     def _staying(self) -> list[int]:
-        """Return the places of what stays, with those of placeholders."""
+        """Return the places of what stays, and −1 − p for a placeholder at the place p."""
         held = np.isin(np.arange(len(self._text)), self._eviction.held)
-        prefix = self._model.tokens.first  # an engine writes it before any text, beside the budget
+        # The tokenizer's prefix always stays, beside the budget: any text of the model has it.
+        prefix = self._model.tokens.first
         held[: len(prefix)] |= self._text[: len(prefix)] == prefix
         places: list[int] = np.flatnonzero(held).tolist()
         if self._placeholder:
-            stand = standing_placeholders(held, self._born, self._features["kinds"])
-            places += [-1 - place for place in stand]
-        return sorted(places, key=lambda place: max(place, -1 - place))
+            replaced = standing_placeholders(held, self._born, self._features["kinds"])
+            places += [-1 - place for place in replaced]
+        return sorted(places, key=lambda place: place if place >= 0 else -1 - place)
 
     def _written(self, place: int) -> tuple[int, ...]:
         return (self._text[place],) if place >= 0 else self._placeholder

@@ -71,11 +71,14 @@ class ModelCache(Protocol):
     ids: list[int]
     """The tokens read so far."""
     turn_kind: Kind | None = None
-    """That of the passage which is read; None if only marks in the text tell it."""
+    """Kind of the passage being read; None if only the marks in its text tell."""
+
+    leads: bool = False
+    """Whether others are to `follow` what it reads next."""
 
     @property
     def engine(self) -> ModelCache:
-        """What the model reads with: this cache, unless it stands around another."""
+        """The cache that the model reads with: this one, or one that it wraps."""
         return self
 
     @property
@@ -85,7 +88,10 @@ class ModelCache(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether it still computes what a full cache does, so that it can `follow` one."""
+        """Whether nothing was evicted so far: it computes what a full cache does, and can follow.
+
+        See `TextCache.follow`.
+        """
         return False
 
     def end_turn(self) -> object:
@@ -96,25 +102,31 @@ class ModelCache(Protocol):
 
 
 class TextCache(ModelCache):
-    """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
+    """A cache that evicts nothing.
+
+    It stores keys and values of all layers, and hidden states and queries of `layers`, by default
+    all, too.
+    """
 
     def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
         self.decoder: Decoder = decoder
         self.layers = range(shape.layers) if layers is None else layers
         self.ids: list[int] = []
-        self._whole = True  # until an eviction, and never again
+        self._whole = True  # False for good after an eviction
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
         h = shape.head_width
+        # (layers, heads, width) of each kind of vector. Keys and values have the KV heads of
+        # grouped-query attention, queries have all heads; a hidden state is one for all heads.
         sizes = dict.fromkeys(("keys", "values"), (shape.layers, shape.kv_heads, h))
         if self.layers:
             sizes["hidden"] = len(self.layers), 1, shape.width
             sizes["queries"] = len(self.layers), shape.heads, h
         self._vectors = TokenVectors(sizes)
-        # What follows is replaced and never changed, so that forks have the same objects. Only
-        # `_gathered` is filled on first use, with what any of the forks would compute.
+        # These are replaced and never changed in place, so forks share them. The exception is
+        # `_gathered`, which is filled on first use: any of the forks would compute the same.
         self.attended: Ints | None = None  # earlier tokens (L, K, S), −1 for none; None: all
-        self.attended_by_turn: list[Ints | None] = []  # as each turn left it
+        self.attended_by_turn: list[Ints | None] = []  # `attended` at the end of each turn
         self.ends: list[int] = []  # tokens read at the end of each turn
         self._evicted_in: Ints = np.empty((shape.layers, shape.kv_heads, 0), np.intp)
         self._evicted_by: Codes = self._evicted_in.astype(np.uint8)  # as of the last eviction
@@ -122,7 +134,7 @@ class TextCache(ModelCache):
 
     @property
     def whole(self) -> bool:
-        """Whether it still computes what a full cache does, so that it can `follow` one."""
+        """Whether it computes what a full cache does, so that it can `follow` one."""
         return self._whole
 
     @property
@@ -165,7 +177,9 @@ class TextCache(ModelCache):
             self._vectors.write(self.layers.index(layer), start, stored)
         # 2. Attend.
         output = np.empty((n, shape.heads * shape.head_width), np.float32)
-        for first in range(0, n, BLOCK):  # earlier blocks attend to fewer tokens
+        # In blocks: the weights of a long turn would fill memory, and an early block need not
+        # multiply by the keys of later ones only to mask them.
+        for first in range(0, n, BLOCK):
             block = slice(first, min(first + BLOCK, n))
             output[block] = self._attend_block(layer, queries[block], start + block.stop)
         return output
@@ -173,13 +187,16 @@ class TextCache(ModelCache):
     def _attend_block(self, layer: int, queries: Floats, end: int) -> Floats:
         """Return the attention output (m, H·h) of the m tokens up to an end."""
         shape, m = self.decoder.shape, len(queries)
+        # Query heads by the KV head that they share (m, K, G, h): head k·G + g reads KV head k.
         grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
-        keys, values = (self._attended_vectors(name, layer, end) for name in ("keys", "values"))
+        keys = self._attended_vectors("keys", layer, end)  # (K, S, h)
+        values = self._attended_vectors("values", layer, end)
         masked = self._mask(layer, grouped, end)
         weights, totals = unnormalized_attention(grouped.transpose(1, 2, 0, 3), keys, masked)
+        # The queries of a group are rows of one product with the values of their KV head.
         mixed = weights.reshape(shape.kv_heads, shape.group * m, -1) @ values
         by_head = mixed.reshape(shape.kv_heads, shape.group, m, shape.head_width)
-        by_head /= totals  # cheaper here than on the weights, which are more
+        by_head /= totals  # not the weights: they are S numbers a query, the output is h
         return by_head.transpose(2, 0, 1, 3).reshape(m, -1)
 
     def _attended_vectors(self, name: str, layer: int, end: int) -> Floats:
@@ -188,6 +205,8 @@ class TextCache(ModelCache):
         if self.attended is None:
             return np.asarray(stored[layer])
         if name not in self._gathered:
+            # Once a turn, for all layers: every later token attends to the same entries. An empty
+            # slot, −1, gathers the last token in the arrays, which `_mask` hides.
             layers, heads = np.ogrid[: stored.shape[0], : stored.shape[1]]
             self._gathered[name] = stored[layers[..., None], heads[..., None], self.attended]
         turn = stored[layer, :, self.turn_start :]
@@ -201,20 +220,25 @@ class TextCache(ModelCache):
         m = len(queries)
         if self.attended is None or (self.attended[layer] >= 0).all():
             return later_tokens(m)
-        empty = self.attended[layer] < 0
+        empty = self.attended[layer] < 0  # (K, S)
+        # (K, 1, m, S + turn): the query heads of a group see the same keys.
         mask = np.zeros((len(empty), 1, m, empty.shape[1] + end - self.turn_start), np.bool_)
         mask[..., : empty.shape[1]] = empty[:, None, None]
         mask[..., -m:] = later_tokens(m)
         return mask
 
     def reserve(self, end: int) -> None:
-        """Allocate room for so many tokens, except for their queries; it also grows by itself."""
+        """Allocate room for so many tokens, but not for their queries.
+
+        Without it the arrays grow as tokens are read, with copies.
+        """
         self._vectors.reserve(end)
 
     def forget_queries(self) -> None:
-        """Forget the queries of all tokens so far but the last: policies use those of a turn only.
+        """Forget the queries of all tokens so far but the last.
 
-        They take more memory than all other vectors. `attention` then works for later tokens only.
+        Policies look only at queries of the current turn, and queries take more memory than all
+        other vectors. `attention` then works from the last token on only.
         """
         self._vectors.forget_queries(self.count)
 
@@ -227,30 +251,38 @@ class TextCache(ModelCache):
         self.turn_start = self.count
 
     def _evict(self) -> None:
-        """Set which tokens are attended to from now on: here, the turn's, too."""
-        if self.attended is not None:  # of a cache that begins `before_turn`
+        """Set which tokens later turns attend to: here, all that were, and this turn's."""
+        # `attended` is None unless this cache is what another one's `before_turn` returned: then
+        # earlier turns were evicted from, though this cache evicts nothing more.
+        if self.attended is not None:
             turn = range(self.turn_start, self.count)
             self._set_attended(_with_tokens(self.attended, turn))
 
     def _set_attended(self, attended: Ints | None) -> None:
         """Set the tokens of earlier turns that are attended to."""
         self.attended, self._gathered = attended, {}
+        # Fewer slots than tokens, or an empty slot: some head lacks a token.
         if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
             self._whole = False
 
     def _take(self, other: TextCache, count: int) -> None:
-        """Take over the first tokens of a cache; share those of their vectors that belong here."""
+        """Become a copy of the first tokens of a cache; vectors that are stored here are shared."""
         self.ids = other.ids[:count]
         self._vectors = other._vectors.fork(count, self._vectors.names)
 
     def follow(self, other: Any) -> None:
-        """Take over what another `whole` cache of the same text has read since."""
+        """Take over what another `whole` cache of the same text has read since.
+
+        While nothing is evicted, all caches of a text compute the same: one reads, the others
+        follow.
+        """
         self._take(other, other.count)
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
 
-        Raises a ValueError unless `count`, the tokens read by then, is from `turn_start` to all.
+        `count` is the number of tokens read by then. Raises a ValueError if that is before this
+        turn began: the eviction between the turns cannot be undone.
         """
         count = self.count if count is None else count
         check_count("the count of a fork", count, self.turn_start, self.count)
@@ -266,10 +298,10 @@ class TextCache(ModelCache):
         return other
 
     def restored(self, first: int, end: int) -> TextCache:
-        """Return a fork that attends to some tokens of earlier turns until it next evicts.
+        """Return a fork that also attends to some tokens of earlier turns, until it next evicts.
 
-        They may be evicted or not; their entries are as first computed. Raises a ValueError if they
-        are not tokens of earlier turns.
+        Tokens that were never evicted are allowed, too. Entries are as first computed. Raises a
+        ValueError if the tokens are not of earlier turns.
         """
         check_count("the first token", first, 0, self.turn_start)
         check_count("the end", end, 0, self.turn_start)
@@ -280,9 +312,10 @@ class TextCache(ModelCache):
         return other
 
     def before_turn(self, turn: int, restored: Sequence[int] = ()) -> TextCache:
-        """Return what a turn began with, attending to the `restored` earlier tokens, too.
+        """Return the cache that a turn began with, which attends to `restored` tokens, too.
 
-        It can be read with, and evicts no more. Raises a ValueError if there was no such turn.
+        More text can be read with it, but it evicts no more. Raises a ValueError if there was no
+        such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
         other = self._new()
@@ -301,38 +334,45 @@ class TextCache(ModelCache):
         """Return the attention weights of the token at a position (L, H, N).
 
         They determined which token was written after it. With `whole_text` they are over all tokens
-        so far, as they were computed, instead of those attended to. The cache stores all `layers`.
+        before it, evicted or not, instead of those attended to. `layers` must be all.
         """
         check_count("the position", position, 0, self.count - 1)
         shape, turn = self.decoder.shape, int(np.searchsorted(self.ends, position, side="right"))
         start = self.ends[turn - 1] if turn else 0
+        # Counted from the end, since the first queries stored may be those of a later token.
         queries = self.vectors("queries")[:, :, position - self.count]
         grouped = queries.reshape(-1, shape.kv_heads, shape.group, 1, shape.head_width)
+        # 1. What the token sees: its turn up to itself, and what was attended to of earlier turns.
         sees = np.zeros((shape.layers, shape.kv_heads, self.count), np.bool_)
-        sees[:, :, start : position + 1] = True
-        sees[:, :, :start] = True if whole_text or not turn else self._saw(turn, grouped)
+        sees[:, :, : position + 1] = True
+        if turn and not whole_text:
+            sees[:, :, :start] = self._saw(turn, grouped)
+        # 2. The weights, computed again: they were not stored.
         masked = ~sees[:, :, None, None]
         by_layer = map(attention, grouped, self.vectors("keys"), masked)
         return np.stack([*by_layer]).reshape(shape.layers, shape.heads, self.count)
 
     def _saw(self, turn: int, queries: Floats) -> Bools:
-        """Mark which tokens before a turn from 1 on its queries (L, K, G, 1, h) saw (L, K, N)."""
+        """Mark which tokens before a turn, from 1 on, its queries saw (L, K, N).
+
+        The queries (L, K, G, 1, h) matter where each query chooses what it reads.
+        """
         start = self.ends[turn - 1]
-        # That of this turn is not as the turn before left it if tokens were restored since.
+        # `restored` may have added tokens for this turn since the one before it ended.
         current = turn == len(self.ends)
         attended = self.attended if current else self.attended_by_turn[turn - 1]
         if attended is None:
             return np.ones((*queries.shape[:2], start), np.bool_)
+        # One more column than tokens, which empty slots (−1) mark; it is cut off.
         saw = np.zeros((*queries.shape[:2], self.count + 1), np.bool_)
-        np.put_along_axis(saw, attended, True, axis=2)  # −1 is the column beyond
+        np.put_along_axis(saw, attended, True, axis=2)
         return saw[:, :, :start]
 
 
 class EvictingCache(TextCache):
     """A cache whose policy evicts in every layer and KV head after every turn.
 
-    `budget` and `decides` are those of `fdkvc.models.numpy.head_eviction.HeadEviction`, and so are
-    the errors.
+    For `budget`, `decides` and errors, see `fdkvc.models.numpy.head_eviction.HeadEviction`.
     """
 
     def __init__(
@@ -349,44 +389,50 @@ class EvictingCache(TextCache):
 
     def _evict(self) -> None:
         before = self._eviction
-        # 1. Note what the turn's tokens say, if the policy looks at text.
+        # 1. Features of the turn's text, for policies that look at words, speakers and the like.
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
             features = self.decoder.features(new, before.policy.looks_at, self.turn_kind)
             self._features = with_new(self._features, features)
-        # 2. Let the policy decide in every head. It reads vectors of a layer when it needs them.
-        vectors = [functools.partial(self._of_layer, *slots) for slots in enumerate(before.slots)]
+        # 2. Let the policy decide in every head. A policy gets functions that return the vectors
+        #    of a layer, since most policies need few of them, and copies are large.
+        vectors = [
+            functools.partial(self._of_layer, layer, slots)
+            for layer, slots in enumerate(before.slots)
+        ]
         self._eviction, step = before.after(len(new), vectors, self._features)
-        # 3. Note what was evicted, in copies, and attend to what is held.
+        # 3. Note what was evicted. The properties return copies: forks may share the originals.
         held, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
         evicted_in[step.evicted] = len(self.ends)
         evicted_by[step.evicted] = step.rule
-        if self._eviction.slots.size > held.size:  # a token of a second tier may have come back
+        # With a second tier, a token may have come back: what is held is not evicted.
+        if self._eviction.slots.size > held.size:
             layer, head, slot = np.nonzero(held >= 0)
             attended = layer, head, held[layer, head, slot]
             evicted_in[attended] = -1
             evicted_by[attended] = Rule.none
         self._evicted_in, self._evicted_by = evicted_in, evicted_by
+        # 4. Attend to what is held; vectors of evicted tokens stay in memory.
         self._set_attended(held)
 
     def _of_layer(self, layer: int, slots: Ints, name: str, where: str) -> Floats:
-        """Return vectors of the slots before this turn, or of it; see `head_tokens.Vectors`."""
+        """Return vectors of a layer's slots (K, S) or of its turn; see `head_tokens.Vectors`."""
         vectors = self.vectors(name)
         if where == "turn":
             return vectors[layer, :, self.turn_start - self.count :]
-        # Slots are those of KV heads: for queries each is repeated, for its group of heads; hidden
-        # states are in one row, which all KV heads read.
+        # Slots are those of KV heads. Queries have more heads: each row of slots is repeated for
+        # the heads of its group. Hidden states have one row, which every KV head reads.
         token = np.repeat(slots, max(vectors.shape[1] // len(slots), 1), axis=0)
         head = np.minimum(np.arange(len(token)), vectors.shape[1] - 1)
         return np.asarray(vectors[layer, head[:, None], token])
 
 
 class RetrievalCache(TextCache):
-    """A cache that stores everything; each token reads the entries nearest to its queries.
+    """A cache that evicts nothing, and reads only the entries nearest to each token's queries.
 
-    Of earlier turns, each token reads in each KV head as many entries as the budget allows: the
-    pages that `Retrieval` finds nearest to any of the head's queries. Of its own turn it reads all,
-    as under every policy. Nothing is evicted.
+    Of earlier turns, a token reads as many entries in each KV head as the budget allows: the
+    pages nearest to any query of the head's group, by the bound of `Retrieval`. Of its own turn it
+    reads all, as under every policy.
     """
 
     def __init__(self, decoder: Decoder, policy: Retrieval, budget: int) -> None:
@@ -399,11 +445,12 @@ class RetrievalCache(TextCache):
         self.budget = budget
 
     def _evict(self) -> None:
+        # `attended` stays None: keys are masked for each query, and none is left out for all.
         self._whole = self.count <= self.budget
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         m, start = len(queries), self.turn_start
-        if start <= self.budget:
+        if start <= self.budget:  # all earlier tokens fit
             return super()._mask(layer, queries, end)
         read = self._nearest(self._vectors.before("keys", start)[layer], queries)
         mask = np.zeros((len(read), 1, m, end), np.bool_)
@@ -423,28 +470,31 @@ class RetrievalCache(TextCache):
 
     def _nearest(self, keys: Floats, queries: Floats) -> Bools:
         """Mark which keys (K, S, h) each of the queries (m, K, G, h) reads (K, m, S)."""
-        start, size = keys.shape[1], min(self.policy.size, self.budget)
-        low, high = (
-            extreme.reduceat(keys, np.arange(0, start, size), axis=1).swapaxes(1, 2)[:, None]
-            for extreme in (np.minimum, np.maximum)
-        )
+        count, size = keys.shape[1], min(self.policy.size, self.budget)
+        # 1. The least and the largest number of a page's keys in each coordinate (K, 1, h, pages).
+        starts = np.arange(0, count, size)
+        low = np.minimum.reduceat(keys, starts, axis=1).swapaxes(1, 2)[:, None]
+        high = np.maximum.reduceat(keys, starts, axis=1).swapaxes(1, 2)[:, None]
+        # 2. Quest's bound: no product of a query with a key of the page is larger. Of the group's
+        #    queries, the one nearest to a page counts (K, m, pages).
         queries = queries.transpose(1, 0, 2, 3)
-        # What no key of a page (K, m, pages) exceeds with any query of a token.
         bounds = np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low
         nearness, pages = bounds.max(axis=2), self.budget // size
+        # 3. Read the nearest pages, and of those tied with the last one the oldest: exactly
+        #    `pages` are read.
         last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
-        # Among pages as near as the last, the older are read.
         above, tied = nearness > last, nearness == last
         remaining = pages - above.sum(axis=2, keepdims=True)
         read = above | (tied & (np.cumsum(tied, axis=2) <= remaining))
-        return np.repeat(read, size, axis=2)[:, :, :start]
+        return np.repeat(read, size, axis=2)[:, :, :count]
 
 
 def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:
     """Read the next tokens of texts, and return the logits after each; see `Decoder.read`.
 
-    The caches are of one decoder; `ids` (n,) are the same for all texts, or (C, n) those of each.
-    Raises a ValueError if a text would exceed the model's length, or a token is unknown.
+    The caches have the same decoder. `ids` are the same tokens for all texts (n,), or different
+    ones (C, n). Raises a ValueError if a text would exceed the model's length, or a token is
+    unknown.
     """
     caches = [cache.engine for cache in caches]
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
@@ -453,9 +503,9 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
 
 
 def read_each(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> list[Floats]:
-    """Read the next tokens (n,) of texts, of each its own number, as `reads_each` allows.
+    """Read the next tokens (n,) of texts, with n different for each, where `reads_each` is true.
 
-    Returns the logits (n, V) of each; errors are those of `read`.
+    Returns the logits (n, V) of each text. Raises the errors of `read`.
     """
     caches = [cache.engine for cache in caches]
     decoder: Any = caches[0].decoder
@@ -465,13 +515,13 @@ def read_each(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> list[Floats]
 
 
 def reads_each(decoder: Reader) -> bool:
-    """Whether a model reads texts at once whose next tokens differ in number."""
+    """Whether a model can read different numbers of tokens of several texts at once."""
     return hasattr(decoder, "read_each")
 
 
 @contextmanager
 def _noting(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> Iterator[None]:
-    """Check the next tokens of texts, and note them once they are read."""
+    """Check the next tokens of texts, and add them to `ids` once they are read without error."""
     counts, decoder = [cache.count for cache in caches], caches[0].decoder
     check_length(decoder, max(count + len(new) for count, new in zip(counts, ids, strict=True)))
     for new in ids:
@@ -479,7 +529,8 @@ def _noting(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> Iterator[None]
             raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     yield
     for cache, count, new in zip(caches, counts, ids, strict=True):
-        cache.ids[count:] = new.tolist()  # some note them as they read
+        # Replaced rather than appended: a cache of llama.cpp has already added them itself.
+        cache.ids[count:] = new.tolist()
 
 
 def check_length(decoder: Reader, tokens: int) -> None:
@@ -490,19 +541,20 @@ def check_length(decoder: Reader, tokens: int) -> None:
 
 
 def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
-    """Return a copy that has a value for so many tokens (L, K, N)."""
+    """Return a copy with a value added for each token that it lacks, up to `count` (L, K, N)."""
     missing = count - column.shape[2]
     return np.pad(column, [(0, 0), (0, 0), (0, missing)], constant_values=value)
 
 
 def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
-    """Return what each head attends to (L, K, S), and tokens that it does not."""
+    """Return what each head attends to (L, K, S), with n more tokens (L, K, S + n)."""
     wanted = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
+    # A head that attends to a token already gets an empty slot: twice would double its weight.
     present = (attended[..., None] == wanted[..., None, :]).any(axis=2)
     return np.concatenate([attended, np.where(present, EMPTY, wanted)], axis=2)
 
 
 @functools.cache
 def later_tokens(m: int) -> Bools:
-    """Mark which of m tokens come after each of them (m, m)."""
+    """Return the causal mask of m tokens (m, m): True where the column is a later token."""
     return np.arange(m) > np.arange(m)[:, None]

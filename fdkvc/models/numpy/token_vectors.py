@@ -34,7 +34,7 @@ from fdkvc.core.attention import Floats
 SPARE = 32
 """Tokens to allocate beyond those needed."""
 
-_CLAIMING = Lock()
+_CLAIMING = Lock()  # one for all stores: it is held for an instant
 
 
 class TokenVectors:
@@ -62,6 +62,7 @@ class TokenVectors:
     def token_bytes(self) -> Mapping[str, int]:
         """Bytes of a token's vectors, by name."""
         shapes = {name: array.shape for name, array in self._arrays.items()}
+        # Four bytes of a number in single precision.
         return {name: 4 * layers * heads * h for name, (layers, heads, _, h) in shapes.items()}
 
     def before(self, name: str, end: int) -> Floats:
@@ -89,9 +90,9 @@ class TokenVectors:
             self._move(_grown(self._room, end))
 
     def extend(self, start: int, end: int) -> None:
-        """Make the places from `start` to `end` writable, if need be by a move.
+        """Make the places from `start` to `end` writable, by a move if necessary.
 
-        Tokens that this store already has there will be overwritten, in no other store.
+        Tokens that this store already has there may then be overwritten; other stores keep theirs.
         """
         self.reserve(end)
         if not self._claim(start, end):
@@ -111,7 +112,7 @@ class TokenVectors:
                 self._arrays[name][layer, :, first : first + len(new)] = new.swapaxes(0, 1)
 
     def forget_queries(self, end: int) -> None:
-        """Forget the queries of the tokens before an end, except those of the last."""
+        """Forget the queries of the tokens before an end, except for the last token's."""
         if "queries" in self._arrays:
             last = self._arrays["queries"] = self.before("queries", end)[:, :, -1:].copy()
             self._first_query = end - last.shape[2]
@@ -133,11 +134,12 @@ class TokenVectors:
         with _CLAIMING:
             if any(other._end > start for other in self._sharing if other is not self):
                 return False
-            self._end = max(self._end, end)  # larger already where tokens are overwritten
+            # Overwriting does not shorten the store: its later tokens stay claimed.
+            self._end = max(self._end, end)
             return True
 
     def _move(self, room: int) -> None:
-        """Copy its tokens into arrays that no other store has, with room for so many."""
+        """Copy its tokens into arrays of its own, with room for `room` tokens."""
         rooms = dict.fromkeys(self._arrays, room)
         if "queries" in rooms:
             rooms["queries"] = self._query_room
@@ -148,7 +150,7 @@ class TokenVectors:
             self._sharing = WeakSet([self])
 
     def _copy(self, name: str, room: int) -> Floats:
-        """Return a copy of its tokens' vectors, with room up to so many tokens."""
+        """Return a copy of its tokens' vectors, with room for the tokens before `room`."""
         vectors = self.before(name, self._end)
         size = room - self._first(name)
         copied = np.zeros((*vectors.shape[:2], size, vectors.shape[3]), np.float32)
@@ -157,5 +159,6 @@ class TokenVectors:
 
 
 def _grown(room: int, end: int) -> int:
-    """Return how much room to allocate for the tokens before an end, given that of now."""
+    """Return how much room to allocate for the tokens before an end, given the current room."""
+    # By a share of the room, so that reading token by token copies each only a few times.
     return max(end + SPARE, room + room // 8)

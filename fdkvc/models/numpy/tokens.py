@@ -38,10 +38,10 @@ from fdkvc.models.numpy.model_text import CALL_TAGS, Kind, Passage, Writer, mode
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
-"""Tokens that a model may have for the start and end of a passage."""
+"""Tokens for the start and end of a passage, in a vocabulary made for dialogs."""
 
 MARK = -2
-"""The kind of what is written around calls and results, which stays where they are cleared."""
+"""The kind of tokens written around calls and results: they stay when these are cleared."""
 
 _KIND_OF: Mapping[str, SpanKind] = {
     "prompt": "system",
@@ -52,73 +52,76 @@ _KIND_OF: Mapping[str, SpanKind] = {
 }
 """The kind of message that each mark begins."""
 
+# The index into SPEAKERS by kind of message; calls and results count as the system's.
 _SPEAKER_OF = {
     kind: SPEAKERS.index({"system": "prompt", "user": "user"}.get(kind, "system")) for kind in KINDS
 } | {"": -1}
 
 
 class _Message(NamedTuple):
-    """A message in a passage."""
+    """A message in a passage, by its places in the passage's tokens."""
 
     start: int
-    """Its first token."""
+    """The first token of its mark."""
     text: int
-    """The first after its mark."""
+    """The first token after its mark."""
     kind: SpanKind | Literal[""]
     """Its kind, if known."""
 
 
 TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "kinds", "traits"))
-"""What a policy looks at that depends on the text of tokens."""
+"""The features that a policy may look at, of those that depend on the text of tokens."""
 
 _TEMPLATE, _SETTINGS = "chat_template.jinja", "tokenizer_config.json"
 
 MAX_VOCABULARY = 2**31
-"""Of a tokenizer whose model is not known."""
+"""Size of the vocabulary that a tokenizer may have where its model is not known."""
 
 BLOCK = 256
-"""Tokens of a text that are decoded at once to find where each ends."""
+"""Tokens of a text that are decoded together to find where each ends."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """A tokenizer, and the marks of passages.
 
-    A model whose vocabulary has `MARKS` and `END` gets those, and a chat model what its template
-    has (`TemplateTokens`). For another, each passage is a line that begins with its writer and a
-    colon. No text of a dialog becomes a mark.
+    A passage is a mark, a text, and what closes it. The marks are `MARKS` and `END` if the
+    vocabulary has them, as the bundled model's does, and those of the chat template for a chat
+    model (`TemplateTokens`). For any other model, each passage is a line that begins with its
+    writer and a colon. Text of a dialog never becomes a mark, even if it looks like one.
     """
 
     tokenizer: Any
-    """One of the library *tokenizers*."""
+    """A tokenizer of the library *tokenizers*, or an object with its `encode` and `decode`."""
     first: tuple[int, ...]
-    """The tokenizer's prefix of any text."""
+    """What the tokenizer writes before any text, such as a BOS token."""
     marks: Mapping[Writer, tuple[int, ...]]
-    """With which a model begins to write, and a user's message after an answer begins."""
+    """The mark of each writer: what a model is given to make it write a passage, and what begins a
+    user's message after an answer."""
     end: int
-    """With which a written passage ends."""
+    """The token with which a model ends a passage that it writes."""
     closing: tuple[int, ...] = ()
-    """What ends a written passage; nothing where its end begins the next one."""
+    """What closes a written passage, from its end on; () where the end begins the next passage."""
     openings: Sequence[tuple[str, tuple[int, ...]]] = ()
-    """All marks with which passages begin, each with the writer or the kind of passage."""
+    """All marks that may begin a passage, each with the writer or the kind of passage."""
     prompt: tuple[int, ...] = ()
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
     note: str = ""
-    """What of a dialog is not read as a chat model reads it, in a sentence."""
+    """How dialogs are not read as by a chat model, in a sentence; "" if they are."""
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
-    """That of tokens seen so far."""
+    """Surprisal of the tokens seen so far."""
 
     calls_as_json: ClassVar[bool] = False
     """Whether calls are JSON, or lines."""
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return the ids of a text, none of them a mark, and the characters of each."""
+        """Return the ids of a text, without marks, and the characters (start, end) of each."""
         with as_value_error(f"the model's tokenizer cannot read {text[:40]!r}"):
             encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(encoded.ids), tuple(encoded.offsets)
 
     def prepare(self, transcripts: Iterable[Transcript]) -> None:
-        """Do at once what all dialogs need, before they are encoded."""
+        """Do what all dialogs need at once, before they are encoded one by one."""
 
     def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
         """Return the passages of a dialog in tokens."""
@@ -128,22 +131,23 @@ class Tokens:
     def encode_passage(
         self, passage: Passage, *, after: Sequence[str] | None = None
     ) -> EncodedPassage:
-        """Return a passage in tokens, as it is read after messages of some roles.
+        """Return a passage in tokens, as it is read after messages of the roles `after`.
 
-        These are by default a user's message, and an answer if the passage is no part of that.
+        By default an answer follows a user's message, and any other passage follows an answer.
         """
         mark, close = self.marks[passage.writer], (self.end,)
         return EncodedPassage.of(passage, mark, self.encode(passage.text), close)
 
     def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
-        """Return how an answer to messages is read once another follows; () if as it was written.
+        """Return the tokens of an answer once another message follows; () if they are the same.
 
-        `ids` are its tokens from its mark on.
+        Some templates write earlier answers differently, for example without thinking. `ids` are
+        the tokens as they were written, from the mark on; `after` are the roles before the answer.
         """
         return ()
 
     def prompt_size(self, transcript: Transcript) -> int:
-        """Return the tokens of a dialog's system prompt, or of the model's own without one."""
+        """Return the number of tokens of a dialog's system prompt, or else of the model's own."""
         passages = self.encode_dialog(transcript)
         sizes = (len(part.ids) for part in passages if part.passage.kind == "system")
         return sum(sizes) or len(self.prompt)
@@ -156,14 +160,18 @@ class Tokens:
     def features(
         self, ids: Sequence[int], looks_at: Collection[str], kind: Kind | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Return what a policy may look at of the text of a passage's tokens, of each (n, ...).
+        """Return the features of a passage's tokens that a policy looks at, of each token (n, ...).
 
-        The names are those of `TOKEN_FEATURES` that `looks_at` has; words and speakers go together,
-        and so do kinds and tools. A word is the `fdkvc.core.attention.word_id`, 0 for none; a
-        speaker the index into `fdkvc.core.attention.SPEAKERS`, and a kind that into
-        `fdkvc.core.attention.KINDS`, −1 before the first mark, or `MARK`; a tool is that of a call;
-        traits are `fdkvc.core.attention.TRAITS`. `kind` is that of the passage, which its mark may
-        not tell.
+        The names are those of `TOKEN_FEATURES` that `looks_at` has; words come with speakers, and
+        kinds with tools:
+
+        - words: `fdkvc.core.attention.word_id`, 0 for none
+        - speakers: indices into `fdkvc.core.attention.SPEAKERS`, −1 before the first mark
+        - kinds: indices into `fdkvc.core.attention.KINDS`, −1 before the first mark, or `MARK`
+        - tools: the `word_id` of a call's method, 0 elsewhere
+        - traits: `fdkvc.core.attention.TRAITS`
+
+        `kind` is the kind of the passage, which its mark may not tell.
         """
         features: dict[str, NDArray[Any]] = {}
         if "surprisal" in looks_at:
@@ -179,9 +187,12 @@ class Tokens:
         return features
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
-        """Return the text of ids, and the characters of each."""
+        """Return the text of ids, and the characters (start, end) of each."""
+        # A token's text ends where the text decoded up to it ends. Decoded alone, a token may lose
+        # a space at its start, or be a part of a character. That is quadratic in the tokens, so a
+        # long text is decoded in blocks, each after the token before it.
         ends: list[int] = []
-        for first in range(0, len(ids), BLOCK):  # a long text in parts, each after a known token
+        for first in range(0, len(ids), BLOCK):
             before = ids[max(first - 1, 0) : first]
             start = (ends[-1] if ends else 0) - len(self.text(before))
             end = min(first + BLOCK, len(ids))
@@ -190,34 +201,36 @@ class Tokens:
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
     def passage_text(self, ids: Sequence[int]) -> str:
-        """Return the text of a passage without its mark, and the prompt before it."""
+        """Return the text of a passage without its mark and the prompt before that."""
         return self.text(ids[self.mark_of(ids)[0] :]).strip()
 
     def texts_of(self, ids: Sequence[int], offset: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield the tokens (first, end) of the prompt's text in a passage, if any, and of its own.
+        """Yield where a passage's text is in its tokens (first, end), after that of the prompt.
 
-        The first token of the passage has the number `offset`.
+        The model's own prompt may be in the first passage. Tokens are counted from `offset`.
         """
         if self.prompt and tuple(ids[: len(self.prompt)]) == self.prompt:
             marks = (mark for kind, mark in self.openings if kind == "prompt")
-            begun = (len(mark) for mark in marks if self.prompt[: len(mark)] == mark)
-            yield offset + max(begun, default=0), offset + len(self.prompt)
+            lengths = (len(mark) for mark in marks if self.prompt[: len(mark)] == mark)
+            yield offset + max(lengths, default=0), offset + len(self.prompt)
         yield offset + self.mark_of(ids)[0], offset + len(ids)
 
     def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
-        """Return how many tokens of a passage its mark takes, and whose mark it is.
+        """Return how many tokens at a passage's start are up to the end of its mark, and the names.
 
-        These are the writers, or the kinds ``prompt`` and ``result``.
+        The names are whose mark it is, several where marks are equal: writers, or the kinds
+        ``prompt`` and ``result``.
         """
 
         def has(first: int, part: tuple[int, ...]) -> bool:
             return tuple(ids[first : first + len(part)]) == part
 
-        # 1. Where the mark may begin: a passage that the model wrote is closed by the next one.
+        # 1. Where the mark may begin. Before it, each optional and in this order: what closes the
+        #    answer before, the tokenizer's prefix, the model's own prompt.
         starts = {0}
         for before in (self.closing, self.first, self.prompt):
             starts |= {first + len(before) for first in starts if has(first, before)}
-        # 2. The marks there, of which the one that ends last counts.
+        # 2. Of the marks there, the one that ends last counts: one mark may begin another.
         ends: dict[int, list[str]] = {0: []}
         for first in starts:
             for kind, mark in [*self.marks.items(), *self.openings]:
@@ -228,10 +241,13 @@ class Tokens:
 
     @property
     def speakers(self) -> tuple[str, ...]:
-        """Speakers that marks distinguish: a system prompt may have the mark of its writer."""
+        """Speakers that marks distinguish; see `fdkvc.core.attention.SPEAKERS`."""
+        if not self.marks:
+            return ()
+        # A system prompt may be given as the user's words, and then has the user's mark.
         prompts = {mark for kind, mark in self.openings if kind == "prompt"}
-        prompted = bool(prompts - {(), *self.marks.values()})
-        return SPEAKERS[: 2 + prompted] if self.marks else ()
+        told_apart = prompts - {(), *self.marks.values()}
+        return SPEAKERS if told_apart else SPEAKERS[:2]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -248,13 +264,13 @@ class Tokens:
     def _speakers(self, ids: Sequence[int], kind: Kind | None) -> NDArray[np.intp]:
         """Return the speaker of each token, that of the last mark before it.
 
-        A passage may be several messages, if a chat template marks each, and the model's own prompt
-        is one of them. What a written passage is closed with later belongs to the next.
+        A passage may hold several messages with marks, such as the model's own prompt. Tokens that
+        close an answer, once the next message follows, belong to that message.
         """
-        begun = self._messages(ids, kind)
+        messages = self._messages(ids, kind)
         marked = self._speaker(ids) >= 0
-        speakers = np.full(len(ids), _SPEAKER_OF[begun[0].kind] if marked else -1, np.intp)
-        for message in begun:
+        speakers = np.full(len(ids), _SPEAKER_OF[messages[0].kind] if marked else -1, np.intp)
+        for message in messages:
             speakers[message.start :] = _SPEAKER_OF[message.kind]
         return speakers
 
@@ -262,13 +278,13 @@ class Tokens:
         self, ids: Sequence[int], kind: Kind | None
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the kind of each token, and the tool of those of calls."""
-        begun = self._messages(ids, kind)
+        messages = self._messages(ids, kind)
         kinds, tools = np.full(len(ids), -1, np.intp), np.zeros(len(ids), np.intp)
-        ends = [*(message.start for message in begun[1:]), len(ids)]
-        for message, end in zip(begun, ends, strict=True):
-            start = 0 if message is begun[0] else message.start
+        ends = [*(message.start for message in messages[1:]), len(ids)]
+        for message, end in zip(messages, ends, strict=True):
+            start = 0 if message is messages[0] else message.start
             if message.kind in ("call", "result"):
-                # What the template writes around it stays if it is cleared.
+                # Clearing a call or result removes its text, and leaves what is around that.
                 kinds[start:end] = MARK
                 start, end = message.text, end - self._closed(ids[message.text : end])
             if message.kind:
@@ -279,42 +295,43 @@ class Tokens:
 
     def _closed(self, ids: Sequence[int]) -> int:
         """Return how many tokens at the end of a message close it."""
-        closing = self.closing if self.closing != (self.end,) else ()
-        for close in (closing, (self.end,)):
+        for close in (self.closing, (self.end,)):
             if close and tuple(ids[-len(close) :]) == close:
                 return len(close)
         return 0
 
     def _messages(self, ids: Sequence[int], kind: Kind | None) -> list[_Message]:
         """Return the messages of a passage, at least one."""
-        begun: list[_Message] = []
+        messages: list[_Message] = []
         for start in range(len(ids)):
-            for core, (kind_of, mark) in self._message_marks.items():
+            for core, (message_kind, mark) in self._message_marks.items():
                 if tuple(ids[start : start + len(core)]) == core:
                     whole = tuple(ids[start : start + len(mark)]) == mark
                     text = start + len(mark if whole else core)
-                    begun.append(_Message(start, text, kind_of))
-                    break  # the longest mark counts
-        length, _ = self.mark_of(ids)
-        begun = begun or [_Message(0, length, self._kind(ids))]
-        if kind is not None:
-            begun[-1] = begun[-1]._replace(kind=kind)
-        return begun
+                    messages.append(_Message(start, text, message_kind))
+                    break  # the longest mark, which comes first
+        if not messages:  # a plain model, or the rest of a message that was read in parts
+            length, _ = self.mark_of(ids)
+            messages = [_Message(0, length, self._kind(ids))]
+        if kind is not None:  # the passage is the last message: the prompt comes before it
+            messages[-1] = messages[-1]._replace(kind=kind)
+        return messages
 
     @cached_property
     def _message_marks(self) -> dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]]:
-        """The cores of marks of messages in a chat, the longest first, with their kind and mark."""
+        """The marks of a chat's messages by their cores, the longest first: kind and whole mark."""
         if not self.openings:
             return {}
         marks: dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]] = {}
-        for name, kind in _KIND_OF.items():  # of equal marks the last one counts
+        # Two kinds may have the same mark: the later one of `_KIND_OF` counts.
+        for name, kind in _KIND_OF.items():
             for key, mark in [*self.openings, *self.marks.items()]:
                 if key == name:
                     marks[self._core(mark)] = kind, mark
-        return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
+        return {core: marks[core] for core in sorted(marks, key=len, reverse=True) if core}
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
-        """Return a mark without the space at its end, which may be one token with what follows."""
+        """Return a mark without its last spaces, which may merge with the text into one token."""
         decoded = [self.tokenizer.decode([token], skip_special_tokens=False) for token in mark]
         while decoded and not decoded[-1].strip():
             decoded.pop()
@@ -328,12 +345,16 @@ class Tokens:
     def _kind(self, ids: Sequence[int]) -> SpanKind | Literal[""]:
         """Return the kind of a passage by the mark that it begins with, "" without one."""
         _, names = self.mark_of(ids)
-        return _KIND_OF[names[0]] if len({*names}) == 1 else "assistant" if names else ""
+        if not names:
+            return ""
+        # A model may begin calls and words with the same mark.
+        return _KIND_OF[names[0]] if len({*names}) == 1 else "assistant"
 
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
 
-        It is that of the first word of a token's text, or else 0; see `fdkvc.core.token_traits`.
+        It is the surprisal of the first word in a token's text, 0 if there is none; see
+        `fdkvc.core.token_traits`.
         """
         for token in {*ids} - self._surprisal.keys():
             self._surprisal[token] = text_surprisal(self.text([token]))
@@ -349,11 +370,11 @@ class EncodedPassage:
     ids: tuple[int, ...]
     """Its tokens."""
     spans: tuple[tuple[int, int], ...]
-    """(start, end): the characters of the passage's text in each token; start = end for none."""
+    """The characters (start, end) of the passage's text in each token; start = end for none."""
     start: int
-    """Tokens of its mark, and of the prompt before it."""
+    """Its text begins at this token, after the mark and the prompt before that."""
     stop: int
-    """Tokens up to the end of its text."""
+    """Its text ends before this token."""
 
     @classmethod
     def of(
@@ -363,9 +384,10 @@ class EncodedPassage:
         text: tuple[tuple[int, ...], tuple[tuple[int, int], ...]],
         close: tuple[int, ...],
     ) -> EncodedPassage:
-        """Return a passage with the ids and characters of its text between a mark and its end."""
+        """Return a passage from its mark, the ids and characters of its text, and its close."""
         ids, spans = text
-        spans = (*((0, 0),) * len(mark), *spans, *((0, 0),) * len(close))
+        none = ((0, 0),)
+        spans = none * len(mark) + spans + none * len(close)
         return cls(passage, (*mark, *ids, *close), spans, len(mark), len(mark) + len(ids))
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
@@ -377,15 +399,16 @@ class EncodedPassage:
 def tokens_by_turn(
     transcript: Transcript, passages: Sequence[EncodedPassage], prefix: int = 0
 ) -> tuple[tuple[Token, ...], ...]:
-    """Return the tokens of each turn of a dialog, whose first turn begins with a prefix of tokens.
+    """Return the tokens of each turn of a dialog; the first turn begins with `prefix` others.
 
-    The tokens of a call belong to the turn that makes it, and to no words of that turn, as do those
-    of tools that a chat template lists in its own way.
+    Tokens of a call belong to the turn that makes it, but to no characters of that turn's text. The
+    same holds for a list of tools that a chat template writes in its own way.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
     turns[0] += [Token("", 0, 0)] * prefix
     for encoded in passages:
         passage = encoded.passage
+        # Characters count only where the passage is the turn's own text.
         worded = not passage.call and passage.text == transcript.turns[passage.turn].text
         spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
         turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
@@ -401,20 +424,20 @@ class TemplateTokens(Tokens):
     chat: ChatTexts
     """What the template writes around messages."""
     written: Mapping[str, tuple[int, ...]]
-    """The tokens of all that it writes."""
+    """The tokens of each text that the template writes."""
     closings: Mapping[str, tuple[int, ...]]
-    """By role, what ends a message whatever follows."""
+    """By role, what closes a message whatever message follows."""
     template: str
-    """The program itself."""
+    """The template itself, a Jinja program."""
     special: SpecialTokens
-    """Those that it may name."""
+    """The special tokens that it may name."""
     _tools: dict[ToolList, str | None] = field(default_factory=dict, repr=False)
-    """How it lists tools, None if it does not; see `tool_prompts`."""
+    """The text in which it lists tools, None if it does not; see `tool_prompts`."""
 
     calls_as_json: ClassVar[bool] = True
 
     def prepare(self, transcripts: Iterable[Transcript]) -> None:
-        """Note how the template lists the tools of dialogs, in one rendering for all."""
+        """Render how the template lists the tools of dialogs, in one process for all of them."""
         lists = dict.fromkeys(filter(None, map(_tools, transcripts)))
         new = [tools for tools in lists if tools not in self._tools]
         if new:
@@ -427,9 +450,11 @@ class TemplateTokens(Tokens):
         Raises a ValueError if it accepts no messages in this order.
         """
         passages, listed = model_text(transcript, as_json=True), False
-        if tools := _tools(transcript):
+        tools = _tools(transcript)
+        if tools is not None:
             self.prepare([transcript])
-            if text := self._tools[tools]:
+            text = self._tools[tools]
+            if text:
                 passages, listed = (replace(passages[0], text=text), *passages[1:]), True
         return self._encoded(passages, listed=listed)
 
@@ -438,17 +463,20 @@ class TemplateTokens(Tokens):
     ) -> EncodedPassage:
         """Return a passage in tokens; see `Tokens.encode_passage`."""
         if after is None:
-            after = ("user", "assistant")[: 1 if self._role(passage) == "assistant" else 2]
+            answer = self._role(passage) == "assistant"
+            after = ("user",) if answer else ("user", "assistant")
         encoded = self._encoded([passage], after)
         return encoded[0] if encoded else EncodedPassage(passage, (), (), 0, 0)
 
     def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
-        """Return an answer as the template has it before another message; see `Tokens`."""
+        """Return an answer as the template writes it before another message; see `Tokens`."""
         text = self.text(ids[len(self.marks["system"]) :])
         passage = Passage("system", text, 0)
-        roles = [*after, role := self._role(passage), "user"]
+        role = self._role(passage)
+        # What is before the answer as it is written, and before it once a user's message follows:
+        # the third text from the end, as one is after each of the two last messages.
         written = "".join(self.chat.around(after, BEGUN)[1][-1])
-        read = "".join(self.chat.around(roles)[1][-3])
+        read = "".join(self.chat.around([*after, role, "user"])[1][-3])
         if role != "thinking" and written == read:
             return ()
         return self._encoded([passage], after, ["user"])[0].ids
@@ -465,27 +493,33 @@ class TemplateTokens(Tokens):
         *,
         listed: bool = False,
     ) -> list[EncodedPassage]:
-        """Return passages between messages of some roles.
+        """Return passages that stand after messages of the roles `after`, and before `follows`.
 
         With `listed`, the text of the first is already as the template writes it.
         """
         roles = [*after, *map(self._role, passages)]
         if roles[-1:] == ["system"]:
-            follows = "user", *follows  # without which no conversation is complete
+            follows = "user", *follows  # templates may refuse a conversation without a user
+        # 1. What the template writes around all these messages.
         read, texts = self.chat.around([*roles, *follows])
         encoded, closed = list[EncodedPassage](), 0
         for number, reading in enumerate(read[: len(read) - len(follows)]):
+            # 2. Share each text between two messages: its start closes the message before it, as
+            #    `closed` tokens of the text before did, and the rest is the mark of the next. All
+            #    that follows the last message closes it.
             before, rest = texts[number], self._ids(texts[number + 1])
             closing = self.closings[reading.role]
             end = len(rest) if number + 1 == len(read) else len(closing)
             close = rest[:end] if rest[: len(closing)] == closing else ()
+            # 3. Encode the passage, unless it is one of the messages `after`.
             if reading.passage >= len(after):
                 passage = passages[reading.passage - len(after)]
                 mark = self._ids(before)[closed:]
                 text = self._text(passage, reading, listed and not encoded)
                 if passage.call:
                     mark += self.written[CALL_TAGS[0]]
-                elif before[-1].endswith(" "):  # and may be one token with the first word
+                elif before[-1].endswith(" "):
+                    # Tokenizers merge a space with the word after it, so it goes with the text.
                     mark = self._ids([*before[:-1], before[-1][:-1]])[closed:]
                     text = self._text(passage, reading, listed and not encoded, " ")
                 encoded.append(EncodedPassage.of(passage, mark, text, close))
@@ -499,13 +533,17 @@ class TemplateTokens(Tokens):
     def _text(
         self, passage: Passage, reading: ReadPassage, listed: bool, space: str = ""
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return the ids of a passage's text as it is written, and its own characters of each."""
+        """Return the ids of a passage's text as the template writes it, and their characters.
+
+        The characters are those of the passage's own text.
+        """
         if listed:
             return self.encode(space + passage.text)
         text, places = self.chat.content(passage.text, reading)
         ids, spans = self.encode(space + text)
         characters = []
-        for low, high in spans:  # of the space and the written text
+        # From characters of what is encoded, by those of the written text, to the passage's own.
+        for low, high in spans:
             first, end = max(low - len(space), 0), high - len(space)
             characters.append((places[first], places[end - 1] + 1) if first < end else (0, 0))
         return ids, tuple(characters)
@@ -519,10 +557,11 @@ def role_of(passage: Passage) -> str:
 
 
 def _tools(transcript: Transcript) -> ToolList | None:
-    """Return the tools that a dialog begins with, and whether a system prompt follows."""
+    """Return the tools in a dialog's first turn, and whether a system prompt follows, or None."""
     if not transcript.tools_in_text:
         return None
-    return transcript.tools, [turn.kind for turn in transcript.turns[1:2]] == ["system"]
+    prompted = len(transcript.turns) > 1 and transcript.turns[1].kind == "system"
+    return transcript.tools, prompted
 
 
 def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
@@ -566,6 +605,7 @@ def _tokens_of(
         tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
         tokenizer.no_padding()
         tokenizer.no_truncation()
+        # A tokenizer may load and yet fail on use: better now, with one sentence, than in a run.
         _encoded(tokenizer, "a")
         for token in range(min(highest + 1, 1000)):
             tokenizer.decode([token])
@@ -579,17 +619,18 @@ def _tokens_of(
 def marked_tokens(
     tokenizer: Any, first: tuple[int, ...], template: str, special: SpecialTokens = ()
 ) -> Tokens:
-    """Return the tokens of a chat model with a template, or of another without.
+    """Return the tokens of a model by its chat template, or without one by lines.
 
-    Raises a ValueError if a tokenizer cannot encode lines.
+    Raises a ValueError if the tokenizer cannot encode lines.
     """
-    tokenizer.encode_special_tokens = False
+    tokenizer.encode_special_tokens = False  # marks become the model's special tokens
     chat = chat_texts(template, special)
     if isinstance(chat, ChatTexts):
         tokens: Tokens = _template_tokens(tokenizer, chat, template, special)
     else:
         marks = {writer: _encoded(tokenizer, f"{writer.capitalize()}:") for writer in MARKS}
-        end = (-1, *_encoded(tokenizer, "\n"))[-1]
+        newline = _encoded(tokenizer, "\n")  # some tokenizers write a space before it
+        end = newline[-1] if newline else -1
         note = f"This model reads dialogs as lines that begin with `User:`, because {chat}."
         tokens = Tokens(tokenizer, first, marks, end, (end,), note=note)
     tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
@@ -599,9 +640,9 @@ def marked_tokens(
 
 
 def library_tokens(tokenizer: Any) -> Tokens:
-    """Return the tokens of a *transformers* tokenizer, or of any with its `decode`.
+    """Return the tokens of a *transformers* tokenizer, or of any object with its `decode`.
 
-    Those of a chat template have its marks, by which speakers are known.
+    With a chat template, they have its marks, which tell the speakers.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     template = getattr(tokenizer, "chat_template", None)
@@ -618,42 +659,50 @@ def _template_tokens(
     tokenizer: Any, chat: ChatTexts, template: str, special: SpecialTokens
 ) -> TemplateTokens:
     """Return the tokens of a chat model; the end is −1 if its passages have none."""
+    # 1. Encode every text that the template writes, also without a space at its end: that may
+    #    merge with the word after it.
     texts = {JOIN, CALL_TAGS[0], *(gap.text for gap in chat.gaps.values())}
     texts |= {text[:-1] for text in texts if text.endswith(" ")}
     written = {text: _encoded(tokenizer, text) for text in texts}
     gaps = [(key, written[gap.text]) for key, gap in chat.gaps.items()]
+    # 2. What closes a message of a role: the start that all gaps after it share.
     closings: dict[str, tuple[int, ...]] = {START: ()}
     for role in {before for before, _ in chat.pairs} - {START}:
-        columns = zip(*(ids for (before, *_), ids in gaps if before == role), strict=False)
-        closing = takewhile(lambda tokens: len({*tokens}) == 1, columns)
-        closings[role] = tuple(token for token, *_ in closing)
+        following = [ids for (before, *_), ids in gaps if before == role]
+        alike = takewhile(lambda column: len({*column}) == 1, zip(*following, strict=False))
+        closings[role] = tuple(column[0] for column in alike)
     for (before, after, *_), ids in gaps:
+        # Nothing would be left for the mark of an answer, without which no model writes one.
         if after == BEGUN and ids == closings[before]:
-            closings[before] = ()  # since a model writes after a mark
+            closings[before] = ()
 
-    def mark(roles: Sequence[str], number: int, *end: str) -> tuple[int, ...]:
-        texts = chat.around(roles, *end)[1][number]
+    def mark(roles: Sequence[str], number: int, end: str = "") -> tuple[int, ...]:
+        """Return what is before a message, without what closes the one before it."""
+        texts = chat.around(roles, end)[1][number]
         before = closings[roles[number - 1] if number else START]
         return tuple(chain.from_iterable(map(written.__getitem__, texts)))[len(before) :]
 
+    # 3. The marks.
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)
+    call = mark(turns, 1) + written[CALL_TAGS[0]]
     # The model's own prompt: what is before a first message of the user and not before a later one.
     size = len(start) - len(user) if user and start[-len(user) :] == user else 0
-    call = mark(turns, 1) + written[CALL_TAGS[0]]
     openings = set[tuple[str, tuple[int, ...]]]()
     for (before, after, *_), ids in gaps:
         if after in _MARK_OF and not (size and (before, after) == (START, "user")):
             openings.add((_MARK_OF[after], ids[len(closings[before]) :]))
+    # 4. An answer ends with the first token after it, be it of its close or of the next mark.
+    after_answer = closings["assistant"] + user
     return TemplateTokens(
         tokenizer,
-        (),
-        {"user": user, "system": mark(["user"], 1, BEGUN), "call": call},
-        (*closings["assistant"], *user, -1)[0],
-        closings["assistant"],
-        sorted(opening for opening in openings if opening[1]),
-        start[:size],
-        _note(chat),
+        first=(),  # the template writes it, if any
+        marks={"user": user, "system": mark(["user"], 1, BEGUN), "call": call},
+        end=after_answer[0] if after_answer else -1,
+        closing=closings["assistant"],
+        openings=sorted(opening for opening in openings if opening[1]),
+        prompt=start[:size],
+        note=_note(chat),
         chat=chat,
         written=written,
         closings=closings,

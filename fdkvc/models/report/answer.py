@@ -102,7 +102,7 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
         columns += (
             f'<section aria-label="{escape(answer.title)}">'
             f"<b{hue_of(answer.title)}>{escape(answer.title)}</b> "
-            f"<small>{answer.held} of {answer.count} entries per head</small>{parts}</section>"
+            f"<small>{answer.held:,} of {answer.count:,} entries per head</small>{parts}</section>"
         )
     return f'<div class="answers">{columns}</div>'
 
@@ -187,7 +187,7 @@ def answer_page(title: str) -> str:
     words = (
         f"“{chat.text(POLICY)}” asks the user in turn {TURN - 1} of “{said.name}”. A small "
         f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "
-        f"left of {cache.count} in each head, and then with evicted words restored. ✗ marks what "
+        f"left of {cache.count:,} in each head, and then with evicted words restored. ✗ marks what "
         "differs from the answer with the full cache."
     )
     table = restored_html(restored, restored.full)

@@ -184,7 +184,7 @@ def _described(sweep: Sweep) -> str:
     return (
         f"{' and '.join(_parameter_label(sweep, name).lower() for name in sweep.parameters)} of "
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
-        f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
+        f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget:,}"
     )
 
 

@@ -6,7 +6,7 @@ from itertools import chain, product
 
 import numpy as np
 
-from fdkvc.core.words import count, decimal, listed, minus, sentence
+from fdkvc.core.words import count, decimal, listed, sentence
 from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, late_metric
 from fdkvc.paper.benchmark import ADAPTATION, Results
 from fdkvc.paper.published import DIALOGS
@@ -157,9 +157,9 @@ def _verdicts(study: Study) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]
         for (row, column), fact in table.cells.items():
             if fact.published is not None:
                 name = f"{table.heading}: {table.rows[row]}, {table.columns[column]}"
-                place = name, minus(fact.published.printed)
+                place = name, fact.published.words
                 yield place, (figure_words(fact), fact.verdict or "no verdict")
     for result in claim_results(study):
         printed = result.claim.published
-        place = f"Claim: {result.claim.claim}", "" if printed is None else minus(printed.printed)
+        place = f"Claim: {result.claim.claim}", "" if printed is None else printed.words
         yield place, (measured_words(result), result.verdict or "no verdict")

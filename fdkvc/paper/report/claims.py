@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from fdkvc.core.words import minus
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
     ClaimResult,
@@ -44,7 +43,7 @@ def claims_html(results: Sequence[ClaimResult]) -> str:
 
 def _claim(result: ClaimResult) -> str:
     claim, verdict = result.claim, result.verdict
-    printed = "" if claim.published is None else minus(claim.published.printed)
+    printed = "" if claim.published is None else claim.published.words
     brief = measured = measured_words(result)
     if measured and result.measured is not None and result.measured.n:
         measured += f", {result.measured.n:,} dialogs"
@@ -109,7 +108,7 @@ def line_html(result: ClaimResult) -> str:
     if claim.published is not None:
         marks.append(mark("printed", claim.published.value, claim.published.value))
         key.append("◇ published")
-        label += f", published {minus(claim.published.printed)}"
+        label += f", published {claim.published.words}"
     if ends:
         key.append("band: where the claim is true")
     left, right = (escape(figure_words(claim.measure, end)) for end in (low, high))
