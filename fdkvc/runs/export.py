@@ -81,7 +81,7 @@ def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) ->
 
 
 def stem_of(words: str) -> str:
-    """Return how the names of files begin that are of what these words say.
+    """Return the stem of file names for these words.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def with_readme(
 ) -> Files:
     """Add a README with what each file contains, and what each column of a CSV file means.
 
-    It begins with `settings` by what they are of.
+    It begins with the `settings` of each run, by the run's name.
     """
     note = f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;"
     lines = [f"# {title}", "", note, "missing values are empty.", ""]
