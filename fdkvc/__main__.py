@@ -13,7 +13,7 @@ def run() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for a terminal without ±
     code = main()
-    handle_endings(signal.SIG_IGN)  # what has ended is not interrupted
+    handle_endings(signal.SIG_IGN)  # a late signal does not change the exit code
     return code
 
 

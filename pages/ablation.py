@@ -1,4 +1,4 @@
-"""Leads links to the page Ablation of before 2.0 to the section of Benchmark that it is now."""
+"""Redirects links to the Ablation page, before 2.0 a page of its own, to Benchmark's section."""
 
 from fdkvc.ui.frame import lead_to
 

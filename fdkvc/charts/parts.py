@@ -1,4 +1,4 @@
-"""What all charts share: scales, lines of policies, axes and titles; panels made one chart."""
+"""What all charts share: scales, lines of policies, axes, titles, and panels joined to a chart."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,12 @@ def look_scale(policies: Sequence[str], part: Literal["shape", "dash"]) -> alt.S
 
 
 NARROWEST = 350
-"""Pixels of a chart in a window of 390."""
+"""Width in pixels of a chart in a window of 390 pixels, that of a phone."""
 
 
 def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
-    widest = 30 + 6.5 * max(map(len, policies))
+    widest = 30 + 6.5 * max(map(len, policies))  # pixels of a symbol, and about 6.5 per letter
     return top_legend(
         columns=max(1, min(4, int(NARROWEST / widest))),
         symbolSize=70,
@@ -72,12 +72,12 @@ def policy_lines(
 
 
 def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
-    """Return the lines of a tooltip for these numbers, by their fields."""
+    """Return the lines of a tooltip for these numbers: a title for each field."""
     return [alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in titles.items()]
 
 
 def mean_tips(form: str, interval: bool = True) -> list[str | alt.Tooltip]:
-    """Return the lines of a tooltip that have a mean and its interval."""
+    """Return the lines of a tooltip for a mean and its interval."""
     ends = {"ci_low": "interval from", "ci_high": "to"} if interval else {}
     return [alt.Tooltip("mean:Q", format=form), *tips(form, **ends)]
 
@@ -107,7 +107,7 @@ def dashed_rule(value: float, ends: Ends, theme: Theme) -> Panel:
 
 
 top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, padding=0)
-"""Returns a legend above the plot, in as many rows as its entries need."""
+"""Makes a legend above the plot, in as many rows as its entries need."""
 
 
 def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
@@ -124,7 +124,7 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
 
 
 def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
-    """Let a function build its charts without Altair's checks, which take half of the time.
+    """Let a function build its charts without Altair's schema checks, which take half of the time.
 
     Tests check a spec of every kind instead. Altair's checks are switched off for all threads at
     once, so one spec is built at a time.
@@ -155,7 +155,7 @@ def column(panels: Sequence[Panel], theme: Theme) -> Spec:
         "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
         "autosize": {"type": "pad", "contains": "padding"},
         "padding": {"left": 1, "right": 4, "top": 2, "bottom": 2},
-        # Without these, a chart of many marks would be drawn so that no mark can be read out.
+        # SVG with labels: on a canvas, a screen reader finds no marks.
         "config": {**_inked(theme), "aria": True},
         "usermeta": {"embedOptions": {"renderer": "svg"}},
     }
@@ -172,11 +172,17 @@ def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **opt
 
 
 def _part(panel: Panel) -> Spec:
+    # Not the top level, which would add a configuration and gather inline data.
     spec: Spec = panel.to_dict(validate=False, context={"top_level": False})
     return spec
 
 
 def _inked(theme: Theme) -> Spec:
-    """Return the colours of words: on a light page, Streamlit's own have too little contrast."""
+    """Return the colours of words, and how numbers are written.
+
+    Streamlit's own colours have too little contrast on a light page.
+    """
     words = {"labelColor": theme.ink, "titleColor": theme.ink}
-    return {"axis": words, "legend": words, "title": {"subtitleColor": theme.ink}}
+    inked: Spec = {"axis": words, "legend": words, "title": {"subtitleColor": theme.ink}}
+    numbers = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["", ""]}
+    return {**inked, "locale": {"number": numbers | {"percent": " %"}}}  # as on the page

@@ -7,8 +7,9 @@ from fdkvc.charts.theme import Spec, Theme
 
 def picture(chart: Spec, theme: Theme, width: int) -> str:
     """Draw a chart with its data as SVG, `width` pixels wide, in colours that a page would add."""
-    import vl_convert  # a compiled renderer of some size, loaded only when needed
+    import vl_convert  # a large compiled renderer, loaded only when needed
 
+    # None for NaN, which JSON does not have.
     records = {
         name: frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
         for name, frame in chart["datasets"].items()

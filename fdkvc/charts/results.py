@@ -25,12 +25,11 @@ from fdkvc.charts.parts import (
 from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 
 MANY_BUDGETS = 9
-"""From which on not each has a tick."""
+"""From this number of budgets on, not every one has a tick."""
 
-BUDGETS_HEIGHT = 280
-"""Pixels of a chart over budgets."""
 
 DOT_HEIGHT = 27
+"""Pixels of a policy in a chart of dots."""
 
 
 @unchecked
@@ -41,31 +40,31 @@ def budgets_chart(
     *,
     policies: Sequence[str],
     chosen: tuple[str, int],
-    unit: str,
 ) -> Spec:
-    """Return a share over rising budgets with its data.
+    """Return a chart of a share over rising budgets, with its data.
 
     `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
-    the legend. Of the `chosen` policy and budget the point is ringed, and only its policy has a
+    the legend. The point of the `chosen` policy and budget is ringed, and only this policy has a
     band.
     """
     table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
     budgets = sorted(table.budget.unique().tolist())
     intervals = bool(table.ci_high.notna().any())
-    room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2  # at both ends
+    # A factor at both ends: 4 % of the length of a logarithmic axis.
+    room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
     ticks: dict[str, Any] = {"values": budgets} if len(budgets) < MANY_BUDGETS else {"tickCount": 6}
     base = alt.Chart(alt.NamedData("budgets")).encode(
         x=alt.X(
             "budget:Q",
             # Budgets grow by factors, which this axis spaces evenly.
             scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
-            axis=alt.Axis(title=unit, **ticks, grid=False, format=",d"),
+            axis=alt.Axis(title="tokens", **ticks, grid=False, format=",d"),
         )
     )
     ends = (0, 1)
     y = axis_between(alt.Y, "mean", ends, tickCount=5, format=".0%")
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
-    tooltip = ["policy:N", "budget:Q", *mean_tips(".1%", intervals)]
+    tooltip = ["policy:N", alt.Tooltip("budget:Q", format=",d"), *mean_tips(".1%", intervals)]
     tooltip.append(alt.Tooltip("n:Q", title="dialogs"))
     layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
     policy, budget = chosen
@@ -77,9 +76,10 @@ def budgets_chart(
     if intervals:
         subtitle += ", with its 95 % interval over clusters"
         color = alt.Color("policy:N", scale=tints, legend=legend)
+        # First, so that it is drawn below the lines.
         layers.insert(0, mean_band(banded.encode(color=color), ends, opacity=0.2, clip=True))
     heading = panel_title(title, subtitle)
-    return single(theme, {"budgets": table}, *layers, height=BUDGETS_HEIGHT, title=heading)
+    return single(theme, {"budgets": table}, *layers, height=280, title=heading)
 
 
 @unchecked
@@ -92,7 +92,9 @@ def series_chart(
     ends: tuple[float, float],
     theme: Theme,
 ) -> Spec:
-    """Return one quantity over the turns of a schedule with its data, on a y axis with these ends.
+    """Return a chart of one quantity over the turns of a schedule, with its data.
+
+    The y axis has these `ends`.
 
     `table` has columns policy, turn, topic, mean, ci_low and ci_high; `policies` are in the order
     of their colours.
@@ -116,8 +118,8 @@ def series_chart(
 
 @unchecked
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
-    """Return the damage over the turns with its data (policy, turn, speaker, tokens, kl)."""
-    high = max(0.1, float(table.kl.max()))
+    """Return a chart of damage over turns, with its data (policy, turn, speaker, tokens, kl)."""
+    high = max(0.1, float(table.kl.max()))  # so that no damage is a flat line at the bottom
     ends = -0.05 * high, 1.05 * high
     base = alt.Chart(alt.NamedData("damage")).encode(
         x=_turns("turn", int(table.turn.max()) + 1),
@@ -133,6 +135,7 @@ def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> 
 
 def _turns(field: str, turns: int) -> alt.X:
     axis = {"title": "turn", "format": "d", "tickCount": min(turns, 20), "grid": False}
+    # Half a turn at both ends, so that a turn's shade is centred on its point.
     return axis_between(alt.X, field, (-0.5, turns - 0.5), **axis)
 
 
@@ -152,6 +155,7 @@ def _topics(turns: int, theme: Theme) -> list[Panel]:
 def topics_data(schedule: str) -> pd.DataFrame:
     """Return the runs of turns with the same topic, every other one shaded."""
     turns = pd.DataFrame({"topic": list(schedule), "turn": range(len(schedule))})
+    # A run begins where the topic differs from the one before; counting the begins numbers runs.
     run = (turns.topic != turns.topic.shift()).cumsum()
     runs = turns.groupby(run, as_index=False).agg(
         topic=("topic", "first"), left=("turn", "min"), right=("turn", "max")
@@ -163,7 +167,7 @@ def topics_data(schedule: str) -> pd.DataFrame:
 
 @unchecked
 def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
-    """Return a figure of each policy as a dot with its interval and its data, the first on top.
+    """Return a chart with a dot and an interval for each policy, the first on top, and its data.
 
     `table` has columns policy, mean, ci_low and ci_high. The x axis shows zero and every interval.
     """
@@ -201,7 +205,9 @@ def curve_chart(
     theme: Theme,
     policy: str = FD_KVC,
 ) -> Spec:
-    """Return one metric over one hyperparameter of a policy with its data; its default is marked.
+    """Return a chart of one metric over one hyperparameter of a policy, with its data.
+
+    The hyperparameter's default is marked.
 
     `table` has columns metric, setting, value, mean, ci_low, ci_high and published, which may be
     missing. Metrics of one table share an axis where they can.
@@ -237,6 +243,6 @@ def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
     """Return the y axis of a metric's curve: one for all metrics of a sweep within -1 and 1."""
     ends = table.groupby("metric")[["ci_low", "ci_high", "published"]].agg(["min", "max"])
     lows, highs = ends.min(axis=1).clip(upper=0.0), ends.max(axis=1).clip(lower=1.0)
-    shared = (lows >= -1) & (highs <= 1.01)
+    shared = (lows >= -1) & (highs <= 1.01)  # a little more than 1, for intervals of shares
     chosen = shared if shared[metric] else shared.index == metric
     return float(lows[chosen].min()), float(highs[chosen].max())

@@ -1,4 +1,4 @@
-"""Colours, marks and dashes; no chart, so that what only names a colour loads no library of charts.
+"""Colours, marks and dashes, without charts: code that only names a colour does not load Altair.
 
 The colours of charts, topics, policies and verdicts are here; other colours of a page are in
 `ui/page.css` and `fdkvc.runs.page`. Topics have hues: those of Okabe and Ito (2008, *Color
@@ -29,12 +29,12 @@ TOPICS = (
 )
 """The hues of topics; further topics begin again with the first, with a pattern."""
 
-DARK_TOPICS = ("#0072B2", "#AA4499")
+DARK_TOPICS = ("#0072B2", "#AA4499")  # white letters are readable on these
 
 TOPICLESS = "#999999"
 
 MET, UNMET = "#009E73", "#D55E00"
-"""What holds and what does not, each beside a sign or a word that says so."""
+"""For what holds and what does not, always beside a sign or a word that says so."""
 
 TINTS = {
     "neutral": f"{TOPICLESS}26",
@@ -45,7 +45,7 @@ TINTS = {
 """Backgrounds of verdicts, by their tone; text shows on them on light and dark pages."""
 
 FD_KVC = "FD-KVC"
-"""The policy whose name has its hue, too, and how the titles of its variants begin."""
+"""The policy whose name is written in its hue; the titles of its variants begin with it."""
 
 POLICIES = {
     "FIFO": ("#3f4652", "#d9dce4"),
@@ -89,6 +89,7 @@ SHAPES = (
 )
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
+# The longest name first: "FD-KVC adaptive" is not "FD-KVC".
 _NAMED = re.compile(
     "|".join(sorted(filter(None, POLICIES), key=len, reverse=True)).replace("+", r"\+")
 )
@@ -98,7 +99,7 @@ class Look(NamedTuple):
     """How a policy looks on every chart."""
 
     place: int
-    """That of its colour in `Theme.policies`."""
+    """Index of its colour in `Theme.policies`."""
     shape: str
     dash: Sequence[int]
 
@@ -106,8 +107,8 @@ class Look(NamedTuple):
 def looks(names: Sequence[str]) -> list[Look]:
     """Return how each of these policies looks, which does not depend on the others.
 
-    Of several variants of one policy, or where a name is new, those that come later get another
-    dash.
+    Only if several would look the same, as variants of one policy or new names may, do the later
+    ones get another shape, which a legend shows, or another dash.
 
     Examples
     --------
@@ -116,21 +117,22 @@ def looks(names: Sequence[str]) -> list[Look]:
     >>> looks(["H2O", "Sinks (H2O)"])[0][:2] == looks(["Sinks (H2O)"])[0][:2]
     True
     """
-    taken: list[Look] = []
+    chosen: list[Look] = []
     for name in names:
         match = _NAMED.search(name)
         policy = match.group() if match else ""
         place = list(POLICIES).index(policy)
-        # A name without a policy begins anywhere, but always at the same look.
+        # A checksum gives a name without a policy the same look in every process.
         number = place if policy else crc32(name.encode())
-        dash = number // len(SHAPES) % 3
+        dash = number // len(SHAPES) % 3  # another dash for each round of the shapes
         if policy and policy != name:  # a variant or a wrapped policy
             dash += 2
-        shapes = (SHAPES * 2)[number % len(SHAPES) :]
-        candidates = [Look(place, *look) for look in product(shapes, (DASHES * 2)[dash:])]
-        free = (look for look in candidates if look not in taken)
-        taken.append(next(free, candidates[0]))
-    return taken
+        # The preferred look first, then all others in a fixed order, wrapping around.
+        order = product((DASHES * 2)[dash:], (SHAPES * 2)[number % len(SHAPES) :])
+        candidates = [Look(place, shape, line) for line, shape in order]
+        free = (look for look in candidates if look not in chosen)
+        chosen.append(next(free, candidates[0]))
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -138,15 +140,15 @@ class Theme:
     """Colours that depend on the page's background."""
 
     ink: str
-    """Of text, cursors and outlines."""
+    """Colour of text, cursors and outlines."""
     faint: str
-    """Of grid lines and evicted entries."""
+    """Colour of grid lines and evicted entries."""
     paper: str
     """The background."""
     terms: tuple[str, ...]
-    """Of score terms and quantities; none is a topic's."""
+    """Colours of score terms and quantities; none is a topic's."""
     policies: tuple[str, ...]
-    """Those of `POLICIES`, in their order."""
+    """Colours of `POLICIES`, in their order."""
 
 
 LIGHT = Theme(
@@ -177,15 +179,10 @@ VARIABLES = {
     **_numbered("terms", LIGHT.terms, DARK.terms),
     **_numbered("policies", LIGHT.policies, DARK.policies),
 }
-"""CSS variables of pages and reports by name: a colour on light and one on dark."""
+"""CSS variables of pages and reports by name: a colour on light pages and one on dark ones."""
 
-ROOT = (
-    ":root {"
-    + "".join(
-        f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()
-    )
-    + f"--met: {MET}; --unmet: {UNMET}; --attended: {TOPICS[0]};}}\n"
-)
+_rules = [f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()]
+ROOT = f":root {{{''.join(_rules)}--met: {MET}; --unmet: {UNMET}; --attended: {TOPICS[0]};}}\n"
 """CSS that defines the variables."""
 
 

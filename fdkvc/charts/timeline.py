@@ -30,10 +30,10 @@ _INSIDE = {
     "domain": False,
     "tickCount": 3,
 }
-"""Of a y axis whose labels stand inside the plot, which therefore fits any width."""
+"""Options of a y axis with its labels inside the plot, so that the plot fits any width."""
 
 MOST_POINTS = 120
-"""Points on a line: more overlap, and each slows down every step of the stage above."""
+"""Most points on a line: more would overlap, and each slows down every step of the stage above."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Line:
     percent: bool = False
     """Whether values are fractions, written as percentages."""
     digits: int = 3
-    """Decimals of a value that is no percentage."""
+    """Decimals of a value that is not a percentage."""
 
     def words(self, value: float) -> str:
-        """Write a value as people read it."""
+        """Write a value for people to read; a dash if it is missing."""
         if math.isnan(value):
             return "–"
         return percent(value, 1) if self.percent else decimal(value, self.digits)
@@ -69,19 +69,18 @@ def lines_spec(
 ) -> Spec:
     """Build the spec of the metrics over the turns: a panel each, with a line for each lane.
 
-    It is built once, for data ``lines``, ``changes`` of topic and ``cursor``, a frame around the
-    turn. With `own_ink`, the last lane is a fork, drawn in ink over the others.
+    It is built once and filled with data: ``lines``, ``changes`` of topic, and ``cursor``, a frame
+    around the turn. With `own_ink`, the last lane is a fork, drawn in ink over the others.
     """
     colours = policy_tints(lanes, theme)
     if own_ink:
         colours[-1] = theme.ink
     tints = alt.Scale(domain=list(lanes), range=colours)
     left = _turn_axis(turns, "left")
-    changes, cursor = (
-        alt.Chart(alt.NamedData(name)).encode(x=left) for name in ("changes", "cursor")
-    )
     looks: dict[str, Any] = {"stroke": theme.ink, "aria": False}
+    changes = alt.Chart(alt.NamedData("changes")).encode(x=left)
     changes = changes.mark_rule(strokeDash=[2, 3], opacity=0.6, **looks)
+    cursor = alt.Chart(alt.NamedData("cursor")).encode(x=left)
     cursor = cursor.mark_rect(fillOpacity=0, strokeWidth=2, **looks).encode(x2="right")
     panels: list[Panel] = []
     for line in lines:
@@ -90,6 +89,7 @@ def lines_spec(
         run, turn = alt.Tooltip("lane:N", title="run"), alt.Tooltip("turn:Q")
         tooltip = [run, turn, *tips(".3f", **{line.field: line.label})]
         base = alt.Chart(alt.NamedData("lines")).encode(x=_turn_axis(turns), y=y)
+        # One legend for all panels, above the first.
         legend = None if panels or len(lanes) == 1 else policy_legend(lanes, offset=12)
         drawn, points = policy_lines(base, lanes, tints, tooltip, 36, legend, "lane")
         if turns > MOST_POINTS:
@@ -106,7 +106,7 @@ def _turn_axis(turns: int, field: str = "middle") -> alt.X:
         field,
         (-0.075 * turns, turns),
         values=[turn + 0.5 for turn in range(0, turns, max(1, turns // 20))],
-        labelExpr="format(floor(datum.value), 'd')",
+        labelExpr="format(floor(datum.value), 'd')",  # ticks are at the middle of a turn
         ticks=False,
         domain=False,
         grid=False,
@@ -114,6 +114,6 @@ def _turn_axis(turns: int, field: str = "middle") -> alt.X:
 
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add where a turn's mark begins, is centred and ends on the x axis."""
+    """Add columns with the start, middle and end of each turn on the x axis."""
     start = frame["turn"].astype(float)
     return frame.assign(left=start, middle=start + 0.5, right=start + 1)

@@ -14,7 +14,7 @@ from fdkvc.models.numpy.language_model import OWN_MODELS
 
 
 def app(options: Namespace) -> None:
-    """Serve the app until it is interrupted: in this process, so that no signal leaves a server."""
+    """Serve the app until it is interrupted, in this process: a signal ends the server, too."""
     package = Path(fdkvc.__file__).parent
     # An installed package has the app inside, a checkout beside it.
     scripts = (folder / "app.py" for folder in (package / "app", package.parent))

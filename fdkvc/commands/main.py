@@ -14,7 +14,7 @@ from fdkvc.runs.endings import ENDINGS
 ERROR = 2
 
 FILES = {"capture": ".safetensors", "claim": ".csv", "report": ".html"}
-"""How the name of what ``--out`` names ends where it is a file, by command."""
+"""The suffix of the file that ``--out`` names, for the commands that write one."""
 
 MAX_MESSAGE_LENGTH = 1000
 """Characters of an error message; a longer one loses its middle."""
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("the output cannot be written: standard output is closed")
     code, options = 0, None
     try:
-        with writing():  # the help; newer versions of argparse pass over errors
+        with writing():  # newer versions of argparse ignore errors when they print the help
             options = build_parser().parse_args(arguments)
         if options:
             _run(options)

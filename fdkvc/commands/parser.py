@@ -17,6 +17,7 @@ SUGGESTED = "values to try; default: the paper's, or a suggested range"
 BASELINE = "policy to compare with; default: h2o, else the first"
 TABLES = "write CSV tables and run.json to this folder"
 SMALL_MODEL = "folder or GGUF file of a Llama model, or smollm2"
+READ_DIALOGS = ("dialogs", "capture", "answers", "live", "claim")
 ANY_MODEL = "folder of any causal model, a GGUF file of a Llama model, or smollm2"
 
 
@@ -34,7 +35,13 @@ class _Parser(argparse.ArgumentParser):
         args = [*(sys.argv[1:] if args is None else args)]
         if args and args[0] in self.commands:
             _add_settings(args[0], self.commands[args[0]])
-        return super().parse_args(args, namespace)
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            file = options.command in READ_DIALOGS and not unknown[0].startswith("-")
+            name = "; name a file with --dialogs" if file else ""
+            error = f"unrecognized arguments: {' '.join(unknown)}{name}"
+            self.commands[options.command].error(error)
+        return options
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")
@@ -72,8 +79,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _add_settings(command: str, parser: _Parser) -> None:
-    """Add the options that only NumPy's import can tell: formats of dialogs, and settings."""
-    if command in ("dialogs", "capture", "answers", "live", "claim"):
+    """Add the options of formats and settings, whose modules import NumPy, which is slow."""
+    if command in READ_DIALOGS:
         from fdkvc.conversations.formats import FORMATS
 
         names = ", ".join(dict.fromkeys(format.label for format in FORMATS.values()))
@@ -158,8 +165,8 @@ def build_parser() -> _Parser:
     log = "log of Claude Code or Codex (.jsonl); default: an example"
     forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
     forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
-    at = "of a session without compactions: tokens that are to stay at its middle"
-    forgot.option("--at", "N", at, type=read_value)
+    middle = "in a session without compactions: tokens to keep when it is cut at its middle"
+    forgot.option("--at", "N", middle, type=read_value)
     reads = "let this model count tokens and read on after each compaction, if its context allows"
     forgot.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone")
     forgot.flag("--json", "print JSON, with all losses")

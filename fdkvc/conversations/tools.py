@@ -24,15 +24,6 @@ def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
     The list, or a tool in it, may be a text of JSON. Built-in tools, which are not described as
     functions, are left out, and so is anything that is not a tool; `unread` counts these, and
     descriptions, which are not read.
-
-    Examples
-    --------
-    >>> weather = {"name": "GetWeather", "input_schema": {"properties": {"date": {}, "city": {}}}}
-    >>> unread = Unread()
-    >>> listed_tools({"tools": [weather, {"type": "web_search"}]}, unread)
-    (Tool(method='GetWeather', slots=('city', 'date')),)
-    >>> dict(unread)
-    {"tool of type 'web_search'": 1}
     """
     tools = []
     for owner in _owners(value):

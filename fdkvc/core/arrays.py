@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.dialogs import DialogBatch, topic_bit
+from fdkvc.core.limits import MAX_TOPICS
 from fdkvc.core.parameters import check_count, check_most
 from fdkvc.core.words import as_value_error
 
@@ -62,7 +63,7 @@ def one_dialog(
     names = tuple(dict.fromkeys(topic for topic in turn_topics or () if topic is not None))
     if turn_topics is not None and len(turn_topics) != len(lengths):
         raise ValueError(f"there are {len(turn_topics)} turn topics for {len(lengths)} turns")
-    check_most("the dialog has", len(names), "topics", 32)
+    check_most("the dialog has", len(names), "topics", MAX_TOPICS)
     topics = turn_topics or [None] * len(lengths)
     current = np.array([-1 if name is None else names.index(name) for name in topics], np.intp)
     return DialogBatch(
@@ -117,10 +118,10 @@ def read_safetensors(
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of the content of a file of *safetensors*.
 
-    `types` has NumPy's name of each supported type. Raises a ValueError, which names the file, if
-    an array has another or the file is broken.
+    `types` maps each supported type to NumPy's name. Raises a ValueError, which names the file, if
+    an array has another type or the file is broken.
     """
-    import safetensors
+    import safetensors  # here, since most runs read no such file
 
     deserialize: Any = safetensors.deserialize
     with as_value_error(f"{name} cannot be read"):

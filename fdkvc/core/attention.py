@@ -69,8 +69,8 @@ TRAITS = (
 """Properties of a token that follow from its text; see `fdkvc.core.token_traits`.
 
 ``word`` is a number, the same for equal words; ``mark`` is 1 for a token without text; ``near_…``
-are properties of the words beside it in the turn; ``position`` is 0 for a turn's first word and 1
-for its last.
+are properties of the words beside it in the turn; ``position`` grows from 0 for a turn's first word
+towards 1, with 0.5 for the eleventh.
 """
 
 BLOCK = 2**22
@@ -170,7 +170,7 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
 def lengths_of(x: Floats) -> Floats:
     """Length of each vector (...), with 1 for zero vectors."""
     length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
-    length[length == 0] = 1
+    length[length == 0] = 1  # so that dividing by it leaves zero
     return length
 
 
@@ -187,7 +187,10 @@ def cosine(a: Floats, b: Floats) -> Floats:
 
 
 def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
-    """Return inner products (B, m, C) of `a` (B, m, ·) and `b` (B, C, ·); 0 for unmarked ones."""
+    """Return inner products (B, m, C) of the marked vectors of `a` (B, m, ·) and `b` (B, C, ·).
+
+    Products with unmarked vectors are 0.
+    """
     if in_a.all() and in_b.all():
         return row_products(a, b)
     # The shape of a matrix product may change its rounding, so unmarked vectors are left out.
@@ -254,7 +257,7 @@ Product = Literal["logits", "similarities"]
 
 
 class ObservedTokens(Protocol):
-    """The tokens of B rows, as an observation reads them.
+    """What an observation reads of the tokens of B rows.
 
     The last column of an array (B, S, M + 1) is for index −1, the empty slot. In the flattened
     array, index −1 of a row reads the last column of the row before, which has the same value; so
@@ -305,7 +308,7 @@ class ObservedTokens(Protocol):
 
     @property
     def born(self) -> Ints:
-        """The turn that brought each token (B, N)."""
+        """The turn in which each token arrived (B, N)."""
 
     @property
     def heads(self) -> int:
@@ -320,7 +323,7 @@ class ObservedTokens(Protocol):
         """The layer of the first row."""
 
     def parts(self) -> Iterable[tuple[slice, ObservedTokens]]:
-        """Return groups of consecutive rows with their tokens, to compute one group at a time."""
+        """Return groups of consecutive rows with their tokens, to be computed one by one."""
 
     @property
     def spoken_by(self) -> Ints | None:
@@ -359,11 +362,12 @@ class Observation:
     """All tokens of the rows."""
 
     def remembered(self, what: str, token: Ints, compute: Callable[[], T]) -> T:
-        """Return what is computed of these tokens, once as long as the same array is asked for."""
-        kept = self._remembered.get(what)
-        if kept is None or kept[0] is not token:
-            self._remembered[what] = kept = token, compute()
-        value: T = kept[1]
+        """Return `compute()` for these tokens, computed once while `token` is the same array."""
+        stored = self._remembered.get(what)
+        # The same object, not equal numbers: to compare them would cost as much as many results.
+        if stored is None or stored[0] is not token:
+            self._remembered[what] = stored = token, compute()
+        value: T = stored[1]
         return value
 
     @cached_property
@@ -408,7 +412,7 @@ class Observation:
         return np.where(token >= 0, positions.reshape(-1).take(token + self._row_start), -1)
 
     def born(self, token: Ints) -> Ints:
-        """Turn that brought each token (B, C); −1 in empty slots."""
+        """Turn in which each token arrived (B, C); −1 in empty slots."""
         return np.where(token >= 0, self.tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:
@@ -441,8 +445,9 @@ class Observation:
         """Whether a column's number (B, N) of each token is among the wanted ones (B, C)."""
         if column is None:
             return np.zeros(token.shape, np.bool_)
-        given = column.reshape(-1).take(token + self._row_start)
-        return np.isin(given, [*wanted]) & (token >= 0)
+        numbers = column.reshape(-1).take(token + self._row_start)
+        # An empty slot reads a token of another row, so it is masked.
+        return np.isin(numbers, [*wanted]) & (token >= 0)
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
@@ -471,6 +476,7 @@ class Observation:
         """
         embeddings = self.tokens.embeddings
         group = len(token) // len(embeddings)  # rows that share embeddings
+        # Rows that share embeddings may still hold different tokens.
         if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
             return self._repetition(token, embeddings, slice(None))
         largest = self._repetition(token, embeddings, slice(None, None, group))
@@ -492,6 +498,7 @@ class Observation:
             columns = added[row, in_turn[row]].T  # (d, n)
             new_positions = new_position[row, in_turn[row]]  # (n,)
             slots = np.flatnonzero(in_cache[row])
+            # Blocks of slots whose cosines have at most `most` numbers; one buffer serves all.
             step = max(1, most // max(1, len(new_positions)))
             cosines = np.empty((min(step, len(slots)), len(new_positions)), np.float32)
             for first in range(0, len(slots), step):
@@ -569,11 +576,11 @@ class Observation:
         width = products.shape[1] if last is None else int(last.max(initial=0))
         logits = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
         for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
-            of_row = logits[row, : end - first]
+            row_logits = logits[row, : end - first]  # (queries, C)
             # "wrap": index −1 of an empty slot reads the last column, −inf.
-            np.take(products[row, first:end], token[row], axis=1, out=of_row, mode="wrap")
+            np.take(products[row, first:end], token[row], axis=1, out=row_logits, mode="wrap")
             # Causal: a query does not see later tokens.
-            np.copyto(of_row, -np.inf, where=token[row] > self._queried[row, first:end, None])
+            np.copyto(row_logits, -np.inf, where=token[row] > self._queried[row, first:end, None])
         return softmax(logits)
 
     def future_attention(self, token: Ints) -> Floats:

@@ -131,6 +131,7 @@ class Cache:
     def keep(self, kept: Bools, slots: int) -> Cache:
         """Keep the marked entries (B, C), at most `slots` a row; spare slots are empty."""
         if np.count_nonzero(kept) < len(kept) * slots:
+            # Some rows keep fewer: fill up with emptied slots.
             return self.without(~kept).keep(pad_kept(kept, slots), slots)
         # Every row keeps exactly `slots`, so the flattened result has equal rows.
         (slot,) = kept.reshape(-1).nonzero()
@@ -148,7 +149,7 @@ class Cache:
         return Cache(pick(self.token), channels, self.state)
 
     def where(self, rows: Bools, other: Cache) -> Cache:
-        """Take the rows that are True in `rows` (B,) from here and the rest from `other`."""
+        """Take the rows that are True in `rows` (B,) from this cache and the rest from `other`."""
         column = rows[:, None]
         return Cache(
             np.where(column, self.token, other.token),
@@ -184,7 +185,7 @@ def concatenated(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArr
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
-    """Append tokens (B, C) to a queue (B, R), −1 for none; return its last places (B, places).
+    """Append tokens (B, C) to a queue (B, R), −1 for none; return the last `places` of it.
 
     Examples
     --------
@@ -200,7 +201,7 @@ def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
 
 
 def pad_kept(kept: Bools, slots: int) -> Bools:
-    """Pad what each row keeps (B, C) with its first other slots, to `slots` in all.
+    """Pad what each row keeps (B, C) with the first of its other slots, to `slots` in total.
 
     Examples
     --------
@@ -229,6 +230,7 @@ def ranking(score: Floats, cache: Cache) -> Ints:
     >>> ranking(np.array([[2, 9, 5, 9]], np.float32), Cache(np.array([[4, -1, 6, 7]]))).tolist()
     [[3, 0, 2, 1]]
     """
+    # Stable: of equal scores the older entry, which has the lower slot, comes first.
     order = np.argsort(np.where(cache.present, -score, np.inf), axis=1, kind="stable")
     rank = np.empty(order.shape, np.intp)
     np.put_along_axis(rank, order, np.arange(1, order.shape[1] + 1)[None], axis=1)
@@ -256,9 +258,9 @@ def select(
 ) -> tuple[Bools, Floats]:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
-    The cutoff of a row is the lowest score that its budget has a place for, once the protected have
-    theirs. Entries clearly above it stay, those clearly below go, and of those that tie with it the
-    older stay; so equal scores are split by age, however they were rounded.
+    The cutoff of a row is the lowest score for which its budget has a place, once the protected
+    entries have theirs. Entries clearly above it stay, those clearly below go, and of those that
+    tie with it the older stay; so equal scores are split by age, however they were rounded.
 
     The score (B, C) is finite where a slot holds an entry. The budget may differ by row (B, 1); C
     is at least the budget, and the `protected` entries (B, C) are at most as many. With `pages`,
@@ -270,7 +272,7 @@ def select(
         At most `budget` a row; exactly that for one budget without pages, filled up with empty
         slots.
     cutoff : array (B, 1)
-        −inf if there are too few entries, inf if all that stay are protected.
+        −inf if all entries fit, inf if all that stay are protected.
 
     Examples
     --------
@@ -296,7 +298,7 @@ def select(
     cutoff: Floats = np.partition(priority, -budget, axis=1)[:, -budget, None].copy()
     tolerance = ties.tolerance(cutoff)
     kept: Bools = priority >= cutoff - tolerance
-    # 3. If that is too many, the newer of the tied go.
+    # 3. If that is too many, the newer of the tied entries go.
     if np.count_nonzero(kept) > len(kept) * budget:
         kept = _older_of_ties(kept, priority > cutoff + tolerance, budget)
     return kept, cutoff
@@ -306,6 +308,7 @@ def _select_by_row(
     score: Floats, cache: Cache, protected: Bools, budget: Ints, ties: Ties
 ) -> tuple[Bools, Floats]:
     """Choose as `select` does, with a budget for each row (B, 1)."""
+    # The same steps as in `select`; a full sort, since the budget-th largest differs by row.
     priority = np.where(protected, np.inf, np.where(cache.present, score, -np.inf))
     descending = -np.sort(-priority, axis=1)
     lowest = np.take_along_axis(descending, np.clip(budget, 1, score.shape[1]) - 1, axis=1)
@@ -322,11 +325,11 @@ class Pages:
     page: Ints
     """Shape (B, C). The page of each entry, older ones first."""
     size: int
-    """Slots of a page; one that is not full takes as many of the budget. 0: a page takes as many as
-    it has entries."""
+    """Slots of a page, all of which count in the budget even if some are empty. 0: a page counts
+    as many slots as it has entries."""
 
     def first(self, cache: Cache) -> Bools:
-        """Mark the first entry of each page (B, C): its page is later than all pages before."""
+        """Mark the first entry of each page (B, C): its page comes after those of older entries."""
         so_far = np.maximum.accumulate(np.where(cache.present, self.page, -1), axis=1)
         first = cache.present.copy()
         first[:, 1:] &= self.page[:, 1:] > so_far[:, :-1]
@@ -338,9 +341,9 @@ class Pages:
         """Reduce a column (B, C) over each page and return the result for each entry."""
         number, rows = self._number(cache), np.arange(len(column))[:, None]
         values = np.where(cache.present, column, start)
-        of_page = np.full_like(values, start)
-        combine.at(of_page, (rows, number), values)
-        return np.asarray(of_page[rows, number])
+        reduced = np.full_like(values, start)  # (B, pages), with room for a page per slot
+        combine.at(reduced, (rows, number), values)
+        return np.asarray(reduced[rows, number])
 
     def sum(self, cache: Cache, column: NDArray[Any]) -> NDArray[np.float64]:
         """Return the sum of a column (B, C) over the page of each entry, in double precision."""
@@ -366,12 +369,12 @@ class Pages:
         return (self.sum(cache, marked) > 0) & cache.present
 
     def _number(self, cache: Cache) -> Ints:
-        """Return the number of each entry's page (B, C), from 0; those of one cache are kept."""
-        kept: tuple[Cache, Ints] | None = vars(self).get("_kept")
-        if kept is None or kept[0] is not cache:
-            kept = cache, np.maximum(np.cumsum(self.first(cache), axis=1) - 1, 0)
-            vars(self)["_kept"] = kept
-        return kept[1]
+        """Return the number of each entry's page (B, C), from 0; stored for the last cache."""
+        stored: tuple[Cache, Ints] | None = vars(self).get("_stored")
+        if stored is None or stored[0] is not cache:
+            stored = cache, np.maximum(np.cumsum(self.first(cache), axis=1) - 1, 0)
+            vars(self)["_stored"] = stored
+        return stored[1]
 
 
 def runs(cache: Cache, label: Ints) -> Ints:
@@ -416,12 +419,12 @@ def _select_pages(
 def _select_by_size(
     score: Floats, leaders: Cache, protected: Bools, budget: Ints, ties: Ties, size: Ints
 ) -> tuple[Bools, Floats]:
-    """Choose pages as `_select_by_row` does, while their entries (B, C) fit into the budget (B, 1).
+    """Choose pages as `_select_by_row` does, as long as their `size` (B, C) fits the budget (B, 1).
 
-    Protected pages, or else the best, are chosen even if they do not.
+    Protected pages are chosen even if they do not fit, and so is the best page if no other is.
     """
     priority = np.where(protected, np.inf, np.where(leaders.present, score, -np.inf))
-    # 1. As many of the best as fit; the last of them has the cutoff.
+    # 1. As many of the best pages as fit; the score of the last of them is the cutoff.
     order = np.argsort(-priority, axis=1, kind="stable")
     fits = np.cumsum(np.take_along_axis(size, order, axis=1), axis=1) <= budget
     fits &= np.take_along_axis(leaders.present, order, axis=1)
@@ -429,12 +432,13 @@ def _select_by_size(
     last = np.take_along_axis(order, np.maximum(number, 1) - 1, axis=1)
     cutoff: Floats = np.take_along_axis(priority, last, axis=1)
     cutoff = np.where(number == leaders.count[:, None], -np.inf, cutoff)
-    # 2. Of those that tie with it, the older.
+    # 2. Of the pages that tie with it, the older ones.
     tolerance = ties.tolerance(cutoff)
     above = leaders.present & (priority > cutoff + tolerance)
     tied = leaders.present & (priority >= cutoff - tolerance) & ~above
     room = budget - np.where(above, size, 0).sum(axis=1, keepdims=True)
     chosen = above | protected | (tied & (np.cumsum(np.where(tied, size, 0), axis=1) <= room))
+    # Never nothing: if no page fits, the oldest of the best.
     chosen |= ~chosen.any(axis=1, keepdims=True) & tied & (np.cumsum(tied, axis=1) == 1)
     return chosen, cutoff
 
@@ -452,14 +456,14 @@ def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
 
 
 def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
-    """Mark all entries above the cutoff, and the oldest tied ones in the places that are left."""
+    """Mark all entries above the cutoff, and the oldest tied ones that still have a place."""
     tied = kept & ~above
     room = places - above.sum(axis=1, keepdims=True)
     return np.asarray(above | (tied & (np.cumsum(tied, axis=1) <= room)))
 
 
 def snap_ties(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:
-    """Set the scores (B, C) that tie with a finite cutoff (B, 1) to it, as `select` reads them.
+    """Set scores (B, C) that tie with a finite cutoff (B, 1) to the cutoff, as `select` sees them.
 
     Examples
     --------

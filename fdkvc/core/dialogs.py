@@ -100,7 +100,7 @@ class DialogBatch:
     first_layer: ClassVar[int] = 0
 
     def parts(self) -> Iterator[tuple[slice, DialogBatch]]:
-        """Yield all rows."""
+        """Yield all rows as one group."""
         yield slice(None), self
 
     @property
@@ -127,6 +127,7 @@ class DialogBatch:
     @cached_property
     def born(self) -> Ints:
         """The turn of each token (B, N)."""
+        # Only inner bounds count, so that padding after the last token belongs to the last turn.
         token = np.arange(self.embeddings.shape[1])
         return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
 
@@ -154,7 +155,7 @@ class DialogBatch:
         return self._real_in(slice(0, self.turns))
 
     def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
-        """Return which of these turns have tokens in each row, and its tokens up to their end.
+        """Return for each row the turns of these with tokens, and its number of tokens so far.
 
         Turns count from the first of these. None without padding; see `row_products`.
         """
@@ -169,6 +170,7 @@ class DialogBatch:
         """Mean over each turn's tokens (B, T, ·); zero for a turn without tokens."""
         lengths = np.diff(self.bounds)
         n = int(lengths[0, 0]) if lengths.size else 0
+        # Equal turns without padding, as in synthetic dialogs: one product for all.
         if n and (lengths == n).all() and not self.bounds[:, 0].any():
             return _mean_of_tokens(x.reshape(self.rows, self.turns, n, x.shape[-1]))
         means = np.zeros((self.rows, self.turns, x.shape[-1]), x.dtype)
@@ -187,7 +189,7 @@ class DialogBatch:
         """q̄, the mean query of each turn (B, T, h)."""
         if self.queries is not None:
             return self._turn_means(self.queries)
-        # The mean of projected tokens is the projected mean.
+        # The mean of projected tokens is the projected mean: T products instead of N.
         matrix = self.projection("query").swapaxes(-1, -2)
         width = matrix.shape[1]
         real = self._real and [(turns, width) for turns, _ in self._real]
@@ -279,8 +281,8 @@ class DialogBatch:
         queries = self.token_queries[rows, token] * scale
         counts = ends - self.bounds[:, turn]
         products = np.empty((self.rows, token.shape[1], tokens + 1), np.float32)
-        alike = (counts == counts[0]).all() and (ends == ends[0]).all()
-        real = None if alike else list(zip(map(np.arange, counts), ends.tolist(), strict=True))
+        has_padding = (counts != counts[0]).any() or (ends != ends[0]).any()
+        real = [*zip(map(np.arange, counts), ends.tolist(), strict=True)] if has_padding else None
         row_products(queries, self.keys[:, :tokens], real, out=products[:, :, :-1])
         products[:, :, -1] = -np.inf
         return products
@@ -288,6 +290,7 @@ class DialogBatch:
     @cached_property
     def full_attention(self) -> Floats:
         """Attention of each turn's mean query without eviction (B, T, N); 0 for later tokens."""
+        # Causal, without padding, and only for turns that have a query.
         seen = self.born[:, None, :] <= np.arange(self.turns)[:, None]
         seen &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
         seen &= (np.diff(self.bounds) > 0)[:, :, None]
@@ -310,6 +313,7 @@ class DialogBatch:
 
         The last column is 0: index −1, the empty slot, finds it.
         """
+        # A cumulative sum from the last turn backwards.
         future = np.zeros((self.rows, self.turns, self.keys.shape[1] + 1), np.float32)
         future[:, :, :-1] = np.cumsum(self.full_attention[:, ::-1], axis=1)[:, ::-1]
         return future
@@ -356,7 +360,7 @@ class DialogBatch:
         turns, rows = int(self.turn_counts[index]), slice(index, index + 1)
         tokens = int(self.bounds[index, turns])
         ends = {**dict.fromkeys(BY_TOKEN, tokens), **dict.fromkeys(BY_TURN, turns)}
-        given = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
+        arrays = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
         return dataclasses.replace(
             self,
             bounds=self.bounds[rows, : turns + 1],
@@ -364,12 +368,13 @@ class DialogBatch:
             topics=None if self.topics is None else self.topics[rows],
             projections=None if self.projections is None else self.projections[:, rows],
             heads=1,
-            **{name: array[rows, : ends[name]] for name, array in given.items()},
+            **{name: array[rows, : ends[name]] for name, array in arrays.items()},
         )
 
 
 def topic_bit(topic: Ints) -> Bits:
     """Return a number with the bit of each topic (...); 0 for topic −1."""
+    # `maximum`: a shift by −1 is undefined, even where `where` drops its result.
     return np.where(topic >= 0, 1 << np.maximum(topic, 0), 0).astype(np.uint32)
 
 
@@ -418,7 +423,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     return DialogBatch(
         **{name: joined(name, tokens) for name in BY_TOKEN},
         **{name: joined(name, turns, constant_values=-1) for name in BY_TURN},
-        bounds=joined("bounds", turns + 1, mode="edge"),
+        bounds=joined("bounds", turns + 1, mode="edge"),  # padded turns are empty ranges
         turn_counts=joined("turn_counts"),
         topic_names=first.topic_names,
         topics=joined("topics"),

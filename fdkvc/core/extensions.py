@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
@@ -32,16 +33,13 @@ def _exits_raised() -> Iterator[None]:
     originals = {name: getattr(os, name) for name in ("_exit", "abort")}
     thread = threading.get_ident()
 
-    def raising(name: str) -> Callable[..., NoReturn]:
-        def end(*code: int) -> NoReturn:
-            if threading.get_ident() != thread:  # another thread's call is not the extension's
-                originals[name](*code)
-            raise SystemExit(f"os.{name}{code}")
-
-        return end
+    def end(name: str, *code: int) -> NoReturn:
+        if threading.get_ident() != thread:  # another thread's call is not the extension's
+            originals[name](*code)
+        raise SystemExit(f"os.{name}{code}")
 
     for name in originals:
-        setattr(os, name, raising(name))
+        setattr(os, name, partial(end, name))
     try:
         yield
     finally:

@@ -34,10 +34,10 @@ _STEPS = bytes.maketrans(b"[{]}\n", b"\x01\x01\xff\xff\x00")
 """How a byte changes the depth: brackets by ±1, a line's end by 0."""
 
 _UNNESTED = bytes({*range(256)} - {*b"[{]}\n"})
-"""All other bytes, which are left out."""
+"""All other bytes: they do not change the depth and are deleted before it is summed."""
 
 _PART = 2**20
-"""Bytes that are searched for quotes at once."""
+"""Number of bytes that are searched for quotes at once."""
 
 
 def parse_json(text: str, first_line: int = 1) -> Any:
@@ -89,23 +89,28 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     for start in range(0, len(codes), _PART):
         quotes = start + np.flatnonzero(codes[start : start + _PART] == ord('"'))
         if quotes.size:
-            lengths = np.diff(quotes, prepend=last)[1 - count % 2 :: 2] - 1  # up to a second quote
+            # Every other gap between quotes is a text. After an odd count, the part begins in one.
+            lengths = np.diff(quotes, prepend=last)[1 - count % 2 :: 2] - 1
             longest = max(longest, int(lengths.max(initial=0)))
             last, count = int(quotes[-1]), count + quotes.size
     check_most("a text of the file has", longest, "bytes", MAX_JSON_TEXT_BYTES)
-    # 2. Outside of texts, each comma and each opening bracket begins at most one value.
+    # 2. Outside of texts, each comma and each opening bracket begins at most one value. XOR of all
+    # quotes so far says whether a byte is within a text.
     outside = codes[~np.logical_xor.accumulate(codes == ord('"'))].tobytes()
     values = sum(map(outside.count, (b",", b"[", b"{")))
     check_most("the file has", values, "values", most_values)
     # 3. The depth after each bracket and line's end; the lines before tell where it is exceeded.
     steps = np.frombuffer(outside.translate(_STEPS, _UNNESTED), np.int8)
-    depth = np.cumsum(steps, dtype=np.int8)  # overflows only beyond what is refused
-    refused = (depth > MAX_JSON_DEPTH) | (depth < 0)  # below 0 by the parser
-    if refused.any() and depth[first := refused.argmax()] > MAX_JSON_DEPTH:
-        line = 1 + np.count_nonzero(steps[:first] == 0)
-        raise ValueError(
-            f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
-        )
+    depth = np.cumsum(steps, dtype=np.int8)  # wraps around only after a depth that is refused
+    # A depth below 0 is an unmatched bracket, which the parser refuses.
+    refused = (depth > MAX_JSON_DEPTH) | (depth < 0)
+    if refused.any():
+        first = refused.argmax()  # `flatnonzero` would take eight bytes for each of them
+        if depth[first] > MAX_JSON_DEPTH:
+            line = 1 + np.count_nonzero(steps[:first] == 0)
+            raise ValueError(
+                f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
+            )
 
 
 def parse_within(text: str) -> Any:
@@ -121,25 +126,27 @@ def parse_within(text: str) -> Any:
         return parse_json(text.strip() or "{}")
     except ValueError:
         pass
+    # Some agents write calls as Python, with single quotes and True; Python's parser needs far
+    # more memory per character than JSON's.
     if not text.lstrip().startswith(("{", "[")) or len(text) > MAX_LITERAL_CHARACTERS:
         return None
     try:
-        with warnings.catch_warnings():  # of escapes
+        with warnings.catch_warnings():  # of invalid escapes, such as "\d"
             warnings.simplefilter("ignore")
-            return _json_only(ast.literal_eval(text.strip()))
+            return json_only(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 
 
-def _json_only(value: Any) -> Any:
+def json_only(value: Any) -> Any:
     """Return a Python literal with lists for tuples; raise a ValueError if JSON cannot hold it."""
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {name: _json_only(inner) for name, inner in value.items()}
+        return {name: json_only(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [*map(_json_only, value)]
+        return [*map(json_only, value)]
     if value is None or isinstance(value, str | int | float):
         return value
-    raise ValueError("it is no value of JSON")
+    raise ValueError("it is not a JSON value")
 
 
 def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
@@ -154,7 +161,7 @@ def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
     ValueError: dialogue 0: 'turns' is missing or not a list
     """
     value = owner.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
+    if not isinstance(value, kind) or isinstance(value, bool):  # in Python, True is an int
         raise ValueError(f"{place}: {name!r} is missing or not {WORDS[kind]}")
     return value
 
@@ -179,7 +186,7 @@ def check_object(value: Any, place: str) -> dict[str, Any]:
 
 
 def read_bytes(path: str | Path, most: int) -> bytes:
-    """Read a file, or one byte more than is allowed.
+    """Read a file, but at most one byte more than `most`, so that the caller can refuse it.
 
     Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file whose reading
     would block.

@@ -122,7 +122,7 @@ class Field(Parameter):
     owner: str = ""
     """The policy whose hyperparameter it is, if any."""
     read: Callable[[str], str] | None = None
-    """Parses the name of a policy, which links write without spaces; "" for none."""
+    """Parses a policy's name, which links write without spaces; "" means no policy."""
     chosen: bool = True
     """Whether the browser's Back undoes a change; false for mere navigation."""
     follows: bool = False
@@ -199,7 +199,7 @@ def split_list(text: str) -> list[str]:
         if letter == "," and depth <= 0:
             parts.append(text[start:index])
             start = index + 1
-        depth += (letter == "(") - (letter == ")")
+        depth += {"(": 1, ")": -1}.get(letter, 0)
     return [*parts, text[start:]]
 
 
@@ -263,7 +263,7 @@ def parameter(default: float | int | str, label: str, help: str, **facts: Any) -
 
 
 def option(help: str, metavar: str = "KEY", **default: Any) -> Any:
-    """Declare a field of settings that is an option of their command.
+    """Declare a field of settings that is also an option of the command.
 
     `default` is as for `dataclasses.field`.
     """

@@ -86,8 +86,8 @@ class Recording:
 
     @cached_property
     def dialogs(self) -> DialogBatch:
-        """The dialog as a batch with a row for each head; rows share what is the same in all."""
-        one = one_dialog(
+        """The dialog as a batch with a row for each head; rows share what heads have in common."""
+        dialog = one_dialog(
             embeddings=self.embeddings,
             queries=self.queries[0],
             keys=self.keys[0],
@@ -96,23 +96,16 @@ class Recording:
             turn_topics=[turn.topic for turn in self.transcript.turns],
             surprisal=self.surprisal,
         )
-        text = self.text
-        shared: dict[str, Any] = {
-            **vars(one),
-            "speakers": text.speakers[None],
-            "words": text.words[None],
-            "kinds": text.kinds[None],
-            "tools": text.tools[None],
-            "traits": text.traits[None],
-        }
+        from_text = ("speakers", "words", "kinds", "tools", "traits")
+        shared = vars(dialog) | {name: getattr(self.text, name)[None] for name in from_text}
         count = len(self.heads)
         rows: dict[str, Any] = {}
         for name, array in shared.items():
-            if isinstance(array, np.ndarray):
+            if isinstance(array, np.ndarray):  # a view (H, …), not H copies
                 rows[name] = np.broadcast_to(array, (count, *array.shape[1:]))
         for name in ("queries", "keys", "values"):
             rows[name] = np.asarray(getattr(self, name), np.float32)
-        return replace(one, heads=count, **rows)
+        return replace(dialog, heads=count, **rows)
 
     @cached_property
     def text(self) -> TokenText:
@@ -128,8 +121,8 @@ class Recording:
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """Sizes of the groups of consecutive heads that have the same keys."""
-        different = [not np.array_equal(one, other) for one, other in pairwise(self.keys)]
+        """Sizes of the groups of consecutive heads with the same keys, as in grouped queries."""
+        different = [not np.array_equal(keys, next_keys) for keys, next_keys in pairwise(self.keys)]
         starts = np.flatnonzero([True, *different, True])
         return tuple(np.diff(starts).tolist())
 
@@ -163,12 +156,12 @@ class Recording:
 
     @cached_property
     def value_of(self) -> Mapping[int, tuple[str, tuple[tuple[int, ...], ...]]]:
-        """The last needed value that a token is a piece of, with the tokens of its mentions.
+        """The last needed value that a token is part of, with the tokens of its mentions.
 
-        A value that a call needs comes before one of the dialog's state.
+        A value that a call needs takes precedence over one of the dialog's state.
         """
         values = {}
-        # Later ones replace earlier ones: calls come last.
+        # Later values replace earlier ones, so calls come last.
         for demand, mentions in sorted(self.evidence, key=lambda pair: pair[0].kind == "call"):
             for token in chain.from_iterable(mentions):
                 values[token] = (demand.value, mentions)
@@ -176,11 +169,11 @@ class Recording:
 
     @cached_property
     def needed(self) -> tuple[Ints, list[tuple[Ints, Ints]]]:
-        """The tokens of mentions, numbered, so that a table of them has few columns.
+        """The tokens of all mentions, numbered, so that a table of them has few columns.
 
-        First the number of each token (N + 1,): tokens of no mention, and token −1, have the next
-        number after the last. Then for each of `evidence` the numbers of its mentions' tokens, one
-        mention after the other, and where each mention begins.
+        First the number of each token (N + 1,); a token of no mention, and the empty slot −1, has
+        the number after the last. Then for each of `evidence` the numbers of its mentions' tokens,
+        one mention after the other, and the index at which each mention begins.
         """
         needs = [[*chain.from_iterable(mentions)] for _, mentions in self.evidence]
         tokens = sorted({*chain.from_iterable(needs)})
@@ -190,9 +183,10 @@ class Recording:
         return place, [(place[need], begin) for need, begin in zip(needs, starts, strict=True)]
 
     def piece_lengths(self, turn: int) -> list[int]:
-        """Return the length of each token's piece of a turn's text, negative between tokens.
+        """Return the length of each token's piece of a turn's text; gaps between them are negative.
 
-        Characters of several tokens belong to the first; a token without any of its own has 0.
+        A character that several tokens cover belongs to the first; a token that has no other
+        character has length 0.
         """
         position, lengths = 0, []  # the first character that is in no piece so far
         for token in self.tokens[turn]:

@@ -13,7 +13,7 @@ from unicodedata import category, decimal, decomposition, normalize
 
 from fdkvc.core.limits import MAX_CACHED_WORDS, MAX_SPELLED_CHARACTERS
 
-# Letters and marks other than Latin's: a text with any takes the longer way.
+# Letters and marks other than Latin's: a text with any of them takes the slower path.
 _FOREIGN = re.compile(
     "[\u0300-\u1fff\u2c00-\ud7ff\uf900-\ufdff\ufe20-\ufeff\uff01-\uffdc"
     "\U00010000-\U0001cfff\U0001d400-\U0001d7ff\U0001e000-\U0001efff\U00020000-\U0003ffff]"
@@ -30,7 +30,7 @@ _CASELESS = (
     "\u0590-\u1cff\u2e00-\ua63f\ua6a0-\ua6ff\ua800-\uab2f\uab70-\ufaff\ufb18-\ufeff"
     "\U00010000-\U0001d3ff\U0001d800-\U0001efff\U00020000-\U0010ffff"
 )
-"""All other scripts than those with case."""
+"""All scripts without upper and lower case."""
 
 ALONE = re.compile(f"[{_ALONE}]")
 """A character that is a word of its own."""
@@ -46,7 +46,7 @@ r"""A character of a word in a script with spaces; in English ``\w``."""
 
 _SAME = frozenset(("wide", "narrow", "font", "vertical", "compat"))
 _SAME |= {"initial", "medial", "final", "isolated"}
-"""Kinds of compatibility that keep the meaning; others would make 102 of 10²."""
+"""Tags of Unicode's compatibility mappings that keep the meaning; others would make 102 of 10²."""
 
 
 def is_foreign(text: str) -> bool:
@@ -87,6 +87,7 @@ def word_pattern(pattern: str, foreign: bool) -> re.Pattern[str]:
     # Without FE00 to FE0F, which select the variant of a symbol.
     letters = map(chr, (*range(0x300, 0xFE00), *range(0xFE10, 0x1F000)))
     marks = "".join(letter for letter in letters if category(letter) in ("Mn", "Mc"))
+    # Also vowels and finals of decomposed Hangul, and the two joiners.
     marks = f"[{marks}\u1160-\u11ff\ud7b0-\ud7fb\u200c\u200d]*"
     caseless = rf"(?:(?!{CASED}|[{_ALONE}])\w{marks})+"
     word = f"[{_ALONE}]{marks}|(?:{CASED}{marks})+|{caseless}"
@@ -94,7 +95,9 @@ def word_pattern(pattern: str, foreign: bool) -> re.Pattern[str]:
 
 
 def plain(text: str) -> str:
-    """Write digits of any script and letters of any width or form as usual, one for one.
+    """Replace digits of any script and letters of any width or form by the usual ones, 1 to 1.
+
+    The length stays, so that spans of the result are spans of the text.
 
     Examples
     --------
@@ -103,9 +106,9 @@ def plain(text: str) -> str:
     """
     if text.isascii():
         return text
-    text = re.sub("(?<=[０-９])，(?=[０-９])", ",", text)  # elsewhere it is no mark of thousands
-    usual = {ord(letter): form for letter in {*text} if len(form := _usual(letter)) == 1}
-    return text.translate(usual)
+    text = re.sub("(?<=[０-９])，(?=[０-９])", ",", text)  # a thousands separator only there
+    usual = {ord(letter): _usual(letter) for letter in {*text}}
+    return text.translate({code: form for code, form in usual.items() if len(form) == 1})
 
 
 def same_spelling(word: str) -> str:
@@ -127,15 +130,16 @@ def _usual(letter: str) -> str:
     digit = decimal(letter, None)
     if digit is not None:
         return str(digit)
-    if letter in "٫٬":
+    if letter in "٫٬":  # Arabic separators of decimals and of thousands
         return "." if letter == "٫" else ","
     kind, usual = decomposition(letter).partition(" ")[0], normalize("NFKC", letter)
-    kept = not kind.startswith("<") or kind[1:-1] in _SAME
-    of_words = letter.isalnum() or category(letter).startswith("M")
-    if not kept or (kind == "<compat>" and not letter.isalpha()) or letter == "，":
+    same_meaning = not kind.startswith("<") or kind[1:-1] in _SAME
+    in_words = letter.isalnum() or category(letter).startswith("M")
+    if not same_meaning or (kind == "<compat>" and not letter.isalpha()) or letter == "，":
         return letter
-    if "\u3130" <= letter <= "\u318f":  # letters of Hangul that stand for themselves
+    if "\u3130" <= letter <= "\u318f":  # single letters of Hangul, which NFKC would join
         return letter
-    if any((part.isalnum() or category(part).startswith("M")) != of_words for part in usual):
+    # What is part of a word must stay so, and punctuation too: words would be cut elsewhere.
+    if any((part.isalnum() or category(part).startswith("M")) != in_words for part in usual):
         return letter
     return usual

@@ -28,13 +28,13 @@ CONFIDENCE = 0.95
 """Coverage of an interval."""
 
 POWER = 0.8
-"""Probability with which the clusters that are asked for would settle a difference."""
+"""Probability with which the recommended number of clusters would settle a difference."""
 
 MOST_CLUSTERS = 10_000
-"""Clusters beyond which a difference counts as never to be settled."""
+"""A difference that needs more clusters counts as one that cannot be settled."""
 
 MIN_CLUSTERS = 4
-"""With fewer clusters an interval says little: Student's t is 4.3 for three."""
+"""With fewer clusters an interval says little: for three, Student's t is 4.3."""
 
 FEW_CLUSTERS = 20
 """With fewer clusters an interval may cover the true mean much less often than it says; the guide
@@ -65,7 +65,7 @@ class Paired(Summary):
     """Student's t with n - 1 degrees of freedom. NaN (undefined) for one dialog, and where the
     difference is the same in every dialog (`sd` is then 0)."""
     p: float
-    """Two-sided p-value of `t`; NaN where that is."""
+    """Two-sided p-value of `t`; NaN if `t` is."""
 
     @property
     def verdict(self) -> PairedVerdict:
@@ -124,6 +124,7 @@ def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
     fuzz = FUZZ * float(max(np.abs(policy).max(), np.abs(baseline).max()))
     if np.ptp(difference) > fuzz:
         return difference
+    # The mean of equal numbers may differ from them in the last bit.
     mean = difference[0] if np.ptp(difference) == 0 else difference.mean()
     return np.full_like(difference, 0.0 if abs(mean) <= fuzz else mean)
 
@@ -164,7 +165,11 @@ class ClusterMean:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the mean; NaN where the error is."""
-        margin = self._reach((1 + CONFIDENCE) / 2)
+        if not self.error:
+            return self.mean, self.mean
+        from scipy.special import stdtrit
+
+        margin = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * self.error
         return self.mean - margin, self.mean + margin
 
     @property
@@ -173,7 +178,7 @@ class ClusterMean:
         return 2 * self._tail(abs(self.mean))
 
     def equivalence_p(self, margin: float) -> float:
-        """Return the larger p-value of two one-sided tests of a mean at least ± `margin` from 0.
+        """Return the larger p-value of the two one-sided tests that the mean is beyond ± `margin`.
 
         References
         ----------
@@ -214,8 +219,8 @@ class ClusterMean:
     def clusters_to_settle(self, margin: float = 0.0) -> int | None:
         """Return how many more clusters would settle this difference with a power of 80 %.
 
-        As if more of them left the mean and the error of one as they are; 0 if it is settled, None
-        for more than `MOST_CLUSTERS` or an unknown error.
+        Assumes that the mean and the variance per cluster stay as they are. Returns 0 if it is
+        settled, None for more than `MOST_CLUSTERS` or an unknown error.
 
         Examples
         --------
@@ -227,26 +232,19 @@ class ClusterMean:
         from scipy.special import stdtrit
 
         def settles(clusters: int) -> bool:
+            # The standard error falls with the root of the number of clusters.
             error = self.error * math.sqrt(self.clusters / clusters)
             degrees = (self.degrees + 1) * clusters / self.clusters - 1
-            different = (1 + CONFIDENCE) / 2, POWER
-            equivalent = CONFIDENCE, (1 + POWER) / 2  # either of the two tests may fail
-            reach = [
-                float(stdtrit(degrees, shares).sum()) * error for shares in (different, equivalent)
-            ]
-            return abs(self.mean) >= reach[0] or margin - abs(self.mean) >= reach[1]
+            # A test at its level has this power from a distance of (t_level + t_power) errors on.
+            different = float(stdtrit(degrees, ((1 + CONFIDENCE) / 2, POWER)).sum()) * error
+            # Either of the two one-sided tests may fail, so each gets half of the allowed misses.
+            equivalent = float(stdtrit(degrees, (CONFIDENCE, (1 + POWER) / 2)).sum()) * error
+            return abs(self.mean) >= different or margin - abs(self.mean) >= equivalent
 
+        # More clusters never unsettle it, so bisection finds the least number.
         more = range(MOST_CLUSTERS)
         needed = bisect_left(more, True, key=lambda added: settles(self.clusters + added))
         return needed if needed < len(more) else None
-
-    def _reach(self, share: float) -> float:
-        """Return how far the `share` of Student's t reaches from the mean."""
-        if not self.error:
-            return 0.0
-        from scipy.special import stdtrit
-
-        return float(stdtrit(self.degrees, share)) * self.error
 
     def _tail(self, distance: float) -> float:
         """Return the probability of a mean beyond this distance from the true one, to one side."""
@@ -345,6 +343,7 @@ def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, flo
     values = _one_per_dialog("values", values)
     from scipy.special import ndtri
 
+    # The normal approximation of the binomial number of dialogs below the percentile.
     reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(share * (1 - share) / values.size)
     ends = np.clip([share - reach, share + reach], 0, 1)
     low = np.quantile(values, ends[0], method="lower")
@@ -353,7 +352,7 @@ def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, flo
 
 
 def share_interval(count: int, n: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share, seen in `count` (0 to n) of `n` dialogs (at least 1).
+    """Return Wilson's interval of a share: `count` (0 to n) of `n` dialogs (at least 1) have it.
 
     References
     ----------
@@ -373,6 +372,7 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     reach = z * math.sqrt(4 * count * (n - count) / n + z**2)
     whole = 2 * (n + z**2)
     low, high = (middle - reach) / whole, (middle + reach) / whole
+    # At 0 and n the formula gives exactly 0 and 1, but for rounding.
     return low if count else 0.0, high if count < n else 1.0
 
 
@@ -394,6 +394,7 @@ def holm(p_values: Iterable[float | None]) -> Doubles:
     p = np.array([*p_values], np.float64)
     tested = np.flatnonzero(~np.isnan(p))
     smallest_first = tested[np.argsort(p[tested], kind="stable")]
+    # The smallest of m p-values times m, the next times m − 1, …, and none below a smaller one's.
     hypotheses_left = np.arange(tested.size, 0, -1)
     adjusted = np.full_like(p, math.nan)
     adjusted[smallest_first] = np.minimum(

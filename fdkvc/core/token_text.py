@@ -38,8 +38,10 @@ class TurnTokens(NamedTuple):
     @property
     def tool_ids(self) -> Ints:
         """`word_id` of the tool of each token (n,), 0 for none."""
+        # The final 0 is for lines beyond the named tools.
         ids = np.array([*(word_id(name) if name else 0 for name in self.tools), 0])
         breaks = [end for end, mark in enumerate(self.text[: self.called]) if mark == "\n"]
+        # Each call is a line; the tokens of a result, which begins the text, are on line 0.
         line = np.searchsorted(breaks, np.minimum(self.spans[:, 0], self.called))
         of_tool = self.is_call | (self.kind == "result")
         return np.where(of_tool, ids[np.minimum(line, len(self.tools))], 0)
@@ -67,11 +69,10 @@ class TokenText:
     @property
     def speakers(self) -> Ints:
         """Speaker of each turn (T,), as an index into `SPEAKERS`."""
-        names = (
-            "prompt" if turn.kind == "system" else "user" if turn.is_user else "system"
-            for turn in self.turns
-        )
-        return np.array([*map(SPEAKERS.index, names)], np.intp)
+        is_prompt = np.array([turn.kind == "system" for turn in self.turns], np.bool_)
+        is_user = np.array([turn.is_user for turn in self.turns], np.bool_)
+        spoken = np.where(is_user, SPEAKERS.index("user"), SPEAKERS.index("system"))
+        return np.where(is_prompt, SPEAKERS.index("prompt"), spoken)
 
     @cached_property
     def kinds(self) -> Ints:
@@ -94,8 +95,10 @@ class TokenText:
     @property
     def surprisal(self) -> Floats:
         """Surprisal of each token (N,), of a word's frequency: see `text_surprisal`."""
-        texts = (turn.text[start:end] for turn in self.turns for start, end in turn.spans.tolist())
-        return np.fromiter(map(text_surprisal, texts), np.float32, len(self))
+        texts: list[str] = []
+        for turn in self.turns:
+            texts += [turn.text[start:end] for start, end in turn.spans.tolist()]
+        return np.array([*map(text_surprisal, texts)], np.float32)
 
     @cached_property
     def traits(self) -> Floats:
@@ -118,7 +121,7 @@ class TokenText:
         return {}
 
     def _edges_of(self, turn: int) -> NDArray[Any]:
-        """Return the start, end, largest end so far and least start from here of each token."""
+        """Return each token's start and end, largest end so far and least start to come (4, n)."""
         if turn not in self._edges:
             starts, ends = self.turns[turn].spans.T
             least = np.minimum.accumulate(starts[::-1])[::-1]

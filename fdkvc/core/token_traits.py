@@ -1,6 +1,6 @@
 """Traits of tokens: what follows from their text alone, and how surprising a word is.
 
-Surprisal is that of a word's frequency in the training dialogs of the Schema-Guided Dialogue
+Surprisal comes from a word's frequency in the training dialogs of the Schema-Guided Dialogue
 dataset, 2.6 million English words; ``word_frequencies.tsv`` names source and licence. Unlike a
 model's surprisal, it ignores context.
 """
@@ -23,7 +23,7 @@ TABLE = Path(__file__).with_name("word_frequencies.tsv")
 
 _WORD, _MARK = TRAITS.index("word"), TRAITS.index("mark")
 _MARKS = str.maketrans("。，、；؟،؛।", ".,,;?,;.")
-_IDENTITIES = 2**24 - 1  # whole numbers that single precision holds
+_IDENTITIES = 2**24 - 1  # beyond 2²⁴, float32 does not hold every whole number
 
 
 def token_traits(text: str, spans: ArrayLike, user: bool) -> Floats:
@@ -47,10 +47,11 @@ def token_traits(text: str, spans: ArrayLike, user: bool) -> Floats:
     traits[index < 0, _MARK] = 1
     ids = [word_id(word) for word in texts]
     # Tokens are numbered within their word, so that the parts of a word do not equal each other.
-    before, part = -1, 0
+    previous, part = -1, 0
     for row, place in enumerate(places):
         if place >= 0:
-            before, part = place, part + 1 if place == before else 0
+            part = part + 1 if place == previous else 0
+            previous = place
             traits[row, _WORD] = 1 + (ids[place] + part) % _IDENTITIES
     traits[:, TRAITS.index("user")] = user
     return traits
@@ -61,7 +62,8 @@ def _word_traits(words: list[str]) -> Floats:
     place = np.arange(len(words))
     surprisal = np.array([word_surprisal(word) for word in words], np.float32)
     # A capital says nothing where a sentence begins.
-    begins = np.array([before in ".!?" for before in [".", *words[:-1]][: len(words)]], bool)
+    previous = [".", *words][: len(words)]
+    begins = np.array([word in ".!?" for word in previous], bool)
     capital = np.array([word[0].isupper() for word in words], bool) & ~begins
     digit = np.array([any(map(str.isdigit, word)) for word in words], bool)
     named = {
@@ -114,5 +116,6 @@ def text_surprisal(text: str) -> float:
 def _counts() -> Mapping[str, int]:
     """Return the count of each word; that of the empty word is the total."""
     lines = TABLE.read_text("utf-8").splitlines()
-    rows = (line.split("\t") for line in lines if "\t" in line)  # a word may begin with #, too
+    # Comments have no tab; a # alone would not do, since it is also a word.
+    rows = (line.split("\t") for line in lines if "\t" in line)
     return {word: int(count) for word, count in rows}

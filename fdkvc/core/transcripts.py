@@ -49,9 +49,11 @@ GIVEN_BY: Mapping[str, str] = {
     "call": "used in a call",
     "result": "returned by a tool",
 }
-"""How each kind of span gives a value."""
+"""Where a value comes from, by the kind of the span that mentions it."""
 
+# Control characters except tab and line feed, and the line separators of Unicode.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+# Surrogates cannot be encoded; bidirectional controls would reorder the text on screen.
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 USERS = frozenset(("user", "human", "customer", "client"))
@@ -102,7 +104,7 @@ class Demand:
 
     @property
     def needed_by(self) -> tuple[int, str, int]:
-        """Turn, source and call number, which values that are needed together share."""
+        """Turn, source and call number: the same for values that are needed together."""
         return self.turn, self.source, self.call_number
 
     @property
@@ -188,7 +190,7 @@ class Transcript:
     tools_in_text: bool = False
     """Whether the first turn lists the tools; see `fdkvc.conversations.tools.begin_with_tools`."""
     numbered: bool = False
-    """Whether its file has another dialog of the same name, so that its own has a number."""
+    """Whether its file has another dialog of the same name, so that a number was added."""
 
     def __post_init__(self) -> None:
         check_texts(self.name, self.texts, self.unread)
@@ -204,7 +206,7 @@ class Transcript:
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
-        """The role of each turn's speaker, by its name.
+        """The role of each turn's speaker, by the speaker's name.
 
         If no speaker has a user's name, all who do not have an assistant's name are users. If none
         has an assistant's name either, the first speaker is the user.
@@ -221,7 +223,7 @@ class Transcript:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Who or what wrote each turn, as `SPAN_KINDS` names it; a person with a name keeps it.
+        """Who or what wrote each turn, as a label of `SPAN_KINDS`; a named person keeps the name.
 
         Examples
         --------
@@ -241,7 +243,8 @@ class Transcript:
     def unknown_speakers(self) -> tuple[str, ...]:
         """Names that are neither a user's nor an assistant's, such as a role with a typo.
 
-        Without any such name, those of three or more speakers after the first.
+        If all names are unknown, the first speaker is taken for the user, and of two the other for
+        the assistant; of three or more, all after the first stay unknown.
         """
         names = {role_of(turn.speaker): turn.speaker for turn in self.turns if turn.kind is None}
         unknown = [name for key, name in names.items() if key not in USERS | _ASSISTANTS]
@@ -265,12 +268,13 @@ class Transcript:
         called: dict[int, list[str]] = {}
         for call in self.calls:
             called.setdefault(call.turn, []).append(call.method)
-        names, waiting = [], list[str]()
+        names, waiting = [], list[str]()  # waiting: methods whose results have not come yet
         for number, turn in enumerate(self.turns):
             if turn.kind == "result":
                 names.append(tuple(waiting[:1]))
                 waiting = waiting[1:]
                 continue
+            # The text of calls, if it is there, is complete; `calls` lack malformed ones.
             lines = turn.text[: turn.call_characters].splitlines()
             methods = [*map(_method, lines)] or called.get(number, [])
             names.append(tuple(methods))
@@ -337,7 +341,7 @@ class Transcript:
 
 
 def _method(line: str) -> str:
-    """Return the method that a line of JSON calls, "" if it is none."""
+    """Return the method that a line of JSON calls, "" if it is not a call."""
     call = parse_within(line)
     name = call.get("name") if isinstance(call, dict) else None
     return name if isinstance(name, str) else ""
@@ -395,15 +399,16 @@ def word_ids(text: str, spans: ArrayLike) -> list[int]:
     """
     words = word_spans(text)
     numbers = [*(word_id(text[start:end]) for start, end in words), 0]
-    return [numbers[index] for index in words_at(words, spans)]  # the last for −1
+    return [numbers[index] for index in words_at(words, spans)]  # index −1 reads the final 0
 
 
 def words_at(words: Sequence[tuple[int, int]], spans: ArrayLike) -> list[int]:
     """Return the index of the first of these words that each span overlaps, −1 for none."""
     bounds = np.array([*words, (maxsize, maxsize)], np.intp)  # the last overlaps nothing
-    given = np.asarray(spans, np.intp).reshape(-1, 2)
-    index = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
-    overlaps = np.maximum(bounds[index, 0], given[:, 0]) < given[:, 1]
+    start, end = np.asarray(spans, np.intp).reshape(-1, 2).T
+    # The first word that ends after the span's start: it overlaps if it begins before the end.
+    index = np.searchsorted(bounds[:, 1], start, side="right")
+    overlaps = np.maximum(bounds[index, 0], start) < end
     indices: list[int] = np.where(overlaps, index, -1).tolist()
     return indices
 
@@ -420,7 +425,7 @@ def clean(text: str) -> str:
 
 
 def clean_name(text: str) -> str:
-    """Return a name on one line, within the limit of its length."""
+    """Return a name on one line, cut to `MAX_NAME_CHARACTERS`."""
     return clean(" ".join(text[: 2 * MAX_NAME_CHARACTERS].split()))[:MAX_NAME_CHARACTERS]
 
 
@@ -438,6 +443,7 @@ def different_names(names: Iterable[str]) -> list[str]:
         name = given
         while name in different:
             times[given] += 1
+            # 7: the length of " (2000)", since a file has at most `MAX_DIALOGS`.
             name = f"{given[: MAX_NAME_CHARACTERS - 7]} ({times[given] + 1})"
         different[name] = None
     return [*different]

@@ -9,7 +9,7 @@ from fdkvc.core.limits import MAX_UNREAD_KINDS
 from fdkvc.core.transcripts import clean_name
 
 THINKING = "thinking"
-"""The kind of what a model thought, whatever its file calls it."""
+"""The kind of a model's reasoning, whatever its file calls it."""
 
 THINKING_NAMES = frozenset(
     (
@@ -31,7 +31,7 @@ THINKING_NAMES = frozenset(
 """Names of fields, and types of parts and items, that hold thinking; see `bare`."""
 
 OTHERS = "others"
-"""One kind for all kinds beyond `MAX_UNREAD_KINDS`."""
+"""Stands for all kinds beyond `MAX_UNREAD_KINDS`."""
 
 LABELS = frozenset(
     (
@@ -63,9 +63,11 @@ LABELS = frozenset(
         "signature",
     )
 )
-"""Fields whose single word labels something, and is no part of the conversation."""
+"""Fields whose single word is a label and not part of the conversation."""
 
+# Two letters or more; from Thai on, also one, since a character may be a word.
 _WORD = re.compile(r"[^\W\d_]{2,}|(?=\w)[\u0e00-\U0003ffff]")
+# The name of an id: id, uuid, tool_id, call-ids, toolId.
 _ID = re.compile(r"(?:^|[_-])(?:uu)?ids?$|[a-z]I[dD]s?$")
 
 
@@ -93,7 +95,7 @@ class Unread(Counter[str]):
 
     def fields(self, owner: Mapping[str, Any], read: Container[str]) -> None:
         """Count each field of an object that has words and is not among those read."""
-        thinking = False
+        thinking = False  # several fields may repeat the same reasoning: it counts once
         for name, value in owner.items():
             if name not in read and has_words(value, name):
                 if is_thinking(name):
@@ -112,13 +114,7 @@ class Unread(Counter[str]):
 
 
 def bare(name: str) -> str:
-    """Return the letters and digits of a name in lower case, which all its spellings share.
-
-    Examples
-    --------
-    >>> bare("Tool-Response") == bare("tool_response") == bare("toolResponse")
-    True
-    """
+    """Return the letters and digits of a name in lower case, which all its spellings share."""
     return "".join(filter(str.isalnum, name.casefold()))
 
 
@@ -128,7 +124,7 @@ def is_thinking(name: str) -> bool:
 
 
 def has_words(value: Any, name: str = "") -> bool:
-    """Whether a value of JSON has words that somebody said; not ids, types and the like.
+    """Whether a JSON value has words that somebody said, other than ids, types and the like.
 
     Examples
     --------
@@ -145,5 +141,5 @@ def has_words(value: Any, name: str = "") -> bool:
         return False
     if name.casefold() not in LABELS and not _ID.search(name):
         return True
-    # A label or an id has one word, so two of the first words tell that somebody said them.
+    # A label or an id is one word; two words at the start were written by somebody.
     return sum(_WORD.search(word) is not None for word in value.split(None, 3)) > 1

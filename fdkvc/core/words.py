@@ -8,7 +8,9 @@ from decimal import Decimal
 import numpy as np
 
 MOST_DIGITS = 6
-"""Decimals at which two numbers that still look equal count as equal."""
+"""Most decimals shown to tell two numbers apart; if they still look equal, they count as equal."""
+AS_TYPED = str.maketrans({"−": "-", ",": ""})
+"""Translates a written number into one that Python reads."""
 
 
 def minus(text: str) -> str:
@@ -21,10 +23,10 @@ def decimal(x: float, digits: int = 3) -> str:
 
     Examples
     --------
-    >>> decimal(0.41234), decimal(-0.123, 2), decimal(-0.004, 2)
-    ('0.412', '−0.12', '0.00')
+    >>> decimal(0.41234), decimal(-0.123, 2), decimal(-0.004, 2), decimal(1980, 0)
+    ('0.412', '−0.12', '0.00', '1,980')
     """
-    return minus(f"{x:z.{digits}f}")
+    return minus(f"{x:z,.{digits}f}")
 
 
 def number(x: float, digits: int = 3) -> str:
@@ -79,11 +81,11 @@ def p_words(p: float) -> str:
     return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
 
 
-def digits_for(*numbers: float, least: int = 3) -> int:
+def digits_for(*numbers: float | None, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different."""
-    different = len(set(numbers))
+    different = {x for x in numbers if x is not None}
     for digits in range(least, MOST_DIGITS + 1):
-        if len({number(x, digits) for x in numbers}) == different:
+        if len({number(x, digits) for x in different}) == len(different):
             return digits
     return least
 
@@ -113,8 +115,9 @@ def gap(a: float, b: float, digits: int = 3) -> str:
     first, second = contrast(a, b, digits)
     if first == second:
         return number(abs(a - b))
-    one, other = (Decimal(text.replace(minus("-"), "-")) for text in (first, second))
-    return f"{abs(one - other):f}"
+    # Decimal, since the difference of the floats may round to another last digit.
+    one, other = (Decimal(text.translate(AS_TYPED)) for text in (first, second))
+    return f"{abs(one - other):,f}"
 
 
 def written_bytes(size: float) -> str:
@@ -152,8 +155,8 @@ def signed(x: float, digits: int) -> str:
     >>> signed(0.25, 1), signed(-0.123, 2), signed(-0.004, 2)
     ('+0.2', '−0.12', '±0.00')
     """
-    words = minus(f"{x:+.{digits}f}")
-    return words if words.strip("+−0.") else f"±{words[1:]}"
+    words = minus(f"{x:+,.{digits}f}")
+    return words if words.strip("+−0.") else f"±{words[1:]}"  # nothing is left of +0.00
 
 
 def ranged(
@@ -203,7 +206,7 @@ def all_of(n: int, noun: str, plural: str = "") -> str:
     >>> all_of(1, "token"), all_of(2, "entry", "entries"), all_of(56, "place")
     ('the one token', 'both entries', 'all 56 places')
     """
-    quantity = {1: "the one", 2: "both"}.get(n, f"all {n}")
+    quantity = {1: "the one", 2: "both"}.get(n, f"all {n:,}")
     return f"{quantity} {noun if n == 1 else plural or noun + 's'}"
 
 
@@ -212,11 +215,11 @@ def ordinal(n: int) -> str:
 
     Examples
     --------
-    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 63, 112)]
-    ['1st', '2nd', '3rd', '4th', '11th', '63rd', '112th']
+    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 63, 1112)]
+    ['1st', '2nd', '3rd', '4th', '11th', '63rd', '1,112th']
     """
     ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n}{ending}"
+    return f"{n:,}{ending}"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -259,8 +262,11 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
     """
     words = []
     for name, value in {**options, "out": "results"}.items():
-        values = value if isinstance(value, list | tuple) else () if value is True else (value,)
         words += [f"--{name.replace('_', '-')}"]
+        if value is True:  # a flag
+            continue
+        values = value if isinstance(value, list | tuple) else (value,)
+        # A policy's name without spaces, as `read_policy` also reads it.
         words += [shlex.quote(str(text).replace(", ", ",").replace(" ", ":")) for text in values]
     return " ".join(["python -m fdkvc", command, *words])
 

@@ -2,7 +2,7 @@
 
 A demand is checked against the cache as the previous turn left it: an argument of a service call at
 turn t is met if every token of at least one of its mentions is cached at the end of turn t − 1. For
-a policy whose turns choose what they read by their own queries, it is what turn t reads.
+a policy whose turns select what they read by their own queries, the tokens that turn t reads count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ AGES: Mapping[str, tuple[str, tuple[int, int]]] = {
     "middle": (f"{RECENT + 1} to {OLD} turns", (RECENT, OLD)),
     "old": (f"more than {OLD} turns", (OLD, MAX_TURNS)),
 }
-"""Each age of evidence in words, and its turns since the last mention: (more than, at most)."""
+"""Each age of evidence: its words, and the turns since the last mention (more than, at most)."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Demands:
     kind: str
     """``call`` or ``state``."""
     older_than: int = 0
-    """Last mentioned more than this many turns before."""
+    """Only those last mentioned more than this many turns before."""
     up_to: int = MAX_TURNS
-    """Last mentioned at most this many turns before."""
+    """Only those last mentioned at most this many turns before."""
 
     def weights(self, demands: Sequence[Demand]) -> NDArray[np.float64]:
         """Return the weight of each demand in the recall (n,); they add up to 1, or all are 0.
@@ -80,12 +80,12 @@ class Evidence:
         (place, needed), kept = self.recording.needed, self.trace.kept
         # Whether each head held each needed token after each turn (H, T, tokens of mentions + 1).
         held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
-        np.put_along_axis(held, place[kept], True, axis=2)  # −1 is an empty slot
-        if self.trace.policy.reads_afresh:  # the next turn chooses what it reads
+        np.put_along_axis(held, place[kept], True, axis=2)  # −1 marks the last column
+        if self.trace.policy.reads_afresh:  # turn t needs what turn t itself reads, not t − 1
             held[:, :-1] = held[:, 1:]
         turns = []
         for (demand, _), (places, starts) in zip(self.recording.evidence, needed, strict=True):
-            held_tokens = held[:, : demand.turn, places]
+            held_tokens = held[:, : demand.turn, places]  # mention after mention on the last axis
             # Whether any mention is whole in a head after a turn (H, turns before the demand).
             whole: Bools = np.any(np.logical_and.reduceat(held_tokens, starts, axis=2), axis=2)
             last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
@@ -115,8 +115,10 @@ class Evidence:
         """Return the mean age in turns of the tokens cached after each turn; new ones are 0."""
         turns = len(self.recording.tokens)
         kept = self.trace.kept[:, :turns]
+        # One more element, 0, for the index −1 of an empty slot.
         born = np.repeat(np.arange(turns + 1), [*np.diff(self.recording.starts), 1])
-        born[-1] = 0  # that of an empty slot
+        born[-1] = 0
+        # The sum of ages is Σ turn · count − Σ born; turn by turn, to bound the memory.
         count = (kept >= 0).sum(axis=(0, 2))
         births = sum(int(born[kept[:, turn]].sum()) for turn in range(turns))
         return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))
@@ -131,30 +133,35 @@ class Evidence:
         if not policy.reads_again:
             return 0.0
         assert dialogs.kinds is not None  # a recording's transcript tells them
-        # By text alone, all heads keep the same.
+        # Such a policy decides by text alone, so all heads keep the same tokens.
         kept, starts, kinds = self.trace.kept[0], self.recording.starts, dialogs.kinds[0]
-        reread, before = 0, np.empty(0, np.intp)
+        reread, stays = 0, np.empty(0, np.intp)
         for start, end, row in zip(starts, starts[1:], kept, strict=False):
-            there = np.concatenate([before, np.arange(start, end)])
-            before = np.sort(row[row >= 0])
-            reread += reread_once(policy, there, before, dialogs.born[0, :end], kinds[:end])
+            there = np.concatenate([stays, np.arange(start, end)])
+            stays = np.sort(row[row >= 0])
+            reread += reread_once(policy, there, stays, dialogs.born[0, :end], kinds[:end])
         return float(reread)
 
 
 def reread_once(policy: Policy, there: Ints, stays: Ints, born: Ints, kinds: Ints) -> int:
-    """Return how many tokens are read again, with placeholders, once those that leave have left.
+    """Return how many tokens one eviction makes the model read again, with placeholders.
 
-    `there` and `stays` are the tokens before and after, in order; of each token so far (N,), `born`
-    is its turn and `kinds` its kind. None if the policy keeps the keys and values of what stays.
+    `there` and `stays` are the tokens before and after it, in order; `born` and `kinds` are the
+    turn and the kind of each token so far (N,). It is 0 if the policy keeps the keys and values of
+    what stays.
     """
     if not policy.reads_again or len(stays) == len(there):
         return 0
-    same = there[: len(stays)] == stays
-    place = int(there[len(stays) if same.all() else same.argmin()])
-    reread = len(stays) - int(np.searchsorted(stays, place))
+    # 1. The first token that left: what stays after it is read again.
+    unchanged = there[: len(stays)] == stays
+    first_left = int(there[len(stays) if unchanged.all() else unchanged.argmin()])
+    reread = len(stays) - int(np.searchsorted(stays, first_left))
+    # 2. So are the placeholders from there on.
     placeholder = policy.settings["placeholder"].default if policy.clears_results else ""
-    if words := word_count(placeholder):
+    words = word_count(placeholder)
+    if words:
         held = np.zeros(len(born), np.bool_)
         held[stays] = True
-        reread += words * sum(token >= place for token in standing_placeholders(held, born, kinds))
+        standing = standing_placeholders(held, born, kinds)
+        reread += words * sum(token >= first_left for token in standing)
     return reread

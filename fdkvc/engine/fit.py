@@ -29,9 +29,10 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
     if "history" in policy.looks_at:
         state = initial_state(policy, 1, 1, width, tokens)
         for number in range(last):
-            room = max(int(dialogs.bounds[0, number + 1]), 1)  # for all so far: none is ranked
+            room = max(int(dialogs.bounds[0, number + 1]), 1)  # for all so far: none is evicted
             state = take_turn(policy, state, dialogs.observe(number), room).after
     else:
+        # Without a history, earlier tokens may enter as if they were new in the last turn.
         state = initial_state(policy, 1, budget, width)
         earlier = np.arange(int(dialogs.bounds[0, last]), dtype=np.intp)[None]
         channels = policy.init_channels(turn.with_new(earlier))

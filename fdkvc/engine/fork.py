@@ -16,7 +16,7 @@ from fdkvc.policies.wrapper import inside
 
 @dataclass(frozen=True)
 class Fork:
-    """The change and its turn; None keeps the original value."""
+    """What to change, and after which turn; None keeps the original value."""
 
     turn: int
     """The last unchanged turn of the dialog, from 0."""
@@ -40,6 +40,7 @@ class Fork:
         ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 protected']
         """
         changed, words = self.policy or policy, []
+        # Another policy or wrapper is named; otherwise each hyperparameter that differs.
         if [*map(type, inside(changed))] != [*map(type, inside(policy))]:
             words.append(f"{changed.title} instead of {policy.title}")
         else:
@@ -57,10 +58,10 @@ class Fork:
         return words
 
     def resets(self, policy: Policy) -> bool:
-        """Whether its policy has channels and cannot continue with those of this policy.
+        """Whether the fork's policy has channels and cannot continue with those of `policy`.
 
         The same policy with other numbers continues. Another policy, or another choice, such as
-        whose queries count, has channels on another scale: a sum that starts at 1 would exceed
+        which queries count, has channels on another scale: a sum that starts at 1 would exceed
         every sum that started at 0.
 
         Examples
@@ -111,7 +112,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     `Fork.resets`) treats all cached entries as new in the turn of the fork, so that old and new are
     on one scale; row states start as in a new run. A second tier keeps its newest entries. A
     smaller budget keeps the best by the score of the fork's policy. If entries were evicted or
-    dropped, the attention of the others is scaled up to 1.
+    dropped, the attention of the others is scaled up to a sum of 1.
 
     Parameters and errors are those of `fork`.
     """
@@ -137,16 +138,19 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     channels = {name: carried[name] for name in cache.channels}
     cache = Cache(carried.token, channels, carried.state)
 
-    # 4. Where a row lost entries, the attention of the others is scaled up to 1.
+    # 4. Where a row lost entries, the attention of the others is scaled up to a sum of 1.
     lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
     attended = Attended(carried["before"], carried["after"], before.attended.output)
     tier = enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1]))
     if lost.any():
         raw = normalize(attended.before)
         bent = policy.modulate(raw, cache)
-        scaled = (raw, bent, turn.context(bent, cache.token))
-        pairs = zip(scaled, vars(attended).values(), strict=True)
-        attended = Attended(*(np.where(lost[:, None], new, old) for new, old in pairs))
+        output, row = turn.context(bent, cache.token), lost[:, None]
+        attended = Attended(
+            np.where(row, raw, attended.before),
+            np.where(row, bent, attended.after),
+            np.where(row, output, attended.output),
+        )
     return computed_state(cache, attended, tier)
 
 
@@ -178,6 +182,7 @@ def _entries(cache: Cache, policy: Policy, turn: Observation, *, reset: bool) ->
         channels = {name: cache[name] for name in policy.channels}
         state = {name: cache.state.get(name, start) for name, start in nothing.state.items()}
         return Cache(cache.token, channels, state)
+    # Rows without tokens in this turn skip `after_insert`, as in `take_turn`.
     as_new = turn.with_new(cache.token)
     started = nothing.insert(cache.token, policy.init_channels(as_new))
     return policy.after_insert(started, as_new).where(turn.active, started)

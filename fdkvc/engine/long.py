@@ -64,14 +64,14 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         start, stop = starts[block], (block + 1) * BLOCK
         return simulate(policy, dialogs, budget, entries=entries, start=start, stop=stop)
 
-    @lru_cache(maxsize=1)
+    @lru_cache(maxsize=1)  # the entries of one block at a time are in memory
     def results_of(block: int) -> Sequence[TurnResult]:
         return run_block(block, entries=True).results or ()
 
     blocks: list[Trace] = []
-    for block in range(-(-dialogs.turns // BLOCK)):
+    for block in range(-(-dialogs.turns // BLOCK)):  # rounded up
         trace = run_block(block)
-        # Attention is computed now, since computing it later would need the turn's arrays.
+        # Attention is computed now: a function that does so later would hold the turn's arrays.
         state = computed_state(trace.last.cache, trace.last.attended, trace.last.tier)
         starts.append(((block + 1) * BLOCK, state))
         blocks.append(replace(trace, kept=trace.kept.astype(np.int32), last=state))

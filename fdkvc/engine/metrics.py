@@ -24,7 +24,7 @@ LATE_TURNS = 3
 """Number of last turns that the "late" metrics average over (the paper's evaluation metrics)."""
 
 MARGIN_OF_SHARES, MARGIN_OF_NATS = 0.05, 0.02
-"""Differences of a share, and of nats per token, that do not matter to who uses a model."""
+"""Differences of a share, and in nats per token, that do not matter to users of a model."""
 
 ADAPTED = 0.8
 """Retention of the new topic at which a cache has adapted (Table 2)."""
@@ -73,6 +73,7 @@ def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> 
     else:
         return np.full(trace.kept.shape[:2], np.nan, np.float32)
     current = dialogs.current[:, trace.first_turn :]
+    # `maximum`: turns without a topic read the first one, and become NaN below.
     target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
     series = cosine(trace.output, target)
     return _in_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
@@ -81,7 +82,7 @@ def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> 
 def _topic_values(dialogs: DialogBatch) -> Floats:
     """Mean value of the tokens of each topic (B, K, h); zero for a topic without any."""
     topic = np.arange(len(dialogs.topic_names), dtype=np.uint32)[:, None]
-    of_topic = (dialogs.topic_bits[:, None] >> topic & 1).astype(np.float32)
+    of_topic = (dialogs.topic_bits[:, None] >> topic & 1).astype(np.float32)  # (B, K, N)
     count = np.maximum(of_topic.sum(axis=2, keepdims=True), 1)
     return np.asarray(of_topic @ dialogs.values / count)
 
@@ -111,7 +112,9 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
 
 def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
     """Entries in the cache, and in a second `tier`, as a share of all tokens so far (B, T)."""
-    held = (trace.kept >= 0).sum(axis=2) + tier * (trace.tier >= 0).sum(axis=2)
+    held = (trace.kept >= 0).sum(axis=2)
+    if tier:
+        held += (trace.tier >= 0).sum(axis=2)
     so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
     return _in_turns((held / np.maximum(so_far, 1)).astype(np.float32), trace, dialogs)
 
@@ -124,16 +127,18 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
     rows = np.arange(dialogs.rows)[:, None]
     series = np.full(trace.kept.shape[:2], np.nan, np.float32)
     for index, turn in enumerate(range(trace.first_turn, dialogs.turns)):
+        # 1. The topic returns if an earlier turn had it, but not the previous one (B,).
         topic = dialogs.current[:, turn]
-        past = dialogs.current[:, :turn] == topic[:, None]
-        back = (topic >= 0) & dialogs.in_turns[:, turn]
-        back &= past.any(axis=1) & ~past[:, -1:].any(axis=1)
+        had_topic = dialogs.current[:, :turn] == topic[:, None]
+        returns = (topic >= 0) & dialogs.in_turns[:, turn]
+        returns &= had_topic.any(axis=1) & ~had_topic[:, -1:].any(axis=1)
+        # 2. Its tokens of earlier turns (B, N), and how many of them are cached.
         earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
         earlier &= dialogs.born < turn
         kept = trace.kept[:, index]
         count = earlier.sum(axis=1)
         share = (earlier[rows, kept] & (kept >= 0)).sum(axis=1) / np.maximum(count, 1)
-        series[:, index] = np.where(back & (count > 0), share, np.nan)
+        series[:, index] = np.where(returns & (count > 0), share, np.nan)
     return series
 
 
@@ -151,8 +156,9 @@ class Metric:
     help: str
     """What it measures, in a sentence."""
     measure: Callable[..., Any]
-    """From a trace and its dialogs to a series (B, T); from `Evidence` to a dialog's number; from
-    the scores of a model's answers, by key, to those of this metric (n,)."""
+    """Takes a trace and its dialogs, and returns a series (B, T); or takes `Evidence` and returns a
+    dialog's number; or takes the scores of a model's answers by key, and returns those of this
+    metric (n,)."""
     needs: Need = "dialogs"
     """What is measured: dialogs of vectors, evidence in a recording, or answers of a model."""
     optional: bool = False
@@ -168,7 +174,7 @@ class Metric:
     lower_is_better: bool = False
     """Whether the best mean is the lowest."""
     margin: float = 0.0
-    """Two policies whose means differ significantly less are equivalent; 0 where none is stated."""
+    """Two means are equivalent if they differ significantly less than this; 0 states no margin."""
 
     @property
     def name(self) -> str:
@@ -210,8 +216,8 @@ class Metric:
         >>> METRICS["retention"].figure(0.7512, 0.7, 0.8), METRICS["nats"].figure(0.25)
         ('75.1 (70.0 to 80.0)', '0.250')
         """
-        mean, low, high = (self.scale * value for value in (mean, low, high))
-        return ranged(mean, low, high, self.digits, signed if signs else decimal)
+        scale, write = self.scale, signed if signs else decimal
+        return ranged(scale * mean, scale * low, scale * high, self.digits, write)
 
     def with_unit(self, value: float) -> str:
         """Write a value with its unit, a dash for a missing one.
@@ -234,7 +240,7 @@ class Metric:
 
 
 def _alignment(space: str, label: str, optional: bool) -> Metric:
-    """Return the alignment with the topic projected by one of the matrices."""
+    """Return the metric of alignment with the topic projected by one of the matrices."""
     return Metric(
         "alignment" if space == "value" else f"alignment_{space}",
         label,
@@ -476,7 +482,7 @@ def default_metrics() -> tuple[str, ...]:
 
 
 def metric_named(key: str, *needs: Need) -> Metric:
-    """Look a metric up by its key: one of dialogs, or with one of these needs.
+    """Look up a metric by its key, among those of dialogs or those with one of these needs.
 
     Raises a ValueError if there is none.
     """
@@ -504,6 +510,7 @@ def late(series: Floats, dialogs: DialogBatch, turns: int = LATE_TURNS) -> Float
     turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
     last = dialogs.turn_counts[:, None]
     chosen = (turn >= last - turns) & (turn < last) & np.isfinite(series)
+    # Double precision, so that the order of the sum, which depends on padding, does not show.
     sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
     counts = chosen.sum(axis=1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
@@ -525,6 +532,7 @@ def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
 
     `series` is the retention of all turns, or of the last of them (B, T).
     """
+    # Turns before the series are NaN, which never counts as adapted.
     begins = dialogs.turns - series.shape[1]
     series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
     current, in_turns = dialogs.current, dialogs.in_turns
@@ -571,6 +579,7 @@ def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> 
     tokens = int(dialogs.bounds[0, until])
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
     number = np.dtype(np.float32).itemsize
+    # By default the most that it may hold; for a given turn, what it did hold.
     entries = trace.policy.capacity(trace.budget, tokens)
     tier = min(trace.policy.tier_places(trace.budget, tokens), max(tokens - entries, 0))
     if turn is not None:

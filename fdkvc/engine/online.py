@@ -118,8 +118,8 @@ class OnlineCache:
         self._check_shapes(new)
         if surprisal is not None:
             new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
-        given = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
-        for name, column in given.items():
+        columns = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
+        for name, column in columns.items():
             if column is not None:
                 new[name] = check_whole(name, column, len(new["keys"]))
         count = len(new["keys"])
@@ -129,8 +129,10 @@ class OnlineCache:
         old: dict[str, NDArray[Any]] = self._held or {
             name: np.zeros((slots, *array.shape[1:]), array.dtype) for name, array in new.items()
         }
-        for name in sorted(old.keys() ^ new.keys()):
-            raise ValueError(f"{name} must be given in every turn of a stream, or in none")
+        # A column that comes or goes would leave tokens without it.
+        missing = sorted(old.keys() ^ new.keys())
+        if missing:
+            raise ValueError(f"{missing[0]} must be given in every turn of a stream, or in none")
 
         # 2. Run one turn of a dialog that is the slots followed by the new tokens.
         slots = len(old["keys"])
@@ -146,12 +148,13 @@ class OnlineCache:
         )
         turn = dialog.observe(0)
         before = self._state or initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
+        # A tier that holds everything grows with the stream.
         before = before.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         after = take_turn(self.policy, before, turn, capacity).after
 
-        # 3. Store the columns of what is left, and number its tokens by their slots.
+        # 3. Store the columns of the tokens that are left, renumbered by their slots.
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
-        filled = slot >= 0
+        filled = slot >= 0  # an empty slot, −1, copies the last column, which nothing reads
         self._held = {name: array[slot] for name, array in held.items()}
         self.fed, self._turns = self.fed + count, self._turns + 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]

@@ -25,8 +25,8 @@ def initial_state(
 ) -> State:
     """Return the state before the first turn: an empty cache.
 
-    `tokens` is how many will come, if known; see `State.with_tier`. Layers and heads are as in
-    `Observation`.
+    `tokens` is how many will be read, if known; see `State.with_tier`. Layers and heads are as in
+    `ObservedTokens`.
     """
     slots = policy.slots(budget, layers, heads)
     nothing = np.zeros((rows, slots), np.float32)
@@ -45,13 +45,14 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
     cache, tier = before.cache, before.tier
     if not tier.size:
         return cache, tier
-    back = policy.recalls(cache, tier, turn) & turn.active[:, None]
-    token = np.where(back, tier, EMPTY)
-    joined = cache.insert(token, policy.init_channels(turn.with_new(token)))
-    ordered = joined.sorted_by(turn.position(joined.token))
+    recalled = policy.recalls(cache, tier, turn) & turn.active[:, None]
+    token = np.where(recalled, tier, EMPTY)
+    inserted = cache.insert(token, policy.init_channels(turn.with_new(token)))
+    # By position again, since slots are in order of age: ties and windows rely on it.
+    ordered = inserted.sorted_by(turn.position(inserted.token))
     if not turn.all_active:
-        ordered = ordered.where(turn.active, joined)
-    return ordered, np.where(back, EMPTY, tier)
+        ordered = ordered.where(turn.active, inserted)
+    return ordered, np.where(recalled, EMPTY, tier)
 
 
 def protection(
@@ -59,11 +60,11 @@ def protection(
 ) -> Bools:
     """Mark the entries that stay whatever their score (B, C), at most `budget` a row.
 
-    Pinned tokens (B, P) come first. If the policy protects more than the places left, it protects
-    what it would in a smaller budget: so the oldest entries of a recent window, or the last sinks,
-    lose their places.
+    Pinned tokens (B, P) come first. If the policy protects more entries than there are places left,
+    it protects what it would with a smaller budget: so the oldest entries of a recent window, or
+    the last sinks, lose their places.
     """
-    if not isinstance(budget, int):
+    if not isinstance(budget, int):  # `protects` takes one number: a call for each size
         marked = np.zeros(entries.token.shape, np.bool_)
         for size in np.unique(budget).tolist():
             marked |= protection(policy, entries, turn, size, pinned) & (budget == size)
@@ -126,6 +127,7 @@ def take_turn(
         candidates = np.concatenate([old.token, turn.new], axis=1)
         evicted = np.where(chosen.kept & entries.present, EMPTY, candidates)
         recalled = old.count - before.cache.count
+        # Of more evicted entries than places, the tier stores the newest.
         stored = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
         moves = cache.state["moves"] + (recalled + stored).astype(np.float32)
         cache, tier = cache.with_state(moves=moves), enqueue(tier, evicted, tier.shape[1])
@@ -138,6 +140,7 @@ def take_turn(
         return Attended(attention, modulated, turn.context(modulated, cache.token))
 
     after = State(cache, attend, tier)
+    # 7. A row without tokens has the attention of its last turn with tokens.
     if not all_active:
         new, earlier = vars(after.attended), vars(before.attended)
         active = turn.active[:, None]
@@ -213,6 +216,7 @@ def simulate(
         began = perf_counter()
         result = take_turn(policy, state, turn, budget, pinned)
         state = result.after
+        # No decision needs attention, so it is computed only where it is recorded.
         output = state.attended.output if entries or number >= outputs_from else no_output
         seconds[index] = perf_counter() - began
         turns.append(

@@ -36,7 +36,7 @@ class FirstTokensWarning(UserWarning):
 
 
 class _TwoLayers(DialogBatch):
-    """A dialog's rows as the first and the last layer of a model."""
+    """Two rows of one dialog as the first and the last layer of a model."""
 
     layers: ClassVar[int] = 2
 
@@ -45,7 +45,7 @@ def sinks_of(policy: Policy, budget: int) -> int:
     """Return how many of a text's first `SINKS` tokens stay whatever their score.
 
     The policy is asked what it protects in a cache with more entries than the budget, whose first
-    turn has these tokens. The layer that protects the fewest of them counts.
+    turn has these tokens. If layers differ, the one that protects the fewest counts.
 
     Examples
     --------
@@ -53,7 +53,8 @@ def sinks_of(policy: Policy, budget: int) -> int:
     >>> [sinks_of(read_policy(name), 16) for name in ("fifo", "whitelist(fifo)", "sink", "full")]
     [0, 4, 4, 4]
     """
-    if not policy.bounded or policy.reads_again:  # a text that is read again has first tokens
+    # A text that is read again begins with tokens that serve as sinks, whatever was evicted.
+    if not policy.bounded or policy.reads_again:
         return SINKS
     budget = min(budget, MAX_TRIED)
     tokens = SINKS + budget  # so that a window of the newest has none of the first
@@ -65,6 +66,7 @@ def sinks_of(policy: Policy, budget: int) -> int:
     entries = Cache(np.tile(np.arange(tokens), (2, 1)), channels, state)
     turn = _TwoLayers(**vars(stack([dialog, dialog]))).observe(1)
     protected = protection(policy, entries, turn, policy.budgets(budget, turn), None)
+    # The product stays 1 up to the first unprotected token.
     return int(protected[:, :SINKS].cumprod(axis=1).sum(axis=1).min())
 
 

@@ -22,7 +22,7 @@ CASE = ("known", "policy", "heads", "budget", "metric")
 INTERVAL = ("mean", "ci_low", "ci_high")
 
 FIRST, TIED = "★", "☆"
-"""Marks of the best of several means, and of the best where several are not distinguishable."""
+"""Marks of the best mean, and of several that are not distinguishable from the best."""
 
 
 def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -44,20 +44,23 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
     Columns `CASE` without the policy, policy, baseline, n, services, count, mean_diff, ci_low,
     ci_high, `significant` (whether the interval excludes 0, None without an interval), `p`,
-    `verdict` (see `verdict_on`), and `more_clusters`, of which so many would settle an open one.
+    `verdict` (see `verdict_on`), and `more_clusters` (how many more would settle an open one).
     """
     case = [name for name in CASE if name in rows and name != "policy"]
     groups = dict(_cases(rows, ["policy", *case]))
     results = []
     for (policy, *key), group in groups.items():
-        if policy != baseline and (other := groups.get((baseline, *key))) is not None:
-            change = differences(group.value.to_numpy(), other.value.to_numpy())
-            *over, low, high = _mean(group, change)
-            significant = None if np.isnan(low) else bool(low > 0 or high < 0)
-            metric = late_metric(key[-1])
-            mean = cluster_mean(change, group.services.tolist(), _weights(group))
-            tests = mean.p, verdict_on(mean, metric), mean.clusters_to_settle(metric.margin)
-            results.append((*key, policy, baseline, *over, low, high, significant, *tests))
+        other = groups.get((baseline, *key))
+        if policy == baseline or other is None:
+            continue
+        # Rows of a case are in the same order of dialogs, so differences are paired.
+        change = differences(group.value.to_numpy(), other.value.to_numpy())
+        *over, low, high = _mean(group, change)
+        significant = None if np.isnan(low) else bool(low > 0 or high < 0)
+        metric = late_metric(key[-1])  # the last column of `CASE`
+        mean = cluster_mean(change, group.services.tolist(), _weights(group))
+        tests = mean.p, verdict_on(mean, metric), mean.clusters_to_settle(metric.margin)
+        results.append((*key, policy, baseline, *over, low, high, significant, *tests))
     columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
     table = pd.DataFrame(
         results, columns=[*columns, "significant", "p", "verdict", "more_clusters"]
@@ -66,10 +69,10 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def verdict_on(difference: ClusterMean, metric: Metric) -> str:
-    """Return whether a policy is better or worse than its baseline, equivalent, or that is open.
+    """Return whether a policy is better, worse, equivalent to its baseline, or whether it is open.
 
-    Equivalent is what two one-sided tests place within the metric's margin, at a level of 5 %;
-    better and worse what the 95 % interval places beyond 0.
+    It is equivalent if two one-sided tests place the difference within the metric's margin, at a
+    level of 5 %; better or worse if the 95 % interval excludes 0.
     """
     settled = difference.settled(metric.margin)
     if settled in ("higher", "lower"):
@@ -93,6 +96,7 @@ def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
             best = means["mean"].argmin() if metric.lower_is_better else means["mean"].argmax()
             figures = means["mean"].map(metric.figure)
             paired = paired_differences(group, means.policy.iloc[best]).set_index("policy")
+            # Without an interval (also the best itself) equal figures count as tied.
             differs = means.policy.map(paired.significant)
             first = means[differs.where(differs.notna(), figures != figures[best]).eq(False)]
             mark = TIED if len(first) > 1 else FIRST
@@ -123,7 +127,7 @@ def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFram
 
 
 def _over(rows: pd.DataFrame) -> list[str]:
-    """Return the columns that count what a mean is over."""
+    """Return the columns that say over how many dialogs and clusters a mean is taken."""
     return ["n", "services", "count"] if "count" in rows else ["n", "services"]
 
 

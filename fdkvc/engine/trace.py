@@ -67,8 +67,8 @@ class State:
         missing = places - self.tier.shape[1]
         if missing <= 0:
             return self
-        empty = np.full((len(self.tier), missing), EMPTY, np.intp)
-        return replace(self, tier=np.concatenate([empty, self.tier], axis=1))
+        # In front, since the tier is a queue with its oldest tokens first.
+        return replace(self, tier=np.pad(self.tier, [(0, 0), (missing, 0)], constant_values=EMPTY))
 
     @cached_property
     def attended(self) -> Attended:
@@ -77,7 +77,7 @@ class State:
 
 
 def computed_state(cache: Cache, attended: Attended, tier: Ints) -> State:
-    """Return a state whose attention is known already."""
+    """Return a state whose attention has been computed."""
     return State(cache, lambda: attended, tier)
 
 
@@ -127,6 +127,7 @@ class TurnResult(Choice):
     @cached_property
     def cutoff(self) -> Floats:
         """The lowest unprotected score that stayed (B, 1); NaN if the budget evicted nothing."""
+        # ±inf in `lowest`: all entries fit, or all that stay are protected; see `select`.
         evicted = self.entries.count > self.after.cache.count
         return np.where(evicted[:, None] & np.isfinite(self.lowest), self.lowest, np.nan)
 
@@ -150,11 +151,14 @@ class TurnResult(Choice):
         slots, present = self.old.token.shape[1], self.entries.present
         took_part = self.token != EMPTY
         status = np.where(took_part, np.uint8(Status.kept), np.uint8(Status.empty))
+        # Codes: kept (1) times 2 is new (2), and 2 more is evicted (3) or new_evicted (4).
         status[:, slots:] *= np.uint8(Status.new)
         status[self.rule != Rule.none] += np.uint8(Status.evicted - Status.kept)
         active = took_part[:, slots:].any(axis=1)
         updated = self.old.present & active[:, None]
-        places, stays = pad_kept(self.kept, self.after.cache.token.shape[1]), present & self.kept
+        # The slots that `Cache.keep` took, in order: attention is recorded for these.
+        places = pad_kept(self.kept, self.after.cache.token.shape[1])
+        stays = present & self.kept
 
         # 2. Columns with NaN where a value does not apply.
         def only(where: Bools, column: Floats) -> Floats:
@@ -173,7 +177,7 @@ class TurnResult(Choice):
             return only(stays, column)
 
         def recorded(value: Floats) -> Floats:
-            if value.ndim == 1:
+            if value.ndim == 1:  # a number of the row
                 return only(active, value)
             column = np.full(places.shape, np.nan, np.float32)
             column[:, :slots] = only(updated, value)
@@ -299,7 +303,7 @@ class Trace:
                 return {name: of_row(column) for name, column in part.items()}
             if isinstance(part, tuple):
                 return tuple(map(of_row, part))
-            if isinstance(part, State):
+            if isinstance(part, State):  # its function would hold on to the whole batch
                 return computed_state(*map(of_row, (part.cache, part.attended, part.tier)))
             if isinstance(part, Trace | TurnResult | Update | Cache | Pages | Attended):
                 columns = {field.name: of_row(getattr(part, field.name)) for field in fields(part)}

@@ -18,10 +18,10 @@ from fdkvc.policies.base import Policy
 from fdkvc.policies.by_row import by_row
 
 FINE = 1000
-"""Steps per range where values run as rows of one batch."""
+"""Steps per range if the values run as rows of one batch."""
 
 COARSE = 50
-"""Steps per range where they cannot."""
+"""Steps per range if each value needs a run of its own."""
 
 RING = 64
 """Steps up, and as many down, that run in one batch."""
@@ -127,12 +127,12 @@ def counterfactual(
     the budget, which is searched up to the number of tokens read by then.
 
     The outcome need not be monotonic in a setting, so every value is tried, outward from the
-    current one in both directions: in steps of a thousandth of the range where values run as rows
-    of one batch, of a fiftieth where they cannot, and of 1 for whole numbers (more where the range
-    has more than a thousand). The answer is the first value that reverses the decision; a step
-    wider than a thousandth, or 1, is then bisected. Between two steps a finer grid could find a
-    nearer value. A hyperparameter that the run never reads is not tried. For an evicted entry whose
-    word was repeated, under a policy that watches for it, the first change is a `NotRepeated`.
+    current one in both directions: in steps of a thousandth of the range if values run as rows of
+    one batch, of a fiftieth if they cannot, and of 1 for whole numbers (more if the range has more
+    than a thousand). The answer is the first value that reverses the decision; a step wider than a
+    thousandth, or than 1, is then bisected. Between two steps a finer grid could find a nearer
+    value. A hyperparameter that the run never reads is not tried. For an evicted entry whose word
+    was repeated, under a policy that looks at repetition, the first change is a `NotRepeated`.
 
     `stopped` is called before each setting; once true, only the settings before it are returned.
     Raises a ValueError as `explain`, and if the token arrives after this turn, or the run was
@@ -161,7 +161,9 @@ def counterfactual(
             f"token {token} arrives in turn {why.born}, so nothing was decided on it by turn {turn}"
         )
     policy, budget = trace.policy, trace.budget
-    evicted, decided = why.left is not None, why.left[0] if why.left else turn
+    # An evicted entry is judged in the turn that evicted it, a cached one at the end of this turn.
+    evicted = why.left is not None
+    decided = why.left[0] if why.left else turn
     tokens = int(dialogs.bounds[row, decided + 1])
     runs = _Runs(dialogs, row, decided, policy, budget)
 
@@ -176,24 +178,25 @@ def counterfactual(
         trial = (setting.default, after, setting.low, setting.high, _step(setting))
         return Change(name, setting.label, *trial, keeps=evicted, is_read=is_read)
 
-    repeated = []
-    unrepeated = runs.unrepeated(token) if evicted else None
-    if unrepeated is not None:
-        after = 0 if token in unrepeated else None
-        repeated = [NotRepeated("repeated", "Repeated", 1, after, 0, 1, 1)]
+    changes: list[Change] = []
+    kept_unrepeated = runs.unrepeated(token) if evicted else None
+    if kept_unrepeated is not None:
+        after = 0 if token in kept_unrepeated else None
+        changes.append(NotRepeated("repeated", "Repeated", 1, after, 0, 1, 1))
+    # A budget that holds all tokens read so far keeps every entry: more need not be tried.
     places = Field(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
     )
-    changes: list[Change] = [*repeated]
     for name, setting in {**policy.settings, BUDGET: places}.items():
         has_range = math.isfinite(setting.high - setting.low) and not setting.nominal
+        # A setting without an order, such as a seed, has no smallest change.
         if has_range and not stopped():
             changes.append(smallest(name, setting))
     return changes
 
 
 def nearest_first(changes: Iterable[Change]) -> list[Change]:
-    """Sort changes by share of range; settings that reverse nothing come last."""
+    """Sort changes by their share of the range; settings that reverse nothing come last."""
     return sorted(changes, key=lambda change: math.inf if change.share is None else change.share)
 
 
@@ -216,6 +219,7 @@ class _Runs:
         if not self.settings[name].by_row:
             variants = [self.policy.variant(**{name: value}) for value in values]
             return [self._run(variant, self.budget) for variant in variants]
+        # The same dialog once per value, as rows of one batch.
         varied = by_row(self.policy, name, values)
         return [self._run(varied, self.budget, len(values))]
 
@@ -223,6 +227,7 @@ class _Runs:
         """Whether a run reads a hyperparameter; true for those that cannot run by row."""
         if name == BUDGET or not self.settings[name].by_row:
             return True
+        # A `ByRow` notes whether anything computed with it.
         watched = by_row(self.policy, name, [self.settings[name].default])
         self._run(watched, self.budget)
         return bool(watched.settings[name].default.was_read)
@@ -235,7 +240,7 @@ class _Runs:
         word = traits[0, : self.dialog.bounds[0, self.turn + 1], TRAITS.index("word")]
         if not word[token] or not (word[token + 1 :] == word[token]).any():
             return None
-        word[token] = 0
+        word[token] = 0  # the id of no word, which nothing repeats
         return self._run(self.policy, self.budget, dialog=replace(self.dialog, traits=traits))
 
     def _run(
@@ -249,8 +254,8 @@ class _Runs:
         for number in range(self.turn + 1):
             turn = dialog.observe(number)
             if turn.all_active:  # one without tokens changes nothing
-                alike = turn.with_new(np.repeat(turn.new, rows, axis=0))
-                state = take_turn(policy, state, alike, capacity).after
+                same_for_all = turn.with_new(np.repeat(turn.new, rows, axis=0))
+                state = take_turn(policy, state, same_for_all, capacity).after
         return state.cache.token
 
 
@@ -264,7 +269,7 @@ def _step(setting: Field) -> Number:
 
 def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
     """Return the nearest value in either direction that reverses the decision, or None."""
-    # 1. The range in units: 1 of a whole number, else a thousandth of the range.
+    # 1. The range in units: 1 for whole numbers, otherwise a thousandth of the range.
     before: Number = setting.default
     whole, step = isinstance(before, int), _step(setting)
     low, high = map(type(before), (setting.low, setting.high))
@@ -276,9 +281,9 @@ def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
         high = max(high - inside, before)
 
     def value(units: int) -> Number:
-        return round(min(max(before + units * unit, low), high), 12)
+        return round(min(max(before + units * unit, low), high), 12)  # 0.3, not 0.30000000000000004
 
-    # 2. The values to try, in units from the current one: up and down by turns, nearest first.
+    # 2. The values to try, in units from the current one: alternately up and down, nearest first.
     # Rounded, so that a rounding error does not add a step that moves nothing.
     up, down = (round(room / step, 6) for room in (high - before, before - low))
     units = round(step / unit)

@@ -17,10 +17,10 @@ from fdkvc.engine.trace import Trace, TurnResult
 from fdkvc.policies.base import Policy, Step
 
 RESCALED = "Rescaling by the largest score"
-"""A change of all values of a term while the channel stays the same."""
+"""The name of a change that all values of a term have in common while the channel is the same."""
 
 SAME_FACTOR = 1e-4
-"""Tolerance within which the factors of all entries count as equal."""
+"""Relative tolerance within which factors of entries count as equal: float32 rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class TermCourse:
     remembers: bool
     """Whether it continues from its value in the previous turn."""
     shares: Mapping[str, NDArray[np.float64]]
-    """Arrays of shape (T,) by the name of a step, in order. The factor that the step applies to all
+    """Arrays of shape (T,) by the name of a step, in order: the factor that the step applies to all
     entries in each recorded turn."""
     gained: str
     """The name of the step that adds each entry's own gain."""
@@ -67,42 +67,43 @@ def no_history(trace: Trace, courses: Sequence[TermCourse]) -> str:
 
 
 def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
+    """Return the course of one term over the turns of these results."""
     # 1. The steps that change the term's channel, and the term's scale in each turn.
     changes = [step for step in policy.steps if step.kind == "change"]
     steps = [step for step in changes if step.channel(policy.channels) == term]
     scale = _carried([_scale(result, term) for result in results])
-    if scale is None or not steps:
-        remembers = "history" in policy.looks_at
-        return TermCourse(term, remembers, {}, policy.quantity_name(term))
-    # 2. The factors of all entries; what is left is the last step's, an entry's own gain.
+    if scale is None or not steps:  # recomputed in every turn, at least in part
+        return TermCourse(term, "history" in policy.looks_at, {}, policy.quantity_name(term))
+    # 2. The factors common to all entries. The rest is each entry's own gain, by the last step.
     shares = {RESCALED: np.concatenate([[1.0], scale[1:] / scale[:-1]])}
     for step in steps:
-        taken = [_share(result, step) for result in results]
-        if step.writes[0] != term and None not in taken:
-            shares[step.name] = np.nan_to_num(np.array(taken, np.float64), nan=1.0)
-    moved = {name: share for name, share in shares.items() if np.abs(share - 1).max() > SAME_FACTOR}
-    return TermCourse(term, True, moved, steps[-1].name)
+        factors = [_share(result, step) for result in results]
+        if step.writes[0] != term and None not in factors:
+            shares[step.name] = np.nan_to_num(np.array(factors, np.float64), nan=1.0)
+    # A factor of 1 in every turn is not worth a name.
+    named = {name: share for name, share in shares.items() if np.abs(share - 1).max() > SAME_FACTOR}
+    return TermCourse(term, True, named, steps[-1].name)
 
 
 def _scale(result: TurnResult, term: str) -> float | None:
-    """Return term / channel, as `common_factor`."""
+    """Return the factor from the term's channel to the term, as `common_factor`."""
     if term not in result.entries.channels:
         return None
-    here = result.entries.present[0]
-    return common_factor(result.entries[term][0, here], result.terms[term][0, here])
+    present = result.entries.present[0]
+    return common_factor(result.entries[term][0, present], result.terms[term][0, present])
 
 
 def _share(result: TurnResult, step: Step) -> float | None:
     """Return the factor of a step, as `common_factor`."""
-    before, after = (result.update.recorded.get(name) for name in (step.reads[0], step.writes[0]))
+    recorded, present = result.update.recorded, result.old.present[0]
+    before, after = recorded.get(step.reads[0]), recorded.get(step.writes[0])
     if before is None or after is None:
         return None
-    here = result.old.present[0]
-    return common_factor(before[0, here], after[0, here])
+    return common_factor(before[0, present], after[0, present])
 
 
 def common_factor(before: Floats, after: Floats) -> float | None:
-    """Return after / before where it is the same for all, NaN if unknown, else None."""
+    """Return after / before if it is the same for all, NaN if all are 0, and None otherwise."""
     positive = before > SAME_FACTOR
     if not positive.any():
         return float("nan")

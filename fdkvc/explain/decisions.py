@@ -25,7 +25,7 @@ from fdkvc.policies.base import Policy, Step, total
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TurnView(EntryTrace):
-    """The decision of one turn in one row: its n entries, oldest first, without empty slots.
+    """The decisions of one turn in one row: its n entries, oldest first, without empty slots.
 
     The arrays of `EntryTrace` have shape (n,); what is recorded of the row is one number.
     """
@@ -63,7 +63,7 @@ class TurnView(EntryTrace):
 
     @cached_property
     def stood(self) -> Bools:
-        """Whether the budget ranked each entry (n,): those that the threshold did not evict."""
+        """Whether the budget ranked each entry (n,): the threshold did not evict it."""
         return np.asarray(self.rule != Rule.threshold)
 
     @property
@@ -95,12 +95,11 @@ class TurnView(EntryTrace):
     @property
     def digits(self) -> int:
         """The fewest decimals, from 3, at which the scores beside the cutoff differ."""
-        beside = (self.cutoff, self.best_evicted)
-        return digits_for(*(score for score in beside if score is not None))
+        return digits_for(self.cutoff, self.best_evicted)
 
     @cached_property
     def marginal(self) -> int | None:
-        """Index of the last kept entry: the newest kept of those that score the cutoff."""
+        """Index of the last kept entry: of those kept that score the cutoff, the newest."""
         last = self.kept & ~self.protected & (self.score == self.cutoff)
         return int(np.flatnonzero(last)[-1]) if last.any() else None
 
@@ -108,9 +107,10 @@ class TurnView(EntryTrace):
     def threshold(self) -> tuple[Floats, float] | None:
         """The scores compared with a threshold (n,), NaN for new entries, and the threshold."""
         for step in self.policy.steps:
+            # By the contract of `Step`: the score that is compared, then the threshold.
             if step.kind == "evict" and len(step.reads) == 2:
-                scores, threshold = (self.recorded[name] for name in step.reads)
-                return scores, float(threshold)
+                scores, threshold = step.reads
+                return self.recorded[scores], float(self.recorded[threshold])
         return None
 
     def score_and_cutoff(self, entry: int) -> tuple[float | None, float | None]:
@@ -123,6 +123,7 @@ class TurnView(EntryTrace):
     def terms_of(self, entry: int) -> Mapping[str, float]:
         """Return the terms of one entry's score when its fate was decided."""
         terms = self.result.terms
+        # The threshold decides before the new tokens come, by the terms of that moment.
         if not self.stood[entry]:
             terms = self.policy.terms(self.result.update.cache, self.dialogs.observe(self.turn))
         return {name: float(term[self.row, self.slot[entry]]) for name, term in terms.items()}
@@ -142,11 +143,11 @@ class TurnView(EntryTrace):
         slot, last = self.slot[[entry, self.marginal]]
         pages = result.pages and Pages(result.pages.page[row], result.pages.size)
         # Entries of a page have equal terms, so those of the whole page are set.
-        alike = slot if pages is None else pages.page[0] == pages.page[0, slot]
+        changed_slots = slot if pages is None else pages.page[0] == pages.page[0, slot]
 
         def kept_with(name: str) -> bool:
             equal = terms[name].copy()
-            equal[0, alike] = equal[0, last]
+            equal[0, changed_slots] = equal[0, last]
             score = total({**terms, name: equal})
             kept, _ = select(score, cache, protected, self.places, self.policy.ties, pages)
             return bool(kept[0, slot])
@@ -166,14 +167,16 @@ class TurnView(EntryTrace):
 
     @cached_property
     def topic_move(self) -> str:
-        """How the topic relates to earlier ones: begins, stays, returns or turns (to a new one)."""
+        """How the topic follows earlier ones: begins, stays, returns, or turns (to a new one)."""
         if not self.current:
             return ""
         topics = self.dialogs.current[self.row, : self.turn + 1]
         *past, topic = topics[topics >= 0].tolist()
         if not past:
             return "begins"
-        return "stays" if past[-1] == topic else "returns" if topic in past else "turns"
+        if past[-1] == topic:
+            return "stays"
+        return "returns" if topic in past else "turns"
 
     def quantity(self, name: str) -> Any:
         """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
@@ -218,7 +221,7 @@ class TurnView(EntryTrace):
         groups = self.groups(chosen)
         if not any(groups):
             return ""
-        counts = (f"{members.sum()} {topic or 'other'}" for topic, members in groups.items())
+        counts = (f"{members.sum():,} {topic or 'other'}" for topic, members in groups.items())
         return f" ({', '.join(counts)})"
 
 
@@ -264,7 +267,7 @@ class Explanation:
     born: int
     """The turn in which it arrived, from 0."""
     left: tuple[int, Rule] | None
-    """The turn and rule that last evicted it, up to this turn; None if it was not, or came back."""
+    """The turn and rule that last evicted it, up to this turn; None if it never left or is back."""
     status: Status = Status.empty
     """What happened to it in this turn; empty where it is not in the cache."""
     rule: Rule = Rule.none
@@ -279,8 +282,8 @@ class Explanation:
     score: float | None = None
     """The score that decided."""
     cutoff: float | None = None
-    """The lowest kept unprotected score; for what a threshold evicted, the threshold. None where
-    the budget evicted nothing, where every kept entry was protected, and where the policy's steps
+    """The lowest unprotected score that stayed; for an entry evicted by a threshold, the threshold.
+    None if the budget evicted nothing, if every kept entry was protected, or if the policy's steps
     do not declare the threshold."""
     terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of its score."""
@@ -289,8 +292,8 @@ class Explanation:
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of the score of `marginal`."""
     deciding_terms: tuple[str, ...] = ()
-    """The terms that alone, set to that of the last kept entry, would have reversed the
-    decision."""
+    """The terms that decided alone: if one of them were that of the last kept entry, the decision
+    would be reversed."""
 
     @property
     def margin(self) -> float | None:
@@ -342,6 +345,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
 
     (entry,) = np.flatnonzero(view.token == token).tolist()
     score, cutoff = view.score_and_cutoff(entry)
+    # Entries that compete for the slots which protection leaves.
     contends = view.stood & ~view.protected
     marginal = view.marginal if view.stood[entry] else None
     return replace(
@@ -366,13 +370,15 @@ def _eviction(
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     first = trace.first_turn
     held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
-    after = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
-    # With a second tier it may have come back and left again, any number of times.
-    last = turn if trace.tier.size else min(after, turn)
-    for past in range(last, after - 1, -1):
+    # The turn after the last one that ended with the token in the cache.
+    absent = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
+    # From a second tier it may come back and leave again within a turn, any number of times.
+    last = turn if trace.tier.size else min(absent, turn)
+    for past in range(last, absent - 1, -1):
         result = trace.result(past)
-        for slot in np.flatnonzero(result.token[row] == token):
-            return past, Rule(result.rule[row, slot])
+        slots = np.flatnonzero(result.token[row] == token)
+        if slots.size:
+            return past, Rule(result.rule[row, slots[0]])
     return None
 
 
@@ -418,7 +424,7 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
         return
     if why.protected:
         yield f"{stayed}: it is protected regardless of its score"
-        yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {view.stood.sum()}"
+        yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {view.stood.sum():,}"
         return
     yield stayed
     yield _standing(why)
@@ -440,10 +446,8 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.cutoff is None:
         stayed = int(why.view.kept.sum())
         protected = "a protected entry" if stayed == 1 else "protected entries"
-        yield (
-            f"{protected} took {all_of(stayed, 'slot')}, "
-            f"so its score of {_score(why)} did not count"
-        )
+        slots = all_of(stayed, "slot")
+        yield f"{protected} took {slots}, so its score of {_score(why)} did not count"
         return
     yield _standing(why)
     yield _against(why, "the last kept entry", why.cutoff)
@@ -470,12 +474,8 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
     low, high = contrast(why.score, why.cutoff)
     yield f"its score of {low} was {gap(why.score, why.cutoff)} below the threshold of {high}"
     if len(why.terms) > 1:
-        yield listed(
-            [
-                f"{why.view.policy.quantity_name(name)} contributed {number(x)}"
-                for name, x in why.terms.items()
-            ]
-        )
+        label = why.view.policy.quantity_name
+        yield listed([f"{label(name)} contributed {number(x)}" for name, x in why.terms.items()])
 
 
 def _standing(why: Explanation) -> str:
@@ -484,10 +484,10 @@ def _standing(why: Explanation) -> str:
     kept, free = view.kept.sum(), (view.kept & ~view.protected).sum()
     if free == kept:
         verb = "was" if kept == 1 else "were"
-        return f"{score} {ordinal(why.rank or 0)} of {view.stood.sum()}, and {kept} {verb} kept"
+        return f"{score} {ordinal(why.rank or 0)} of {view.stood.sum():,}, and {kept:,} {verb} kept"
     return (
-        f"{score} {ordinal(why.place)} of {(view.stood & ~view.protected).sum()} unprotected "
-        f"entries, with {free} of {kept} slots left for them"
+        f"{score} {ordinal(why.place)} of {(view.stood & ~view.protected).sum():,} unprotected "
+        f"entries, with {free:,} of {kept:,} slots left for them"
     )
 
 
@@ -497,17 +497,17 @@ def _score(why: Explanation) -> str:
 
 
 def _digits(why: Explanation) -> int:
-    """Return the fewest decimals at which the scores that the sentences compare differ."""
-    scores = {why.score, why.cutoff, None if why.rule else why.view.best_evicted}
-    return digits_for(*(score for score in scores if score is not None))
+    """Return the fewest decimals at which the scores compared in the sentences differ."""
+    return digits_for(why.score, why.cutoff, None if why.rule else why.view.best_evicted)
 
 
 def _terms_against_the_last(
     why: Explanation, side: str, agreed: str, opposed: str
 ) -> Iterator[str]:
-    """Say which terms decided alone, and how the others compare; nothing of a single term."""
+    """Say which terms decided alone, and how the others compare; nothing if there is one term."""
     if len(why.terms) == 1:
         return
+    # With this sign, a positive contribution is on the side of the decision.
     sign, label = math.copysign(1, why.margin or 0), why.view.policy.quantity_name
     # First the terms that decided, then those that contributed most to the margin.
     order = sorted(
@@ -517,9 +517,12 @@ def _terms_against_the_last(
     parts = []
     for term in order:
         contribution = sign * why.difference[term]
-        verdict = f"was {agreed if contribution > 0 else opposed if contribution else 'equal'}"
         if term in why.deciding_terms:
             verdict = f"decided {side} it"
+        elif contribution:
+            verdict = f"was {agreed if contribution > 0 else opposed}"
+        else:
+            verdict = "was equal"
         value, last = contrast(why.terms[term], why.marginal_terms[term])
         parts.append(f"{label(term)} {verdict} ({value} against {last})")
     lead = "" if why.deciding_terms else f"no term alone decided {side} it: "

@@ -37,9 +37,9 @@ class StepStory:
     sentence: str
     """What happened."""
     inputs: Pairs = ()
-    """(label, text) of the numbers before."""
+    """(label, text) of the numbers that the step reads."""
     outputs: Pairs = ()
-    """(label, text) of the numbers after."""
+    """(label, text) of the numbers that it writes."""
 
 
 def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[StepStory]:
@@ -92,13 +92,14 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
         bit = np.uint32(1) << np.uint32(dialogs.current[row, turn])
         current = int((view.kept & (dialogs.topic_bits[row, view.token] & bit != 0)).sum())
         verb = "is" if current == 1 else "are"
-        parts.append(f"{current} of {view.kept.sum()} kept {verb} of the current topic")
+        parts.append(f"{current:,} of {view.kept.sum():,} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
 
 
 def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
     """Describe in one sentence what the caches of several runs share after a turn."""
     kept = [trace.kept[row, turn - trace.first_turn] for trace in traces]
+    # Empty slots, −1, may be in the intersection and do not count.
     shared = int(np.count_nonzero(reduce(np.intersect1d, kept) >= 0))
     read = int(dialogs.bounds[row, turn + 1])
     verb, caches = "is" if shared == 1 else "are", "all caches" if len(traces) > 1 else "the cache"
@@ -106,29 +107,31 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
 
 
 def return_sentence(
-    runs: Iterable[tuple[str, Callable[[int], Trace]]], dialogs: DialogBatch, row: int = 0
+    runs: Iterable[tuple[str, Callable[[int], Trace]]], dialogs: DialogBatch
 ) -> str:
-    """Say which runs had lost the first topic that returns, and when.
+    """Say which runs of the first row had lost the first topic that returns, and when.
 
     Each of `runs` has a label and a function from a turn to a trace with that turn.
     """
-    topics = dialogs.current[row, : dialogs.turn_counts[row]].tolist()
+    topics = dialogs.current[0, : dialogs.turn_counts[0]].tolist()
 
     def returns(turn: int) -> bool:
         topic = topics[turn]
         return topic >= 0 and topic in topics[:turn] and topic != topics[turn - 1]
 
-    back = next(filter(returns, range(len(topics))), None)
-    if back is None:
+    # 1. The turn of the first return, and the last turn before it that had the topic.
+    returned = next(filter(returns, range(len(topics))), None)
+    if returned is None:
         return "No earlier topic returns in this dialog."
-    topic = topics[back]
-    last = max(turn for turn in range(back) if topics[turn] == topic)
-    of_topic = (dialogs.topic_bits[row] & topic_bit(dialogs.current[row, last])) != 0
+    topic = topics[returned]
+    last = max(turn for turn in range(returned) if topics[turn] == topic)
+    of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, last])) != 0
+    # 2. How many of the topic's tokens each run holds after each turn between them.
     lost, held = [], []
     for label, trace_of in runs:
         counts = []
-        for turn in range(last, back):
-            kept = trace_of(turn).kept[row, turn - trace_of(turn).first_turn]
+        for turn in range(last, returned):
+            kept = trace_of(turn).kept[0, turn - trace_of(turn).first_turn]
             counts.append(int(of_topic[kept[kept >= 0]].sum()))
         if counts[-1]:
             held.append(f"{label} ({count(counts[-1], 'token')})")
@@ -136,7 +139,9 @@ def return_sentence(
             lost.append(f"{label} (by turn {last + counts.index(0)})")
     outcomes = [("had lost all of it", lost), ("still held some", held)]
     parts = [f"{listed(labels)} {outcome}" for outcome, labels in outcomes if labels]
-    return f"When topic {dialogs.topic_label(topic)} returns in turn {back}, {'; '.join(parts)}."
+    return (
+        f"When topic {dialogs.topic_label(topic)} returns in turn {returned}, {'; '.join(parts)}."
+    )
 
 
 _TOPIC = {
@@ -145,7 +150,7 @@ _TOPIC = {
     "returns": ("the topic returns to {}", "the topic returned to {}"),
     "turns": ("the topic changes to {}", "the topic changed to {}"),
 }
-"""How the topic moves, in a headline and in a step."""
+"""How the topic moves, in words for a headline (present) and for a step (past)."""
 
 
 # ------------------------------------------------------------------------------- the sentences
@@ -176,6 +181,7 @@ def _describe_change(view: TurnView, step: Step) -> str:
     changed &= ~new
     if changed.any():
         old, now = before[changed], after[changed]
+        # One factor for all entries, such as a decay, or a gain of each entry's own.
         share = common_factor(old, now)
         if share is None or np.isnan(share) or now[old == 0].any():
             parts = [_gain_words(view, subject, after.astype(float) - before, changed)]
@@ -204,7 +210,7 @@ def _factor_words(subject: str, share: float, before: Floats, after: Floats) -> 
 def _gain_words(view: TurnView, subject: str, change: Floats, old: Bools) -> str:
     """Describe the gain or loss of each topic, largest first, and the largest of any entry."""
     most = float(change[old].max())
-    if _gain(most) == _gain(float(change[old].min())):
+    if _gain(most) == _gain(float(change[old].min())):  # equal at the shown digits
         words = f"{all_of(int(old.sum()), 'old entry', 'old entries')} {_gain(most)} in {subject}"
     else:
         groups = [
@@ -212,7 +218,7 @@ def _gain_words(view: TurnView, subject: str, change: Floats, old: Bools) -> str
             for topic, chosen in view.groups(old).items()
         ]
         groups.sort(key=lambda group: -group[1].mean())
-        if len(groups) > NAMED_GROUPS:
+        if len(groups) > NAMED_GROUPS:  # the smallest gains become one group
             rest = np.concatenate([gained for _, gained in groups[NAMED_GROUPS - 1 :]])
             groups = [*groups[: NAMED_GROUPS - 1], (_the(len(rest), "other"), rest)]
         parts = [f"{who} {_gain(float(gained.mean()))}" for who, gained in groups]
@@ -241,6 +247,7 @@ def _describe_rate(view: TurnView, step: Step) -> str:
         else:
             parts.append(f"the {label} {'rose' if now > last else 'fell'} from {old} to {new}")
     words = ", so ".join(parts)
+    # Without old entries a rate is computed from nothing.
     return f"the cache was empty: {words}" if view.new.all() else words
 
 
@@ -250,7 +257,8 @@ def _describe_protection(view: TurnView, step: Step) -> str:
     if not protected:
         return "no entry is protected"
     verb = "is" if protected == 1 else "are"
-    words = f"{protected} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
+    words = f"{protected:,} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
+    # Ranks count all entries, protected or not.
     spared = int((view.protected & (view.rank > view.trace.budget)).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 
@@ -265,7 +273,7 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
         parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
     if evicted.any():
         parts.append(
-            f"the budget evicted {evicted.sum()} of {_entries(stood)}{view.tally(evicted)}, "
+            f"the budget evicted {evicted.sum():,} of {_entries(stood)}{view.tally(evicted)}, "
             f"{(evicted & view.new).sum() or 'none'} of them new"
         )
         if view.cutoff is None or view.best_evicted is None:
@@ -275,7 +283,7 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
             parts.append(f"the last kept entry scored {lowest}, the best evicted entry {highest}")
     else:
         none = f"the budget evicted none of {_entries(stood)}"
-        parts.append(f"{none}, as the cache has room for {budget}")
+        parts.append(f"{none}, as the cache has room for {budget:,}")
     return "; ".join(parts)
 
 
@@ -289,7 +297,7 @@ def _describe_attention(view: TurnView, step: Step) -> str:
         (topic or "the rest", float(before[chosen].sum()), float(after[chosen].sum()))
         for topic, chosen in view.groups(changed).items()
     ]
-    shares.sort(key=lambda share: share[1] - share[2])
+    shares.sort(key=lambda share: share[1] - share[2])  # the largest gain first
     parts: list[str] = []
     for topic, was, now in shares:
         old, new = percent(was, 1), percent(now, 1)
@@ -328,7 +336,9 @@ def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
     old_only = step.kind in ("change", "rate") and not step.includes_new
     took_part = ~view.new if old_only else np.ones_like(view.new)
     inputs: list[tuple[str, str]] = []
-    for name in (*step.reads, *(step.writes if step.kind == "rate" else ())):
+    # A rate changes row states, so it also reads what it writes.
+    names = (*step.reads, *step.writes) if step.kind == "rate" else step.reads
+    for name in names:
         if name in step.writes:
             inputs += _described(view, f"{label(name)} before", view.before(name), took_part)
         else:
@@ -349,6 +359,7 @@ def _described(
         return [(label, number(value))] if np.isfinite(value) else []
     chosen = chosen & np.isfinite(value)
     groups = view.groups(chosen)
+    # Many topics would fill the table, and one says nothing beside the whole.
     if not 1 < len(groups) <= NAMED_GROUPS:
         return [(label, _mean_and_range(value[chosen]))] if chosen.any() else []
     return [

@@ -26,7 +26,7 @@ def available_in(dialogs: DialogBatch) -> Available:
 
 
 def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ...]:
-    """Return the kinds of text in dialogs, of `KINDS`; `calls` are read even if they are no text.
+    """Return which `KINDS` the dialogs have; with `calls`, calls count even if not in the text.
 
     Examples
     --------
@@ -36,10 +36,12 @@ def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ..
     """
     kinds = set[str]()
     for transcript in transcripts:
-        kinds |= {"call"} if calls and transcript.calls else set()
+        if calls and transcript.calls:
+            kinds.add("call")
         for number, turn in enumerate(transcript.turns):
-            kinds |= {"call"} if turn.call_characters else set()
-            kinds.add(transcript.span_kind(number, turn.call_characters))
+            # A turn may begin with calls: the first character's kind, and that of what follows.
+            for character in (0, turn.call_characters):
+                kinds.add(transcript.span_kind(number, character))
     return _named(set(map(KINDS.index, kinds)))
 
 
@@ -90,6 +92,7 @@ def pinned_notes(
     longest = max(map(size, transcripts), default=0)
     if not longest:
         return ["No dialog has a system prompt, so pinning it changes nothing."]
+    # The smallest share decides: if it holds the longest prompt, so do the others.
     tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
     if not tight:
         return []
@@ -106,6 +109,7 @@ def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     demands = chain.from_iterable(transcript.demands for transcript in transcripts)
     carried = sum(demand.carried for demand in demands)
     missing = sum(transcript.missing for transcript in transcripts)
+    # A note applies if its number is not 0.
     notes = {
         f"Carried over from another service: {count(carried, 'value')}.": carried,
         f"Not found in the text: {count(missing, 'more value')}.": missing,

@@ -45,7 +45,7 @@ def entries_table(
 
     token, rank = pick("token"), pick("rank")
     topic = dialogs.topics_of(row, token)
-    topic[topic == ""] = None
+    topic[topic == ""] = None  # missing in a file, rather than an empty text
     return pd.DataFrame(
         {
             "turn": np.repeat([view.turn for view in views], [len(view.token) for view in views]),
@@ -82,6 +82,7 @@ def turns_table(
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
     usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
+    # Keys of a dict: each metric once, in this order.
     metrics = {
         key: metric_named(key).measure(trace, dialogs)[row, index]
         for key in dict.fromkeys((*usual, *metrics))
@@ -106,9 +107,9 @@ def _names(codes: type[Status] | type[Rule]) -> NDArray[Any]:
     return np.array([code.name if code else None for code in codes], object)
 
 
-def topic_changes(dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
-    """Return the turns whose topic differs from that of the previous turn."""
-    current = dialogs.current[row, : dialogs.turn_counts[row]]
+def topic_changes(dialogs: DialogBatch) -> pd.DataFrame:
+    """Return the turns of the first row whose topic differs from that of the previous turn."""
+    current = dialogs.current[0, : dialogs.turn_counts[0]]
     return pd.DataFrame({"turn": 1 + np.flatnonzero(current[1:] != current[:-1])})
 
 
@@ -124,8 +125,8 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return for each turn how many entries two runs over the same dialog both keep.
 
     `one` and `other` are from `entries_table`. Columns turn, shared, only_one, only_other, jaccard.
-    The last is the share of what either keeps that both keep, in [0, 1]; it is 1 for two empty
-    caches.
+    The last is the number that both keep, as a share of the number that either keeps, in [0, 1]; it
+    is 1 for two empty caches.
 
     Examples
     --------
@@ -136,6 +137,7 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """
     turns = np.union1d(one["turn"], other["turn"])
     first, second = (kept_entries(entries)[["turn", "token"]] for entries in (one, other))
+    # An outer join says of each entry which of the two caches hold it.
     either = first.merge(second, how="outer", on=["turn", "token"], indicator="holder")
     counts = pd.crosstab(either["turn"], either["holder"].astype(str)).reindex(
         index=turns, columns=["both", "left_only", "right_only"], fill_value=0
@@ -160,19 +162,20 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     ``other``. Score and rank are those of this turn; in the run that does not keep the entry, those
     of the turn `evicted`. They are missing, as is `evicted`, for an entry that a fork dropped.
     """
-    sides, place = {"one": one, "other": other}, ["turn", "token"]
+    sides, key = {"one": one, "other": other}, ["turn", "token"]
     parts = []
     for keeper, loser in (("one", "other"), ("other", "one")):
         # 1. What the keeper keeps, without what the loser keeps.
-        others = kept_entries(sides[loser])[place].assign(shared=True)
-        alone = kept_entries(sides[keeper]).merge(others, "left", on=place)
+        others = kept_entries(sides[loser])[key].assign(shared=True)
+        alone = kept_entries(sides[keeper]).merge(others, "left", on=key)
         alone = alone[alone["shared"].isna()].reset_index(drop=True)
-        # 2. When the loser evicted it. A recalled entry can be evicted again: the last time counts.
-        evicted = sides[loser].loc[sides[loser]["rule"].notna(), [*place, "score", "rank"]]
+        # 2. When the loser evicted it. A recalled entry can be evicted again: the last time up to
+        # this turn counts, which `merge_asof` finds.
+        evicted = sides[loser].loc[sides[loser]["rule"].notna(), [*key, "score", "rank"]]
         evicted = evicted.assign(evicted=evicted["turn"]).sort_values("turn", kind="stable")
-        last = pd.merge_asof(alone[place], evicted, on="turn", by="token")
+        last = pd.merge_asof(alone[key], evicted, on="turn", by="token")
         part = {
-            **{name: alone[name] for name in (*place, "topic", "born")},
+            **{name: alone[name] for name in (*key, "topic", "born")},
             "keeper": keeper,
             f"score_{keeper}": alone["score"],
             f"rank_{keeper}": alone["rank"],
@@ -181,7 +184,7 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
             "evicted": last["evicted"].astype("Int64"),
         }
         parts.append(pd.DataFrame(part))
-    return pd.concat(parts, ignore_index=True).sort_values(place, ignore_index=True)
+    return pd.concat(parts, ignore_index=True).sort_values(key, ignore_index=True)
 
 
 def figures_table(

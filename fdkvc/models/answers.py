@@ -15,10 +15,11 @@ The way of a run: `run_answers` makes jobs of a few dialogs, `run_job` reads tho
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress, pairwise
-from threading import Lock
+from threading import Event, Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -35,7 +36,7 @@ from fdkvc.engine.metrics import metrics_of
 from fdkvc.models.answer_causes import grade_call
 from fdkvc.models.numpy.chat import generate_passages
 from fdkvc.models.numpy.head_eviction import DECIDES, check_no_future
-from fdkvc.models.numpy.head_recordings import count_tokens, encode_dialog
+from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import SEPARATOR
@@ -160,7 +161,7 @@ def run_answers(
     import pandas as pd
 
     workers, jobs = worker_count(how), jobs_of(model, transcripts)
-    sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
+    sizes = [[sum(work_of(settings, encode_dialog(model, row))) for row in job] for job in jobs]
     run = partial(run_job, settings, model)
     if how.get("executor") is None and (workers == 1 or is_large(model)):
         # Threads share a large model, which each process would have to load for itself. They can
@@ -169,10 +170,11 @@ def run_answers(
         how["executor"], report = threads, how.pop("on_progress", None)
         if report is not None:
             finished = how.get("finished")
-            done: list[int] = []  # tokens of dialogs that an earlier run has finished
+            done: list[int] = []  # sizes of dialogs that an earlier run has finished
             if finished is not None:
                 done = [*chain(*map(sizes.__getitem__, finished.results))]
-            run = partial(run, on_read=_reporting([*chain(*sizes)], done, report))
+            on_read = _reporting([*chain(*sizes)], done, report, how.get("cancelled"))
+            run = partial(run, on_read=on_read)
     chunks = run_jobs(run, jobs, **how)
     return pd.DataFrame([*chain.from_iterable(chunks)], columns=list(MEASURED))
 
@@ -189,23 +191,40 @@ def is_large(model: AnyModel) -> bool:
 
 
 OnRead = Callable[[int, bool], None]
-"""Gets the number of tokens of each passage that was read, and whether it was a dialog's last."""
+"""Gets the work of each passage that was read, and whether it was a dialog's last."""
+
+
+def work_of(settings: Answers, passages: Sequence[EncodedPassage]) -> list[int]:
+    """Return about how many tokens a model reads in each passage: full caches read it as one."""
+    work, start, cases = list[int](), 0, [*settings.cases]
+    for tokens in (len(passage.ids) for passage in passages):
+        apart = sum(start > budget for _, budget in cases)
+        start += tokens
+        again = sum(size for policy, size in cases if policy.reads_again and start > size)
+        work.append(tokens * (1 + apart) + again)
+    return work
 
 
 def _reporting(
-    sizes: Sequence[int], before: Sequence[int], report: Callable[[Progress], None]
+    sizes: Sequence[int],
+    before: Sequence[int],
+    report: Callable[[Progress], None],
+    cancelled: Event | None,
 ) -> OnRead:
-    """Return a function that reports progress in tokens, of dialogs of these sizes.
+    """Return a function that reports progress, of dialogs of these sizes.
 
-    `before` has the sizes of those that were finished before the run.
+    `before` has the sizes of those that were finished before the run. The function ends a dialog
+    that is cancelled by a CancelledError.
     """
     total, began, lock = sum(sizes), perf_counter(), Lock()
     done, dialogs = sum(before), len(before)
 
-    def on_read(tokens: int, last: bool) -> None:
+    def on_read(work: int, last: bool) -> None:
         nonlocal done, dialogs
+        if cancelled is not None and cancelled.is_set():
+            raise CancelledError
         with lock:
-            done, dialogs = done + tokens, dialogs + last
+            done, dialogs = done + work, dialogs + last
             title = f"{dialogs} of {len(sizes)} dialogs"
             report(Progress(done, total, title, perf_counter() - began, sum(before)))
 
@@ -216,7 +235,7 @@ def run_job(
     settings: Answers,
     model: AnyModel,
     transcripts: Sequence[Transcript],
-    on_read: OnRead = lambda tokens, last: None,
+    on_read: OnRead = lambda work, last: None,
 ) -> list[Row]:
     """Return the rows of some dialogs."""
     one_blas_thread()  # here too, since this may be another process
@@ -273,9 +292,9 @@ def _read(
         if isinstance(cache, TextCache):
             cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
     reader = AnswerReader(settings, model, transcript, caches)
-    for passage in passages:
+    for passage, work in zip(passages, work_of(settings, passages), strict=True):
         yield from reader.read_passage(passage)
-        on_read(len(passage.ids), passage is passages[-1])
+        on_read(work, passage is passages[-1])
     rows, dialog = list[Row](), (transcript.name, transcript.services)
     for row, ((name, budget), cache) in enumerate(caches.items()):
         measures = reader.measures(row)
@@ -402,6 +421,7 @@ class AnswerReader:
         full, *others = self.caches
         whole: list[Any] = [cache for cache in others if cache.whole and cache.ids == full.ids]
         alone = [cache not in whole for cache in self.caches]
+        full.leads = bool(whole)
         logits = yield [*compress(self.caches, alone)], ids
         for cache in whole:
             cache.follow(full)

@@ -56,7 +56,7 @@ def capture(options: Namespace) -> None:
     first = recordings[0]
     tokens = sum(recording.starts[-1] for recording in recordings)
     text = (
-        f"{first.source}: {count(len(recordings), 'dialog')}, {tokens} tokens, "
+        f"{first.source}: {count(len(recordings), 'dialog')}, {tokens:,} tokens, "
         f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions"
     )
     print_results("\n\n".join(filter(None, [text, skipped_text(skipped)])), options.out)

@@ -41,7 +41,7 @@ CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
 
 MIN_CHUNK = 25
-"""So few dialogs are not split among workers."""
+"""Fewest dialogs of a chunk when a small run is split among workers."""
 
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
@@ -58,7 +58,7 @@ PAPERS_METRICS = f"{RUN_METRICS}; default: the paper's three"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What to run; refuses in one sentence what cannot be run."""
+    """What to run; raises a ValueError of one sentence for what cannot be run."""
 
     scenarios: tuple[Scenario, ...] = option(
         "scenarios to run; default: the paper's, and adaptation",
@@ -93,6 +93,7 @@ class Benchmark:
                 f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
                 f"{MAX_CHUNK_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
             )
+        # Results for each dialog and policy: late metrics, and with `series` every turn's.
         late = len(self.scenarios) * len(self.metrics)
         turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
         kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
@@ -104,10 +105,9 @@ class Benchmark:
 
     @property
     def numbers_of_a_dialog(self) -> int:
-        """Numbers in memory while a dialog of the longest scenario runs under one policy.
-
-        Random numbers, vectors, products and entries.
-        """
+        """Numbers in memory while a dialog of the longest scenario runs under one policy."""
+        # In this order: projections; of each token its embedding, its projected vectors and its
+        # products with the query of each turn; the entries of each turn.
         turns = max(len(scenario.schedule) for scenario in self.scenarios)
         d, h = self.world.dimension, self.world.head_dimension
         tokens = turns * self.world.tokens_per_turn
@@ -133,7 +133,7 @@ class Results:
     benchmark: Benchmark
     """What was to run."""
     measured: Mapping[str, Mapping[str, PolicyScores]]
-    """By scenario key and policy name. Of finished dialogs, in order of their numbers."""
+    """By scenario key and policy name: of finished dialogs, in the order of their numbers."""
     seconds: float
 
     @property
@@ -163,8 +163,9 @@ class Results:
         self, scenario: str, metric: str, policy: str, baseline: str
     ) -> tuple[Values, Values] | None:
         """Return the `values` of two policies, or None where one has none."""
-        one, other = (self.values(scenario, name, metric) for name in (policy, baseline))
-        return None if one is None or other is None else (one, other)
+        values = self.values(scenario, policy, metric)
+        reference = self.values(scenario, baseline, metric)
+        return None if values is None or reference is None else (values, reference)
 
     @cached_property
     def _values(self) -> dict[tuple[str, str, str], Values]:
@@ -176,6 +177,8 @@ class Results:
                     # A metric may be undefined in a scenario, as recall is where no topic returns.
                     if not np.isnan(values).any():
                         arrays[scenario, policy, metric] = values
+        # The composite: a mean over scenarios of the dialogs of equal number. A dictionary, not a
+        # set, keeps the order.
         for policy, metric in {place[1:]: None for place in arrays}:
             rows = [arrays.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
             if all(len(row) == self.benchmark.dialogs for row in rows):
@@ -203,7 +206,7 @@ def run_job(benchmark: Benchmark, chunk: range) -> Chunk:
     A dialog's random numbers are the same in every scenario, so they are drawn once. Its results
     depend neither on its chunk nor on the number of cores.
     """
-    one_blas_thread()  # also here: this may be another process
+    one_blas_thread()  # also here: this may be a worker process
     draws = draw(benchmark.scenarios, chunk, benchmark.seed, benchmark.world)
     return {
         scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, benchmark.world))
@@ -243,15 +246,16 @@ def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
     if workers > 1 and len(jobs_of(benchmark, workers)) > 1:
         submit = shared_workers(workers)
         for _ in range(workers):
-            submit(one_blas_thread)  # for which each imports this module
+            submit(one_blas_thread)  # any call does: the worker imports this module for it
 
 
 def jobs_of(benchmark: Benchmark, workers: int, chunk: int | None = None) -> list[range]:
-    """Return the numbers of the dialogs of each job, at most `chunk` if it is given."""
+    """Return the dialog numbers of each job, at most `chunk` of them if it is given."""
     if chunk is None:
         # Small runs are split so that every worker has work.
         chunk = min(CHUNK, max(MIN_CHUNK, -(-benchmark.dialogs // workers)))
     check_count("chunk", chunk)
+    # Memory bounds it, too: a chunk's dialogs run together.
     chunk = min(chunk, max(1, MAX_CHUNK_NUMBERS // benchmark.numbers_of_a_dialog))
     return [
         range(first, min(first + chunk, benchmark.dialogs))
@@ -271,7 +275,7 @@ def run_benchmark(
     began = perf_counter()
     chunks = run_jobs(partial(run_job, benchmark), jobs, **how)
     measured = {
-        # Chunks release what is joined, so that little is in memory twice.
+        # `pop` releases the parts of a scenario once they are joined: little is in memory twice.
         scenario.key: _join([part.pop(scenario.key) for part in chunks])
         for scenario in benchmark.scenarios
     }

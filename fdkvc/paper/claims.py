@@ -104,11 +104,13 @@ class Claim:
         if math.isnan(low) or math.isnan(high):
             return "open"
         measured = Range(low, high)
+        # 1. The direction: the claim is true in all of the interval, in none or in a part of it.
         if self.holds_when is not None:
             if not self.holds_when.overlaps(measured):
                 return "does not hold"
             if not self.holds_when.contains(measured):
                 return "open"
+        # 2. The size, where a figure is printed that is no bound.
         if self.published is None or self.bound:
             return "holds"
         if size is None:

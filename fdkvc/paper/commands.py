@@ -1,7 +1,7 @@
 """The commands ``benchmark``, ``sweep`` and ``trace``, on synthetic dialogs.
 
-What loads pandas is imported by each command when it needs it: ``benchmark`` starts its workers
-before that.
+Modules that load pandas are imported inside the commands, so that ``benchmark`` can start its
+workers first: they load while this process does.
 """
 
 from argparse import Namespace
@@ -19,12 +19,12 @@ from fdkvc.synthetic.scenarios import Scenario, World, custom_scenario, scenario
 
 
 def benchmark(options: Namespace) -> None:
-    """Measure policies on scenarios; with ``--all``, also compare what else the paper has."""
+    """Measure policies on scenarios; with ``--all``, all that the paper has figures for."""
     if options.all and options.baseline is not None:
         raise ValueError("--all and --baseline cannot be combined: give only one")
     settings = settings_from(Benchmark, options)
     baseline = baseline_of(settings.policies, options.baseline)
-    if options.dask is None:  # before pandas and SciPy are imported
+    if options.dask is None:  # before this process imports pandas and SciPy
         start_workers(settings, options.workers)
 
     from fdkvc.paper.results import BenchmarkRun, StudyRun

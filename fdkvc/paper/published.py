@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from fdkvc.core.words import minus
+
 DIALOGS = 600
 """Dialogs per scenario (Section 4.1). The paper gives no number for the adaptation run and the
 latency; the same number is assumed."""
@@ -63,6 +65,15 @@ class Published:
     """Number of dialogs; for a composite, of each scenario."""
 
     @property
+    def words(self) -> str:
+        """The printed figure with the signs of all numbers here.
+
+        >>> read_printed("-39.5%", "Table 4").words
+        '−39.5 %'
+        """
+        return minus(self.printed.replace("%", " %"))
+
+    @property
     def range(self) -> Range:
         """All values that round to the printed one."""
         return Range(self.value - self.rounding, self.value + self.rounding)
@@ -88,6 +99,7 @@ def read_printed(
     if match is None:
         raise ValueError(f"the printed figure {printed!r} must begin with a decimal number")
     number, percent = match.groups()
+    # In decimal, so that half a unit of the last digit is exact: 5e-05 for 0.0200.
     digits = len(number.partition(".")[2])
     unit = Decimal(100 if percent else 1)
     rounding = Decimal(0) if exact else Decimal(5).scaleb(-digits - 1) / unit
@@ -119,6 +131,7 @@ def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
     tables: dict[str, dict[tuple[str, str], Published]] = {}
     rows = tuple(Hyperparameter(**row) for row in written.pop("hyperparameter"))
     for name, table in written.items():
+        # The first line has the columns; each other one begins with the name of its row.
         columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
         source, dialogs = table["source"], table.get("dialogs", DIALOGS)
         tables[name] = {}

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 
 import pandas as pd
 
-from fdkvc.core.words import count, decimal, minus, p_value, short
+from fdkvc.core.words import count, decimal, p_value, short
 from fdkvc.engine.metrics import METRICS, late_metric
 from fdkvc.paper.benchmark import ADAPTATION, Benchmark, Results, run_benchmark
 from fdkvc.paper.replication import tables
@@ -40,7 +40,7 @@ ALIGNMENT = (
 )
 
 UNTESTED = {"too few": "too few dialogs", "same": "the same in every dialog"}
-"""What stands instead of p where a test is not possible, by its verdict."""
+"""What is shown instead of p where a test is not possible, by its verdict."""
 
 FINISHED = {"finished": dict[str, int] | None}
 """How many dialogs of each scenario a cancelled run finished."""
@@ -55,12 +55,13 @@ class BenchmarkRun(Run):
     depends: ClassVar = {"baseline": str, **FINISHED}
 
     study: Study
-    """The results and the latencies; in a `StudyRun` also the rest."""
+    """The results and the latencies; in a `StudyRun`, also all else that a study measures."""
     baseline: str = ""
     """The policy to compare with; `baseline_of` by default."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
+            # The class is frozen, and the default depends on the settings.
             object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
@@ -98,10 +99,9 @@ class BenchmarkRun(Run):
 
     @property
     def text(self) -> str:
-        late, adapting = (
-            [fact for fact in facts(self.results) if fact.source == source]
-            for source in (BENCHMARK, ADAPTATION)
-        )
+        rows = facts(self.results)
+        late = [fact for fact in rows if fact.source == BENCHMARK]
+        adapting = [fact for fact in rows if fact.source == ADAPTATION]
         means = f"Last turns of {count(self.settings.dialogs, 'dialog')} per scenario, means"
         turns = "Turns from a change of topic to 80 % retention of the new one"
         parts = [
@@ -243,7 +243,7 @@ def _text(fact: Fact) -> str:
     words = marked_words(fact)
     if fact.published is None:
         return words
-    return f"{words} ({minus(fact.published.printed)} {sign_of(fact)}".rstrip() + ")"
+    return f"{words} ({fact.published.words} {sign_of(fact)}".rstrip() + ")"
 
 
 # ------------------------------------------------------------------------------- a terminal

@@ -83,10 +83,10 @@ def _results(
 ) -> Results:
     measured: dict[str, dict[str, PolicyScores]] = {}
     for place, values in rows.items():
-        if place[0] == part and len(place) == 5:
+        if place[0] == part and len(place) == 5:  # probes have shorter names
             _, scenario, policy, kind, name = place
             by_policy = measured.setdefault(scenario, {})
             scores = by_policy.setdefault(policy, PolicyScores({}, {}))
             getattr(scores, kind)[name] = values
-    names = next(iter(measured.values()))
+    names = next(iter(measured.values()))  # every scenario has the same policies
     return Results(replace(benchmark, policies=tuple(map(read_policy, names))), measured, seconds)

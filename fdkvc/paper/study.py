@@ -47,7 +47,7 @@ PROBE_DIALOGS = 100
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Measurements for claims that the results of a benchmark do not settle."""
+    """Measurements for claims that the results of a benchmark do not decide."""
 
     highest_score: Values
     """Shape (n,). The highest score in FD-KVC's cache after the last turn of Topic Shift."""
@@ -63,13 +63,13 @@ class Study:
     results: Results
     """With the series of every turn and the alignments of all projections."""
     sweeps: Mapping[str, Results] = field(default_factory=dict)
-    """By parameter: the paper's ablations."""
+    """The paper's ablations by parameter."""
     latencies: tuple[Latency, ...] = ()
-    """Of the benchmark's policies, with FIFO among them."""
+    """The times of the benchmark's policies and FIFO."""
     memories: Mapping[str, CacheBytes] = field(default_factory=dict)
-    """By policy name, after a whole dialog of Mixed."""
+    """The bytes of a cache after a whole dialog of Mixed, by policy name."""
     probes: Probes | None = None
-    """None if the settings are not the paper's."""
+    """None unless the settings are the paper's."""
     seconds: float = 0.0
     """Wall clock of the whole study; 0 where it was read from files."""
 
@@ -80,6 +80,7 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
     If not `whole`, only the benchmark and the latencies of single dialogs.
     """
     cancelled = how.get("cancelled") or threading.Event()
+    # 1. What to run: the benchmark, and for a whole study the ablations.
     main, sweeps = benchmark, {}
     if whole:
         metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
@@ -91,6 +92,8 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
                 for key in ABLATIONS
             }
     timed = timed_policies(benchmark)
+    # 2. One progress for all parts: each has a span of it, as long as its work. Timing counts as a
+    # benchmark of the timed policies.
     parts = {_MAIN: main} | {title: part for title, (_, part) in sweeps.items()}
     if whole:
         rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
@@ -110,6 +113,7 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         how["on_progress"] = partial(report, title)
         return run_benchmark(parts[title], chunk=CHUNK if whole else None, **how)
 
+    # 3. Run the parts; a cancelled study keeps what it has.
     results = replace(run(_MAIN), benchmark=benchmark)
     swept = {}
     for title, (key, _) in sweeps.items():
@@ -155,23 +159,24 @@ def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
 
 
 def run_probes(seed: int = 0) -> Probes:
-    """Measure what settles the claims that a benchmark's results do not."""
+    """Measure what decides the claims that a benchmark's results do not."""
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
     trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
     last = trace.entries_in(shift.turns - 1)
+    # Only entries that stay have an attention after eviction.
     highest = np.where(np.isfinite(last.attention_after), last.score, -np.inf).max(axis=1)
 
     mixed = generate(SCENARIOS["mixed"], PROBE_DIALOGS, seed)
-    one, other = (
+    ablated, h2o = (
         np.sort(simulate(policy, mixed, Benchmark.budget, entries=False).kept)
         for policy in (policy_named(ABLATED_POLICY, w_c=1.0), policy_named("h2o"))
     )
-    # Sorted by token, both (n, T, budget): the same entries in whatever slots.
-    agreeing = (one == other).all(axis=2).mean(axis=1, dtype=np.float32)
+    # Both (n, T, budget), sorted by token: equal entries may be in different slots.
+    agreeing = (ablated == h2o).all(axis=2).mean(axis=1, dtype=np.float32)
     return Probes(highest, agreeing)
 
 
 def _weight(benchmark: Benchmark) -> int:
-    """Return the work of a benchmark: turns of all policies."""
+    """Return the work of a benchmark, in turns of a policy."""
     turns = sum(len(scenario.schedule) for scenario in benchmark.scenarios)
     return turns * benchmark.dialogs * len(benchmark.policies)

@@ -26,7 +26,7 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to sweep; refuses in one sentence what cannot be swept."""
+    """What to sweep; raises a ValueError of one sentence for what cannot be swept."""
 
     policy: str = ABLATED_POLICY
     """A policy's name: its key, or a line such as ``blocks(h2o)``."""
@@ -59,7 +59,7 @@ class Sweep:
             )
         settings = math.prod(len(set(values)) for _, values in self.axes)
         check_most("the sweep has", settings, "settings", MAX_RUN_NAMES)
-        _ = self.benchmark  # which checks the values and the rest
+        _ = self.benchmark  # checks the values and all other settings
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Sweep:
 
 
 def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
-    """Return values to sweep: the paper's, or else steps over the range it explored, or any valid.
+    """Return values to sweep: the paper's, else steps over its range, else over the allowed range.
 
     Examples
     --------
@@ -104,10 +104,10 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     field = read_policy(policy).settings[parameter]
     default = field.default
     low, high = field.paper or (field.low, field.high)
-    if math.isinf(high):
+    if math.isinf(high):  # no upper end: up to four times the default
         high = max(4 * default, 1)
     steps = np.linspace(low, high, STEPS)
-    if not field.accepts(low, type(default)):
+    if not field.accepts(low, type(default)):  # an open lower end
         steps = steps[1:]
     if isinstance(default, int):
         return tuple(dict.fromkeys(int(step) for step in steps.round()))

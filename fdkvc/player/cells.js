@@ -7,7 +7,7 @@ import { EVICTED } from './record.js';
 
 export class Cells {
   /** @param {HTMLElement} box @param {Lane} lane @param {HTMLElement} name has the hue of the ring of an entry
-   * @param {Lane} [before] the run before, on the same dialog: what it decided otherwise is marked */
+   * @param {Lane} [before] the previous run, on the same dialog: what it decided otherwise is marked */
   constructor(box, lane, name = box, before = undefined) {
     this.lane = lane;
     this.before = before;

@@ -23,7 +23,7 @@ def _colours(theme: Theme) -> str:
 
 @cache
 def script(name: Literal["stage", "ear"]) -> str:
-    """Return a script that imports nothing and exports the `mount` of a stage, or of its ear."""
+    """Return a script without imports that exports `mount`: of a stage, or its server messages."""
     return f"{_read(f'bundle/{name}.js')}const {{ mount }} = bundle;\nexport default mount;\n"
 
 

@@ -11,10 +11,10 @@ addEventListener('click', ({ target }) => { if (target instanceof Element && tar
 
 const waiting = /** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */ ({});
 
-/** Passes the server's messages to the stage, and the stage's to the server.
- * A message waits while the app runs or a link has just been followed: if another page is opening,
- * Streamlit would run a part of this one in the midst of it, and the browser would show nothing. The
- * newest message counts.
+/** Passes messages between the server and the stage.
+ * A message waits while the app runs or a link has just been followed: while another page is opening,
+ * Streamlit would run a fragment of this one, and the browser would show nothing. Only the newest
+ * waiting message is sent.
  * @param {{ data: any, setStateValue: (name: string, value: object) => void }} component */
 export function mount({ data, setStateValue }) {
   const { what } = data;

@@ -1,10 +1,10 @@
-// The entries of a turn for those who hear the page, and what pointer and keys do with them.
+// The entries of a turn for screen readers, and what pointer and keys do with them.
 
 import { make, one } from './dom.js';
 import { entryName } from './fate.js';
 
-/** Writes the name of each entry where its tile stands, also for a finger that looks for one; and says
- * which one the pointer or the keys have come to.
+/** Names each entry where its tile is, so that touch finds it, too; and marks the one that the pointer
+ * or the keys have reached.
  * @param {Stage} stage @param {HTMLElement} list @param {Cells} cells @param {string} prefix */
 export function nameOptions(stage, list, cells, prefix) {
   const { turn, entry } = stage.state;
@@ -34,7 +34,7 @@ export function activateOption(stage, list, { lane }, prefix) {
   else list.removeAttribute('aria-activedescendant');
 }
 
-/** Follows the mouse in a box, and what is clicked there.
+/** Follows the mouse and clicks in a box.
  * @param {Stage} stage @param {HTMLElement} box @param {(event: MouseEvent) => number | null} find
  * @param {(event: MouseEvent) => void} click */
 export function listenToPointer(stage, box, find, click) {
@@ -69,7 +69,7 @@ export function listenToRiver(stage, box, river) {
   });
 }
 
-/** A click leaves the keys with the turns: they come to the entries by Tab.
+/** A click does not move the focus: the keys still step through the turns; Tab brings them to the entries.
  * @param {Stage} stage @param {HTMLElement} box
  * @param {(token: number | null, key: string) => number | null} beside */
 export function listenToKeys(stage, box, beside) {

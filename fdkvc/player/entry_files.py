@@ -1,6 +1,5 @@
 """The files and the text of a trace: what happens to every entry of one dialog."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
@@ -14,23 +13,20 @@ from fdkvc.engine.trace import Trace
 from fdkvc.explain.tables import turns_table
 from fdkvc.player.run import StageRun
 from fdkvc.policies import Policy
-from fdkvc.runs.export import csv_text, with_readme
+from fdkvc.runs.export import csv_text, stem_of, with_readme
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.write import Files
 from fdkvc.synthetic.scenarios import Scenario, World
 
 MAX_LINE = 100
-"""Characters of a line of a trace."""
-
-MAX_STEM = 160
-"""Characters with which the names of files begin."""
+"""Most characters of a line of a trace."""
 
 
 def trace_files(runs: Mapping[str, StageRun]) -> Files:
-    """Return the files of runs over one dialog, each by what it is called, with a README of them.
+    """Return the files of named runs over one dialog, with a README.
 
-    See `turns_table` and `entries_table`; of long runs, there are no entries. Every row says what
-    it is of.
+    See `turns_table` and `entries_table`; long runs have no entries. Every row names its policy,
+    dialog, budget and version.
     """
     files, also = {}, dict[str, str]()
     if not any(run.long for run in runs.values()):
@@ -41,11 +37,17 @@ def trace_files(runs: Mapping[str, StageRun]) -> Files:
         also |= {key: METRICS[key].help for key in (*default_metrics(), *run.optional)}
     first = next(iter(runs.values()))
     title = f"{listed([*runs])} on {first.dialog.title}, budget {first.budget}"
-    return with_readme(title, files, also)
+    settings = {name: _settings(run.trace.policy) for name, run in runs.items()}
+    return with_readme(title, files, also, settings)
+
+
+def _settings(policy: Policy) -> str:
+    fields = policy.settings.values()
+    return ", ".join(f"{field.name} = {field.default}" for field in fields) or "none"
 
 
 def _rows(runs: Mapping[str, StageRun], tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the tables of several runs as one, in which every row says what it is of."""
+    """Return the tables of several runs as one, in which every row names its run."""
     parts = []
     for policy, run in runs.items():
         origin = pd.DataFrame(
@@ -74,12 +76,11 @@ def file_stem(runs: Mapping[str, StageRun]) -> str:
     'Topic-Shift-seed-7-budget-40-fd-kvc-gamma=0.6'
     """
     run = next(iter(runs.values()))
-    words = " ".join([run.dialog.title, "budget", f"{run.budget}", *runs])
-    return re.sub(r"[^\w=.]+", "-", words).strip("-.")[:MAX_STEM]
+    return stem_of(" ".join([run.dialog.title, "budget", f"{run.budget}", *runs]))
 
 
 def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()) -> str:
-    """Return the turns of a trace; the last row states are left out where lines get too long."""
+    """Return the turns of a trace; while lines are too long, the last row state is left out."""
     table = turns_table(trace, dialogs, metrics=requested).rename(columns={"latency_ms": "ms"})
     frame = table.dropna(axis="columns", how="all")
     states = [name for name in frame if name in trace.state]
@@ -95,6 +96,7 @@ def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
     """Raise a ValueError if a dialog's table of entries could be too long."""
     new, turns = World().tokens_per_turn, len(scenario.schedule)
     held = policy.capacity(budget, turns * new) + policy.tier_places(budget, turns * new)
+    # A turn has what was held and what is new, and no more than has been read.
     entries = sum(min(turn * new, held + new) for turn in range(1, turns + 1))
     if entries > MAX_ENTRY_ROWS:
         raise ValueError(

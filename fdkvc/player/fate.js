@@ -1,4 +1,4 @@
-// What became of an entry up to a turn, and the numbers that decided. Sentences on why are the server's.
+// The fate of an entry up to a turn, and the numbers that decided. The server writes the sentences on why.
 
 import { number, signed } from './numbers.js';
 import { STATUS } from './record.js';
@@ -29,7 +29,7 @@ export function fateOf(lane, turn, token) {
 /** @param {Lane} lane @param {Fate} fate */
 function rankOf(lane, { rank, stood, shielded }) {
   if (lane.long) return '';
-  return rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold';
+  return rank ? `rank ${number(rank)} of ${shielded ? 'all ' : ''}${number(stood)}` : 'below the threshold';
 }
 
 /** What became of an entry in a few words, and under them its rank.
@@ -74,7 +74,7 @@ export function comparison(lane, { at, i = NaN }, rival) {
   });
 }
 
-/** What there is to say of an entry that takes part in a turn, for those who hear the page.
+/** All about an entry in a turn, for screen readers.
  * @param {Lane} lane @param {number} turn @param {number} token */
 export function entryName(lane, turn, token) {
   const { dialog } = lane;

@@ -4,6 +4,7 @@ import { Cells } from './cells.js';
 import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { lanesOf } from './long.js';
+import { number } from './numbers.js';
 import { River } from './river.js';
 import { WhyInAll } from './why_lanes.js';
 
@@ -51,7 +52,7 @@ class Row {
     const paged = lane.paged(turn);
     this.cells.show(shown);
     this.counts.replaceChildren(
-      make('b', {}, `${kept.length} of ${lane.budgets[turn]}`), ' kept · ', make('b', {}, `${gone.length}`), ' evicted',
+      make('b', {}, `${number(kept.length)} of ${number(lane.budgets[turn])}`), ' kept · ', make('b', {}, number(gone.length)), ' evicted',
       ...(paged ? [make('div', { className: 'of-pages' }, paged)] : []),
     );
     one(this.box, '.gone-title').textContent = gone.length ? 'Evicted in this turn' : 'Nothing evicted';

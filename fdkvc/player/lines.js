@@ -1,4 +1,4 @@
-// What a run measures over the turns: a line for each, on its axes, and that of the run before.
+// The metrics of a run over the turns: a line for each, and that of the previous run.
 
 import { make } from './dom.js';
 import { lineScale } from './layout/lines.js';
@@ -12,7 +12,7 @@ function written({ percent, digits }, value) {
 }
 
 export class Lines {
-  /** @param {HTMLElement} box @param {Line[]} lines @param {Line[]} before those of the run before
+  /** @param {HTMLElement} box @param {Line[]} lines @param {Line[]} before those of the previous run
    * @param {string} called what that is called @param {number[]} changes */
   constructor(box, lines, before, called, changes) {
     this.changes = changes;

@@ -13,7 +13,7 @@ class LongLane extends Lane {
     let token = 0;
     this.stays = difference.map((step) => (token = (token + step) >>> 0));
     const tokens = dialog.born.length;
-    // An entry is its token in the part of the turn: the columns of a turn are written when it is shown.
+    // An entry's index is its token, offset by its turn's part: a turn's columns are written when it is shown.
     this.token = new Uint32Array(SHOWN * tokens).map((_, i) => i % tokens);
     this.status = new Uint8Array(SHOWN * tokens);
     this.held = /** @type {(Turn & { turn: number, part: number })[]} */ ([]);
@@ -77,7 +77,7 @@ class LongLane extends Lane {
     return stays;
   }
 
-  /** Each turn's runs of neighbours by age that are of one topic: turn by turn what each past turn has left.
+  /** In each turn, the runs of entries of one topic that are neighbours by age: counted by the turn they are from.
    * @returns {Neighbours[]} */
   river() {
     const { dialog, since, end, stays } = this;

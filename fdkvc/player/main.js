@@ -1,4 +1,4 @@
-// Where a stage begins: it draws a run within an element, and takes another when it is called again.
+// The entry point of a stage: draws a run in an element, and another one when called again.
 
 import { one } from './dom.js';
 import { hub } from './hub.js';
@@ -25,7 +25,7 @@ function pressed(/** @type {any} */ event) {
 
 document.addEventListener('keydown', pressed);
 document.addEventListener('focusin', (/** @type {any} */ { target }) => {
-  const stage = shown(); // what is changed around several lanes is changed from the turn that is shown
+  const stage = shown(); // controls around several lanes act on the turn shown, so playing stops
   if (stage?.run?.kind !== 'one' && !stage?.root.contains(target)) stage?.pause();
 });
 

@@ -6,7 +6,7 @@ import { EVICTED, NEW, NEW_EVICTED } from './record.js';
 // Entries as tiles on a canvas. As elements that move, 176 of them took 37 ms to the first frame
 // and 1,088 took 260; drawn, 4 and 11.
 
-const GLIDE = 220; // milliseconds; the next step begins wherever the last one has come to
+const GLIDE = 220; // milliseconds; the next step begins wherever the last one has got to
 
 export const still = matchMedia('(prefers-reduced-motion: reduce)');
 
@@ -28,14 +28,14 @@ export function readTheme(/** @type {HTMLElement} */ root) {
   theme.terms = style.getPropertyValue('--stage-terms').trim().split(/\s+/);
 }
 
-/** Pixels to the unit. */
+/** Device pixels for each CSS pixel. */
 const pixels = () => devicePixelRatio || 1;
 
 /** @type {Surface} before its box is measured */
 export const NOWHERE = /** @type {any} */ ({});
 
-/** Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
- * size makes the browser lay the page out: once, and not in every frame.
+/** Fits a canvas to its box; returns its context in CSS pixels, and the size. Reading the size of a
+ * box forces a layout, so this is called once for a layout, not in every frame.
  * @param {HTMLCanvasElement} canvas @returns {Surface} */
 export function fitted(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
@@ -91,7 +91,7 @@ export function disc(pen, x, y, radius, fill) {
   pen.fill();
 }
 
-/** How the run before is drawn. */
+/** How the previous run is drawn. */
 export const GHOST = () => ({ stroke: theme.ink, width: 1.5, dash: [4, 3] });
 
 /** Where an axis leaves something out.
@@ -173,7 +173,7 @@ export class Marks {
     this.begun = 0;
   }
 
-  /** Those that come start at `from(at)`, those that go end at `to(at)`.
+  /** New marks start at `from(at)`, removed ones end at `to(at)`.
    * @param {Map<number, Target>} targets by token
    * @param {{ from: (at: At) => At, to: (at: At) => At, glide: boolean }} way */
   go(targets, { from, to, glide }) {
@@ -191,7 +191,7 @@ export class Marks {
     this.begun = glide ? now : -Infinity;
   }
 
-  /** Moves every mark to where it stands now; returns whether any still moves.
+  /** Moves every mark to its present position; returns whether any still moves.
    * @param {number} now */
   settle(now) {
     const share = Math.min(1, (now - this.begun) / GLIDE);

@@ -27,8 +27,8 @@ MOMENT_POLICY = "fd-kvc"
 def nearly_kept(run: StageRun) -> tuple[int, int | None]:
     """Return the turn after the first change of topic, and the best entry that it evicted.
 
-    An entry from an earlier turn comes before new ones. If that turn evicts nothing, it is the next
-    turn that does; if none does, the last turn and None.
+    Entries from earlier turns are preferred to new ones. If that turn evicts nothing, the next one
+    that does is taken; if none does, the last turn and None.
     """
     changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1
     last = run.dialogs.turns - 1
@@ -46,11 +46,11 @@ def nearly_kept(run: StageRun) -> tuple[int, int | None]:
 def rescued(run: StageRun) -> tuple[int, int | None]:
     """Return the entry whose rank rises most when its topic returns, and the turn of the return.
 
-    The turn comes first. If no topic returns while it has entries in the cache, they are the last
-    turn and None.
+    The result is (turn, entry). If no topic returns while it has entries in the cache, it is the
+    last turn and None.
     """
     current, born = run.dialogs.current[0], run.dialogs.born[0]
-    best: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
+    best: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)  # (rise, turn, token)
     before: dict[int, int] = {}
     for turn, topic in enumerate(current):
         ranks = ranks_of(run, turn)
@@ -73,7 +73,7 @@ def ranks_of(run: StageRun, turn: int) -> dict[int, int]:
 class Spoken(ChosenDialog):
     """A real dialog with the attention of its first head.
 
-    Its topics are letters, which `topic_names` says in words.
+    Its topics are letters; `topic_names` has their names.
     """
 
     name: str
@@ -103,7 +103,7 @@ def with_schedule(transcript: Transcript, schedule: str) -> Transcript:
 
 
 def lettered(recording: Recording, transcript: Transcript) -> Recording:
-    """Return a recording with this transcript, its topics as letters, which fit into cells."""
+    """Return a recording with this transcript and letters for topics, which fit into cells."""
     letters = dict(zip(transcript.topics, LETTERS, strict=False))
     topics = [None if turn.topic is None else letters[turn.topic] for turn in transcript.turns]
     return replace(recording, transcript=transcript.with_topics(topics))
@@ -126,6 +126,7 @@ class Failure:
 def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) -> Failure | None:
     """Return the first call with an argument that a policy had cached but evicted before it."""
     for recording in recordings:
+        # Without a call there is nothing to find, and no need to run the policy.
         if not any(demand.kind == "call" for demand in recording.transcript.demands):
             continue
         text = recording.transcript
@@ -134,7 +135,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
         run = build_run(spoken, policy, budget)
         lost = Evidence(run.trace, shown).lost
         for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
-            turn = int(turns[0])
+            turn = int(turns[0])  # evicted after its last mention, and before the call
             if demand.kind == "call" and demand.mentions[-1].turn < turn < demand.turn:
                 kept = run.trace.kept[0, turn]
                 evicted = next(token for token in mentions[-1] if token not in kept)
@@ -153,6 +154,7 @@ def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     why = explain(run.trace, run.dialogs, 0, turn, token)
     if why.left is not None and why.left[0] < turn:
         return why_sentences(run, why.left[0], token)
+    # Not in the fork's cache: the change dropped it, or its trunk evicted it before.
     if run.trunk is not None and why.status == Status.empty and why.born < run.trace.first_turn:
         fork = run.trace.first_turn - 1
         if token in run.trunk.at(fork).trace.result(fork).after.cache.token:

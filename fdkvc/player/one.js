@@ -5,6 +5,7 @@ import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { hub } from './hub.js';
 import { Lines } from './lines.js';
+import { number } from './numbers.js';
 import { Dialog, Lane } from './record.js';
 import { River } from './river.js';
 import { Scores } from './scores.js';
@@ -40,7 +41,7 @@ export class One {
     this.stage = stage;
     this.run = run.name;
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
-    const past = run.lanes[1]; // the run before, if there is one, whose columns are the last
+    const past = run.lanes[1]; // the previous run, if there is one, whose columns are the last
     const before = past && new Lane(past, run.columns.slice(-3), this.dialog);
     this.lane = new Lane(run.lanes[0], past ? run.columns.slice(0, -3) : run.columns, this.dialog);
     this.lanes = [this.lane];
@@ -55,7 +56,7 @@ export class One {
     frame.classList.toggle('some', run.shows !== '');
     for (const panel of frame.children) panel.hidden = run.shows && !run.shows.split(' ').some((/** @type {string} */ name) => panel.matches(`.${name}`));
     const lines = new Lines(this.part('.lines div'), run.lanes[0].lines, past?.lines ?? [], run.before, this.dialog.changes);
-    for (const [part, words, shown] of /** @type {const} */ ([['.now', `decided otherwise in the ${run.before}`, run.alike], ['.past', `the ${run.before}`, past], ['.lines', `the ${run.before}`, past]])) {
+    for (const [part, words, shown] of /** @type {const} */ ([['.now', `decided differently in the ${run.before}`, run.alike], ['.past', `the ${run.before}`, past], ['.lines', `the ${run.before}`, past]])) {
       this.part(`${part} .of-before`).hidden = !shown;
       this.part(`${part} .of-before b`).textContent = words;
     }
@@ -75,11 +76,11 @@ export class One {
     const { lane } = this;
     const now = lane.turn(shown.turn);
     for (const chart of this.charts) chart.show?.(shown);
-    this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[shown.turn]}`;
+    this.part('.kept-title').textContent = `Kept ${number(now.kept.length)} of ${number(lane.budgets[shown.turn])}`;
     const paged = lane.paged(shown.turn);
     for (const part of ['.of-pages', '.of-pages ~ .of-pages']) this.part(part).hidden = !paged;
     this.part('.of-pages b').textContent = paged;
-    this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
+    this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${number(now.gone.length)}` : 'Nothing evicted';
     this.part('.decision-title').textContent = now.missed.length && now.stayed.length
       ? `highest score first${this.scores.axis.zoomed ? ' · axis zoomed in around the cutoff' : ''}`
       : 'highest score first · no cutoff in this turn';

@@ -26,7 +26,7 @@ from fdkvc.explain.tables import topic_changes
 from fdkvc.player.run import ChosenDialog, StageRun
 
 RULE_BIT, PROTECTED_BIT = 3, 5
-"""Where a flag keeps the rule and the protection; the status has the bits below."""
+"""The first bit of the rule and of the protection in a flag; the status has the bits below."""
 
 
 def pack(
@@ -34,8 +34,8 @@ def pack(
 ) -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it.
 
-    The stage `shows` these of its panels, or all. The run `before`, which is `called` so, is drawn
-    as a ghost behind it; its turns are about the same topics.
+    `shows` names the panels of the stage; empty for all. The run `before`, with the name `called`,
+    is drawn as a ghost behind it; its turns are about the same topics.
     """
     trace, dialogs = run.trace, run.dialogs
     headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
@@ -44,8 +44,9 @@ def pack(
     if before is not None:
         lanes.append({**_course(before), "terms": [], "lines": _lines(before)})
         columns += _columns(before.entries, ())
-        policies = trace.policy.core, before.trace.policy.core
-        head |= {"alike": run.dialog == before.dialog, "scaled": len({*map(type, policies)}) == 1}
+        # Alike: the same entries, so decisions are compared. Scaled: scores have the same scale.
+        scaled = type(trace.policy.core) is type(before.trace.policy.core)
+        head |= {"alike": run.dialog == before.dialog, "scaled": scaled}
         if head["alike"]:
             headlines = [
                 f"{words[:-1]}; {_only(run, before, turn)} of these not in the {called}."
@@ -73,7 +74,7 @@ class LaneHead:
     figures: tuple[tuple[str, tuple[str, ...]], ...]
     """Names of figures with their words in every turn."""
     forks: tuple[int, int] | None = None
-    """Of a fork, the number of the lane that it continues, and the turn after which it does."""
+    """For a fork, the number of the lane that it continues, and the turn after which it starts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ class DialogText:
 def pack_lanes(
     runs: Sequence[StageRun], heads: Sequence[LaneHead], text: DialogText | None, name: str
 ) -> bytes:
-    """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
+    """Return runs over one dialog for the browser: what each turn keeps and evicts, with ranks."""
     lanes = [
         {
             **_course(run),
@@ -148,11 +149,11 @@ def _packed(
 
 def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     bits = dialogs.topic_bits[0, : int(dialogs.bounds[0, -1])]
-    # The names of topics are written for one token of each pattern of bits: tokens are many.
+    # Topic names are made for one token of each pattern of bits, as there are many tokens.
     _, examples, pattern = np.unique(bits, return_index=True, return_inverse=True)
     topics, order = np.unique(dialogs.topics_of(0, examples), return_inverse=True)
     which, recording = order[pattern], choice.recording
-    said: dict[tuple[int, ...], str] = {}
+    said: dict[tuple[int, ...], str] = {}  # the value of each mention, by its tokens
     for demand, mentions in recording.evidence if recording else ():
         said |= dict.fromkeys(mentions, demand.value)
     value_of = recording.value_of if recording else {}
@@ -165,6 +166,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "names": topics.tolist(),
         "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
+        # Longer mentions come last: in the browser, the last one that has a token counts.
         "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],
         "needed": [(token, value) for token, (value, _) in value_of.items()],
         "spans": recording.spans if recording else (),
@@ -179,8 +181,8 @@ def _course(run: StageRun) -> Mapping[str, Any]:
         "deciding": [*run.deciding.items()],
     }
     if run.long:
-        one = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
-        return {**course, **one, "counts": [], "cutoffs": [], "digits": []}
+        constant = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
+        return {**course, **constant, "counts": [], "cutoffs": [], "digits": []}
     views = [turn_view(run.at(turn).trace, run.dialogs, 0, turn) for turn in turns]
     return {
         **course,
@@ -221,7 +223,7 @@ def _lines(run: StageRun) -> list[Mapping[str, Any]]:
 
 
 def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
-    """Return token, flags, score and, of several terms, each: the turns one after the other."""
+    """Return columns of all turns: tokens, flags, scores and, if there are several, each term."""
     status = (
         entries["status"].map({status.name: status.value for status in Status}).to_numpy(np.uint8)
     )
@@ -231,6 +233,7 @@ def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
         | rule.to_numpy(np.uint8) << RULE_BIT
         | entries["protected"].to_numpy(np.uint8) << PROTECTED_BIT
     )
+    # A negative difference wraps around, as does the sum in the browser.
     token = np.diff(entries["token"].to_numpy(np.int64), prepend=0).astype(np.uint32)
     parts = terms if len(terms) > 1 else ()
     numbers = [entries[name].to_numpy(np.float32) for name in ("score", *parts)]
@@ -251,7 +254,7 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
         if turn < trace.turns:
             kept = trace.kept[0, turn]
             now[kept[kept >= 0]] = True
-        evicted = np.flatnonzero(held & ~now)  # in the last round, all that is left
+        evicted = np.flatnonzero(held & ~now)  # after the last turn, all that remain
         stays.append(np.stack([evicted, since[evicted], np.full(len(evicted), turn)]))
         since[now & ~held] = turn
         held = now
@@ -265,6 +268,5 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
 
 def _planes(column: NDArray[Any]) -> bytes:
     """Return the bytes of a column, the first of every value before the second of any."""
-    # (values, bytes of one), transposed.
     little = np.ascontiguousarray(column).astype(column.dtype.newbyteorder("<"))
-    return little.view(np.uint8).reshape(-1, little.itemsize).T.tobytes()
+    return little.view(np.uint8).reshape(-1, little.itemsize).T.tobytes()  # (bytes, values)

@@ -47,7 +47,7 @@ export class Dialog {
     this.turns = current.length;
     this.born = new Uint16Array(bounds[this.turns]);
     current.forEach((_, turn) => this.born.fill(turn, bounds[turn], bounds[turn + 1]));
-    this.kinds = new Uint8Array(spans.length && this.born.length); // of each token, its kind's place
+    this.kinds = new Uint8Array(spans.length && this.born.length); // for each token, the index of its kind
     spans.forEach(([first, kind]) => this.kinds.fill(KINDS_OF_SPAN.indexOf(kind), first));
     this.byKind = false; // whether entries have the hue of their kind of span, or that of their topic
     this.names = named ? named.map((place) => names[place]) : null;
@@ -80,7 +80,7 @@ export class Dialog {
   /** @param {number} hue */
   letter(hue) { return hue < BY_KIND ? (this.topics.at(hue) ?? '').slice(0, 1) : KINDS_OF_SPAN[hue - BY_KIND][0].toUpperCase(); }
 
-  /** Beyond the last colour they begin again, and a pattern tells them from those before.
+  /** Beyond the last colour, colours repeat with a pattern.
    * @param {number} hue */
   paint(hue) {
     const place = hue % BY_KIND;
@@ -89,7 +89,7 @@ export class Dialog {
   }
 }
 
-/** The entries of a turn, as places in the columns of the lane. @param {Lane} lane @param {number} turn */
+/** The entries of a turn, as indices into the lane's columns. @param {Lane} lane @param {number} turn */
 function ordered({ first, token, score, status, rule, isProtected, cutoffs }, turn) {
   const byAge = Array.from({ length: first[turn + 1] - first[turn] }, (_, place) => first[turn] + place);
   byAge.sort((a, b) => token[a] - token[b]);
@@ -139,7 +139,7 @@ export class Lane {
     this.first = [0];
     for (const count of head.counts) this.first.push(this.first[this.first.length - 1] + count);
     this.turns = /** @type {ReturnType<typeof ordered>[]} */ ([]);
-    this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
+    this.most = { kept: 1, gone: 0 }; // most places of any turn: the cells keep their size from turn to turn
     head.counts.forEach((_, turn) => {
       const pages = { kept: new Set(), gone: new Set() };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
@@ -150,11 +150,11 @@ export class Lane {
     });
   }
 
-  /** The page of an entry; where entries leave by themselves, each is one.
+  /** The page of an entry; where entries are evicted one by one, each is a page.
    * @param {number} turn @param {number} i */
   pageOf(turn, i) { return Math.floor(this.token[i] / this.pages[turn]); }
 
-  /** The place of each of these entries: one after the other, each page with all of its places.
+  /** The place of each of these entries, page after page; a page has all of its places.
    * @param {number} turn @param {number[]} entries */
   laid(turn, entries) {
     const size = this.pages[turn];
@@ -169,7 +169,7 @@ export class Lane {
     return { places, begins: [...begins.values()] };
   }
 
-  /** How a turn's memory is spent, where it comes in pages; nothing where it does not.
+  /** How a turn's budget is used where memory comes in pages; empty elsewhere.
    * @param {number} turn */
   paged(turn) {
     const size = this.pages[turn];
@@ -194,7 +194,7 @@ export class Lane {
    * @param {number} turn @param {number} token */
   find(turn, token) { return this.turn(turn).at.get(token); }
 
-  /** The token that says what became of the value that a token is part of (`StageRun.deciding`); else the token.
+  /** The token whose fate is that of the value that a token is part of (`StageRun.deciding`); else the token.
    * @param {number} turn @param {number} token */
   decides(turn, token) { return this.deciding.get(token)?.findLast(([since]) => since <= turn)?.[1] ?? token; }
 
@@ -236,7 +236,7 @@ export class Lane {
     return parts.sort((a, b) => a.turn - b.turn);
   }
 
-  /** Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
+  /** In each turn, the runs of entries of one topic that are neighbours by age.
    * @returns {Neighbours[]} */
   river() {
     const runs = /** @type {Neighbours[]} */ ([]);

@@ -30,8 +30,8 @@ def report_html(
 ) -> str:
     """Return a report as a whole page, on `scope`, one string per paragraph.
 
-    `parts` are HTML by their titles in words; `measured` says when; today by default.
-    `style` is further CSS that the parts need.
+    `parts` are HTML by title; `measured` is when, by default today; `style` is further CSS that
+    the parts need.
     """
     day = measured or datetime.now(UTC).date().isoformat()
     contents = sections = ""
@@ -54,9 +54,12 @@ def ran_on(
     packages: Mapping[str, str] | None = None,
     processors: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return what numbers depend on: a seed, and versions and processor, by default those here."""
-    on = {f"processor, {name}": which for name, which in (processors or processor()).items()}
-    return {**({} if seed is None else {"seed": str(seed)}), **(packages or versions()), **on}
+    """Return what numbers depend on: a seed, and by default the current versions and processor."""
+    ran = {} if seed is None else {"seed": str(seed)}
+    ran |= packages or versions()
+    for name, value in (processors or processor()).items():
+        ran[f"processor, {name}"] = value
+    return ran
 
 
 def provenance(commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str]) -> str:

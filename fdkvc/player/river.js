@@ -7,7 +7,7 @@ import { NOWHERE, disc, fitted, hatch, line, rounded, theme, words } from './mar
 export class River {
   /** @param {HTMLElement} box @param {Lane} lane @param {number} places
    * @param {HTMLElement} name has the hue of its frame and of an entry's path
-   * @param {Lane} [before] the run before, a narrow column beside each */
+   * @param {Lane} [before] the previous run, a narrow column beside each */
   constructor(box, lane, places, name = box, before = undefined) {
     this.lane = lane;
     this.before = before;
@@ -21,7 +21,7 @@ export class River {
     this.traced = { token: -1, path: /** @type {Point[]} */ ([]), gone: /** @type {number | null} */ (null) };
   }
 
-  // What no step changes.
+  // Draws what stays the same in every turn.
   layOut() {
     this.traced.token = -1;
     const { pen, width, height } = fitted(this.base);
@@ -83,7 +83,7 @@ export class River {
 
   #drawPath(/** @type {number} */ token) {
     const { scale: { step, bottom }, surface: { pen }, lane } = this;
-    if (this.traced.token !== token) { // where it stands in each turn, the same in all steps
+    if (this.traced.token !== token) { // its path, which is the same in every turn
       const path = lane.path(token).map(([turn, place]) => riverPoint(this.scale, turn, place));
       this.traced = { token, path, gone: lane.left(lane.dialog.turns - 1, token) };
     }

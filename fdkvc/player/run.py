@@ -37,20 +37,20 @@ class ChosenDialog(ABC):
         """What the dialog is called."""
 
     recording: Recording | None = None
-    """What is said, of a real dialog."""
+    """The recording of a real dialog; None for a synthetic one."""
     topic_names: tuple[str, ...] = ()
-    """What topics are called on the stage; empty where their letters say all."""
+    """The names of topics on the stage; empty where their letters are enough."""
     pinned: tuple[int, ...] = ()
     """Tokens that are never evicted."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What each token says; empty where tokens say nothing."""
+        """The text of each token; empty in synthetic dialogs."""
         return self.recording.words if self.recording else ()
 
     @property
     def alone(self) -> bool:
-        """Whether the dialog's cache decides by itself, so that it can be run again."""
+        """Whether the policy decides alone, without `pinned` tokens, so a rerun can differ."""
         return not self.pinned
 
     @abstractmethod
@@ -73,14 +73,14 @@ class DialogChoice(ChosenDialog):
 
     @property
     def title(self) -> str:
-        """The scenario and the seed, with the schedule and numbers of a person's own."""
+        """The scenario and the seed, with a custom schedule and changed numbers of the world."""
         schedule = f" {self.scenario.schedule}" if self.scenario.key not in SCENARIOS else ""
-        world = [
-            f", {field.label.lower()} {getattr(self.world, field.name)}"
-            for field in fields_of(World)
-            if getattr(self.world, field.name) != field.default
-        ]
-        return f"{self.scenario.label}{schedule}, seed {self.seed}{''.join(world)}"
+        title = f"{self.scenario.label}{schedule}, seed {self.seed}"
+        for field in fields_of(World):
+            value = getattr(self.world, field.name)
+            if value != field.default:
+                title += f", {field.label.lower()} {value}"
+        return title
 
     def load(self) -> DialogBatch:
         """Generate the dialog."""
@@ -94,17 +94,17 @@ class StageRun:
     dialog: ChosenDialog
     """Which dialog."""
     budget: int
-    """As chosen."""
+    """The chosen budget."""
     optional: tuple[str, ...]
     """Metrics beyond the default ones."""
     dialogs: DialogBatch
     """The dialog as a batch of one row."""
     trace: Trace
-    """What happened; of a fork, after the turns that it shares with its trunk."""
+    """What happened; in a fork, only after the turns that it shares with its trunk."""
     turns: pd.DataFrame
     """A row for each turn, with the policy's row states."""
     trunk: StageRun | None = None
-    """Of a fork, the run whose first turns it shares."""
+    """In a fork, the run whose first turns it shares."""
 
     @property
     def long(self) -> bool:
@@ -118,7 +118,7 @@ class StageRun:
         return replace(self.dialogs, topic_names=names) if names else self.dialogs
 
     def long_note(self, what: str) -> str:
-        """Say why a long run has no such view, and up to which budget it would have one."""
+        """Say why a long run lacks `what`, and up to which budget it would have it."""
         fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
         most = f"This dialog is short enough for it up to a budget of {fits:,}."
         return (
@@ -136,7 +136,7 @@ class StageRun:
         return _continued(self.trunk.entries, entries, self.trace.first_turn)
 
     def at(self, turn: int) -> StageRun:
-        """Return the run that took this turn: the trunk up to the fork."""
+        """Return the run that a turn is from: the trunk up to the fork."""
         return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
 
     def trace_of(self, turn: int) -> Trace:
@@ -144,21 +144,21 @@ class StageRun:
         return self.at(turn).trace
 
     def deciding_token(self, turn: int, token: int) -> int:
-        """Return the token that says in a turn what became of the value that a token is part of."""
+        """Return the token whose fate in a turn is that of the value that a token is part of."""
         changes = self.deciding.get(token, ())
         return next((other for since, other in reversed(changes) if since <= turn), token)
 
     @cached_property
     def deciding(self) -> Mapping[int, Sequence[tuple[int, int]]]:
-        """Of tokens that are part of a value: from which turn on which token says its fate.
+        """For a token of a value: which token's fate is that of the value, and from which turn on.
 
         Until then, and for tokens that are missing here, it is the token itself.
 
         A value is held if the cache has all tokens of one of its mentions. Its fate is then that of
         the token itself, if it is in such a mention, or else of such a mention's first token. If no
-        mention is whole, it is that of the first token that was evicted of the mention that broke
-        last, of several the token's own. Before the value is mentioned, it is that of its first
-        mention, which is not in the cache yet.
+        mention is whole, it is that of the first token evicted from the mention that broke last;
+        if several broke in that turn, from the token's own. Before the value is mentioned, it is
+        that of its first mention, which is not in the cache yet.
         """
         if (recording := self.dialog.recording) is None:
             return {}
@@ -168,7 +168,8 @@ class StageRun:
         held = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
         for turn, held_then in enumerate(held):
             trace = self.trace_of(turn)
-            held_then[place[trace.kept[0, turn - trace.first_turn]]] = True  # −1: the last column
+            # Free slots are −1, which selects the last, unused column.
+            held_then[place[trace.kept[0, turn - trace.first_turn]]] = True
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
             tokens = np.array([*chain.from_iterable(mentions)])
             starts = np.cumsum([0, *map(len, mentions[:-1])])
@@ -179,7 +180,7 @@ class StageRun:
             first = tokens[starts + np.stack(parts, axis=1)]
             broke = np.minimum.reduceat(ends, starts, axis=1)
             broke[born[tokens[starts]] > turns] = -1
-            # 4. The mention that says it: the one that broke last, of several the token's own.
+            # 4. The mention that broke last; of several, the token's own, else the latest mention.
             last = broke.max(axis=1)
             latest = len(mentions) - 1 - np.argmax(broke[:, ::-1] == last[:, None], axis=1)
             for number, mention in enumerate(mentions):
@@ -234,12 +235,13 @@ class StageRun:
 
 def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     """Make a line whose axis spans the values, and their start unless that is zero."""
-    start = float(np.float32(start))  # as states are: one that never changes equals its start
+    start = float(np.float32(start))  # in the states' precision: an unchanged one equals its start
     levels = [float(series.min()), float(series.max()), *([start] if start else [])]
     low, high = min(levels), max(levels)
-    room = 0.15 * (high - low) or 0.05
+    room = 0.15 * (high - low) or 0.05  # a constant has no range
     label = name.replace("_", " ").capitalize()
     counts = bool((series % 1 == 0).all())
+    # The axis of a quantity that is never negative does not begin below zero.
     foot = max(low - room, 0.0) if low >= 0 else low - room
     return Line(name, label, foot, high + room, start or None, digits=0 if counts else 3)
 
@@ -272,8 +274,9 @@ def continue_run(trunk: StageRun, change: Fork) -> StageRun:
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
     parts = past[past["turn"] < turn], future
-    # A column that one of them lacks has no numbers there, so its type does not count.
+    # Columns of different precision become float64; one that a part lacks keeps its type.
     floats = (part.select_dtypes(["float32", "float64"]).dtypes.items() for part in parts)
-    one, other = map(dict, floats)
-    kinds = {name: np.float64 for name in one.keys() & other.keys() if one[name] != other[name]}
-    return pd.concat([part.astype(kinds) for part in parts], ignore_index=True)
+    earlier, later = map(dict, floats)
+    shared = earlier.keys() & later.keys()
+    widened = {name: np.float64 for name in shared if earlier[name] != later[name]}
+    return pd.concat([part.astype(widened) for part in parts], ignore_index=True)

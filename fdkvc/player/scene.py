@@ -14,16 +14,16 @@ from fdkvc.player.run import StageRun
 from fdkvc.runs.page import css, page
 
 Sentences = Mapping[str, Sequence[str]]
-"""Sentences by ``turn token``."""
+"""Sentences by turn and token, as ``"3 17"``."""
 
 
 def sentences_of(
     runs: Sequence[StageRun], entry: int | None, *, every: bool = True, lanes: bool = False
 ) -> Sentences:
-    """Return the sentences of every entry and turn of a run; of `lanes`, those of each joined.
+    """Return the sentences on each entry in each turn; in `lanes`, a joined text for each run.
 
-    Of a large run, or unless `every`, those of `entry` only; of a long run, none. In lanes, a piece
-    of a value that is needed later has the sentences of the value.
+    For a large run, or unless `every`, only those on `entry`; for a long run, none. In lanes, a
+    piece of a value that is needed later has the sentences on the value.
     """
     if any(run.long for run in runs):
         return {}
@@ -36,11 +36,11 @@ def sentences_of(
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
     sentences = {}
     for turn, token in sorted(pairs):
-        sentences[f"{turn} {token}"] = (
-            [" ".join(value_sentences(run, turn, token)) for run in runs]
-            if lanes
-            else why_sentences(runs[0], turn, token)
-        )
+        if lanes:
+            texts = [" ".join(value_sentences(run, turn, token)) for run in runs]
+        else:
+            texts = why_sentences(runs[0], turn, token)
+        sentences[f"{turn} {token}"] = texts
     return sentences
 
 
@@ -61,12 +61,13 @@ def scene_html(
 ) -> str:
     """Return a stage as a page that opens at a turn, with an entry pinned unless it is None.
 
-    `packed` is from `fdkvc.player.payload`, `sentences` are from `sentences_of`; `words` stand
+    `packed` is from `fdkvc.player.payload`, `sentences` are from `sentences_of`; `words` appear
     above the stage.
     """
     view = {"session": "file", "received": 0, "run": "", "turn": turn, "entry": entry}
     view |= {"hues": hues, "sentences": []}
     compressed = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
+    # What the app's server sends, the page holds from the start: a view and all sentences.
     module = (
         f"{_BEGIN}\n"
         f'const alone = {{ sentences: await opened("{_text(compressed)}") }};\n'

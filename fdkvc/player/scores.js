@@ -7,7 +7,7 @@ import { number, signed } from './numbers.js';
 
 export class Scores {
   /** @param {HTMLElement} box @param {Lane} lane
-   * @param {Lane} [before] the run before, whose scores have the same scale @param {string} called what it is called */
+   * @param {Lane} [before] the previous run, whose scores have the same scale @param {string} called what it is called */
   constructor(box, lane, before = undefined, called = '') {
     this.lane = lane;
     this.before = before;
@@ -98,7 +98,7 @@ export class Scores {
       const kind = group === now.shielded ? 'protected' : group === now.stale ? 'below the threshold' : '';
       if (!kind) continue;
       const room = end - start > 70 || spans.length === 1;
-      words(pen, room ? `${group.length} ${kind}` : kind.slice(0, 9), start, top - 6, {});
+      words(pen, room ? `${number(group.length)} ${kind}` : kind.slice(0, 9), start, top - 6, {});
       line(pen, [[end + 9, top - 14], [end + 9, bottom]], { stroke: theme.faint });
     }
   }
@@ -115,11 +115,11 @@ export class Scores {
     const half = pen.measureText(label).width / 2 + 8;
     const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);
     words(pen, label, middle, 12, { size: 12, bold: true, align: 'center', fill: theme.ink });
-    words(pen, `${stayed.length} kept ◂`, middle - half, 12, { align: 'right' });
-    words(pen, `▸ ${missed.length} evicted`, middle + half, 12, {});
+    words(pen, `${number(stayed.length)} kept ◂`, middle - half, 12, { align: 'right' });
+    words(pen, `▸ ${number(missed.length)} evicted`, middle + half, 12, {});
   }
 
-  /** The scores of the run before from the best to the worst, and its cutoff. @param {Pen} pen @param {number} width */
+  /** The scores of the previous run from the best to the worst, and its cutoff. @param {Pen} pen @param {number} width */
   #drawBefore(pen, width) {
     const { before, axis, now: { shielded }, placed: { columns } } = this;
     if (!before) return;

@@ -44,16 +44,16 @@ export class Stage {
       this.#report();
     });
     new ResizeObserver(() => this.layOut()).observe(this.part('.frame'));
-    // Its colour glides for a moment when the page's theme changes, and only then.
+    // The stage's colour has a transition, which ends only after the page's theme has changed.
     root.addEventListener('transitionend', ({ target }) => { if (target === root) this.layOut(); });
   }
 
-  /** Takes a run; what is looked at comes from the server's view (hub.view).
+  /** Shows a run; its turn and entry come from the server's view (hub.view).
    * @param {Uint8Array<ArrayBuffer>} bytes */
   async take(bytes) {
     const run = await unpack(bytes);
-    if (this.root.given !== bytes) return; // it has been given another meanwhile
-    clearTimeout(this.timers.rested); // of the run before, whose entries are gone
+    if (this.root.given !== bytes) return; // another run has arrived meanwhile
+    clearTimeout(this.timers.rested); // of the previous run, whose entries are gone
     this.ready = false;
     this.run = run;
     const frame = this.part('.frame');
@@ -80,7 +80,7 @@ export class Stage {
     this.root.dataset.run = run.name;
   }
 
-  // Entries have the hue of their topic or of their kind of span: without topics, of their kind.
+  // Entries have the hue of their topic, or of their speaker if chosen or if there are no topics.
   #colour() {
     const { dialog } = /** @type {Scene} */ (this.scene);
     const { hues } = this.state;
@@ -106,7 +106,7 @@ export class Stage {
     if (view.session !== this.session) [this.session, this.actions] = [view.session, view.received];
     const { dialog } = this.scene;
     const [before, hues] = [this.#standing(), this.state.hues];
-    // It may have received more actions, from an earlier stage in this place.
+    // It may have received more actions: those of an earlier stage in this place.
     if (view.received >= this.actions) {
       this.actions = view.received;
       const { turn, entry } = view;
@@ -167,7 +167,7 @@ export class Stage {
     const range = this.part('input');
     range.value = turn;
     range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.current[turn])}`);
-    // No variable of what is around it: the browser would go through the style of all that is in that.
+    // Not a CSS variable of an element around it: the browser would restyle everything inside.
     this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
     this.part('.headline').textContent = `${this.run?.headlines[turn]}`;
@@ -204,7 +204,7 @@ export class Stage {
     if (this.playing) return void this.pause();
     const last = this.scene.dialog.turns - 1;
     if (this.state.turn >= last) this.go(0);
-    // A view that the server sends of the turn before would stop it.
+    // Otherwise a late view of the previous turn from the server would stop it.
     clearTimeout(this.timers.report);
     this.actions += 1;
     const wait = () => 1000 / Number(this.part('.speed').value);
@@ -212,7 +212,7 @@ export class Stage {
     const tick = () => {
       if (this.state.turn >= last || !this.root.isConnected) return void this.pause();
       this.go(this.state.turn + 1);
-      due += wait(); // from when it was due, so that none is lost
+      due += wait(); // from when this step was due, so that delays do not add up
       this.playing = setTimeout(tick, Math.max(0, due - performance.now()));
     };
     this.playing = setTimeout(tick, wait());

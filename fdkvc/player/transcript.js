@@ -6,13 +6,14 @@ import { fateWords } from './fate.js';
 import { hub } from './hub.js';
 import { piecesOf, rowsNear, scrolledTo, wordBeside } from './layout/transcript.js';
 import { lanesOf } from './long.js';
+import { number } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
 import { WhyInAll } from './why_lanes.js';
 
-const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
+const WHOLE = 5000; // tokens up to which all words are elements; in a longer dialog, only those near the view
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
-const AGAIN = 3; // times that a turn is brought into view
-const LATER = 300; // milliseconds after the first rows until all have their layout
+const AGAIN = 3; // most attempts to bring a turn into view: what opens above moves it
+const LATER = 300; // milliseconds after the rows in view until all others are laid out
 
 /** @implements {Scene} */
 export class Transcript {
@@ -35,7 +36,7 @@ export class Transcript {
     this.figures = this.lanes.map(() => make('small'));
     this.underlined = text.underlined;
     this.tints = run.lanes.map(({ tint }) => tint);
-    // On a page, its own choice of a policy is that of the underlined one.
+    // On a page of the app, the policy is chosen beside the stage; a saved scene has radio buttons.
     const who = make('div', { className: 'who', ...(hub.alone ? { role: 'radiogroup', 'aria-label': 'Underlined policy' } : {}) }, ...this.lanes.map((lane, k) => make('label', {},
       hub.alone ? make('input', { type: 'radio', name: 'underlined', value: k, checked: k === text.underlined ? '' : null }) : null,
       make('em', { className: 'word held', style: `--track: var(--tint-${this.tints[k]})` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k])));
@@ -77,7 +78,7 @@ export class Transcript {
     const topic = this.dialog.current[turn] < 0 ? null : tile(this.dialog, this.dialog.current[turn]);
     const speaker = SPANS[this.dialog.kindOf(this.#tokens(turn).at(-1) ?? -1)] ?? this.text.speakers[turn];
     const words = make('div', { role: 'none' }, text);
-    // Whose words are neither the user's nor the assistant's is marked.
+    // Words of others than the user and the assistant, such as a tool, are marked with their kind.
     const kinds = new Set(this.#tokens(turn).map((token) => this.dialog.kindOf(token)));
     const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind) && SPANS[kind] !== speaker).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
     const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
@@ -89,7 +90,7 @@ export class Transcript {
   #open(turn) {
     if (!this.turns[turn] || this.opened.has(turn)) return;
     this.opened.add(turn);
-    this.turns[turn].row.style.contentVisibility = 'visible'; // its height is known at once
+    this.turns[turn].row.style.contentVisibility = 'visible'; // laid out now: its height is needed
     const [text, lengths] = this.text.turns[turn];
     const pieces = piecesOf(text, lengths, this.dialog.bounds[turn])
       .map((piece) => (piece.token === null || !piece.text ? piece.text : this.#word(piece.text, piece.token)));
@@ -112,7 +113,7 @@ export class Transcript {
     this.turns[turn].row.style.contentVisibility = '';
   }
 
-  // Of a long dialog, the words near the view are elements; found by where the rows are. Returns whether any is new.
+  // In a long dialog, opens the turns near the view and closes others. Returns whether any was opened.
   #openNear() {
     if (!this.long) return false;
     const { scrollTop, clientHeight } = this.box;
@@ -134,7 +135,7 @@ export class Transcript {
     return word;
   }
 
-  /** What a turn needed, and whether a lane held it. It is a figure of the page, and no word of the transcript.
+  /** What a turn needed, and whether a lane held it. It is a note of the page, not part of the transcript.
    * @param {Demands} demands */
   #demands({ source, values }) {
     const chips = values.flatMap(([what, lost, token]) => lost.map((words, k) => make('span', {
@@ -144,7 +145,7 @@ export class Transcript {
     return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
   }
 
-  // Words and needed values are marked by what became of them in one lane.
+  // Words and needed values are marked by their fate in one lane.
   #pick(/** @type {number} */ lane) {
     this.underlined = lane;
     [...this.who.children].forEach((label, k) => label.classList.toggle('of', k === lane));
@@ -164,10 +165,10 @@ export class Transcript {
     return make('div', { className: 'key' }, ...signs.map((sign) => make('span', {}, ...sign)));
   }
 
-  // The page does: at first the rows in view, while others have the height of their text, about; then all.
+  // First only the rows in view are laid out, while others have an estimated height; later all are.
   layOut() {
     if (!this.long || this.box.classList.contains('whole')) return;
-    const letters = this.turns[0].words.clientWidth / 7.5; // in a line, about
+    const letters = this.turns[0].words.clientWidth / 7.5; // of a line, at about 7.5 pixels each
     this.turns.forEach(({ row }, turn) => {
       row.style.containIntrinsicBlockSize = `auto ${1.6 * Math.ceil(1 + this.text.turns[turn][0].length / letters)}em`;
     });
@@ -192,12 +193,12 @@ export class Transcript {
     const values = this.text.demands.filter((needs) => needs.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = values.filter(([, lost]) => !lost[k]).length;
-      figure.textContent = `${this.lanes[k].turn(turn).kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
+      figure.textContent = `${number(this.lanes[k].turn(turn).kept.length)} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
   }
 
-  /** Marks words by what became of them up to the shown turn. @param {Iterable<number>} tokens */
+  /** Marks words by their fate up to the shown turn. @param {Iterable<number>} tokens */
   #mark(tokens) {
     const lane = this.lanes[this.underlined];
     const { at } = lane.turn(this.shown);
@@ -254,7 +255,7 @@ export class Transcript {
   name() { this.activate(); }
 
   prepare(/** @type {number} */ turn) {
-    const beyond = 2 * turn - this.shown; // a step brings it near the view
+    const beyond = 2 * turn - this.shown; // the turn after the next step, which comes near the view
     for (const near of [turn, beyond]) if (this.turns[near] && this.#tokens(near).length <= WHOLE) this.#open(near);
   }
 

@@ -3,6 +3,7 @@
 import { make, tile } from './dom.js';
 import { fateOfValue, fateWords } from './fate.js';
 import { theme } from './marks.js';
+import { number } from './numbers.js';
 import { column, heading, table } from './why.js';
 
 export class WhyInAll {
@@ -45,7 +46,7 @@ export class WhyInAll {
       table(
         [column(dialog.byKind ? 'speaker' : 'topic'), ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue)))],
         lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
-          ...hues.map((hue) => make('td', {}, `${kept[k].filter((other) => other === hue).length}`)))),
+          ...hues.map((hue) => make('td', {}, number(kept[k].filter((other) => other === hue).length))))),
       ),
     ];
   }

@@ -74,10 +74,10 @@ POLICIES: dict[str, type[Policy]] = {
 """Every policy by its key, in display order."""
 
 BASELINE = "h2o"
-"""What others are compared with, as in the paper."""
+"""The policy that others are compared with, as in the paper."""
 
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
-"""What the paper compares."""
+"""The policies that the paper compares."""
 
 CANDIDATES = (
     "sinks(weighted-recency)",
@@ -88,8 +88,8 @@ CANDIDATES = (
     "sinks(h2o)",
     *PAPER_POLICIES,
 )
-"""What the card of dialogs compares: the best without attention, what engines and frameworks do,
-the best with attention, and the paper's."""
+"""The policies that the card of dialogs compares: the best without attention, those of engines and
+frameworks, the best with attention, and the paper's."""
 
 WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper
@@ -110,11 +110,11 @@ WRAPPERS: dict[str, type[Wrapper]] = {
 
 
 FORMER_NAMES = {"cut-text": "reread(fifo)"}
-"""What was called otherwise in tables of earlier versions."""
+"""Names in tables of earlier versions, and what they are called now."""
 
 
 def synthetic_policies() -> dict[str, type[Policy]]:
-    """Return the policies for synthetic dialogs, by key: all but those that look at text."""
+    """Return the policies for synthetic dialogs, by key: all that do not look at text."""
     by_words = {"words", "traits", "kinds"}
     return {key: kind for key, kind in POLICIES.items() if by_words.isdisjoint(kind().looks_at)}
 
@@ -127,8 +127,8 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
 
     From then on pages and commands of this process find it by its key, and so do worker processes
     that can import its module. An installed package declares it as an entry point of the group
-    ``fdkvc.policies``, which every process loads at its start. Raises a ValueError if the key is
-    taken or has other characters than lower-case letters, digits and hyphens; a TypeError if it is
+    ``fdkvc.policies``, which every process loads when it starts. Raises a ValueError if the key is
+    taken or has characters other than lower-case letters, digits and hyphens; a TypeError if it is
     not a class derived from `Policy` with its own key.
     """
     if not (isinstance(policy, type) and issubclass(policy, Policy) and "key" in vars(policy)):
@@ -138,6 +138,7 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
             f"policy key {policy.key!r} is not allowed: it has lower-case letters, digits and "
             "hyphens, and begins with a letter"
         )
+    # The same class may come twice: from a decorator and from an entry point.
     if {**POLICIES, **WRAPPERS}.get(policy.key, policy) is not policy:
         raise ValueError(f"policy key {policy.key!r} is taken: choose another")
     registry: dict[str, Any] = WRAPPERS if issubclass(policy, Wrapper) else POLICIES
@@ -180,7 +181,7 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
 
 
 def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
-    """Return the policies to choose among: without the full cache and those that see the future.
+    """Return the policies that a real cache can use: not the full one, none that see the future.
 
     Examples
     --------
@@ -203,8 +204,9 @@ def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
     """
     pinned = []
     for policy in policies:
-        is_listed = policy.settings.keys() & parameters_of(Whitelist)
-        if policy.core.key != "full" and not is_listed:
+        # A policy with a hyperparameter of the same name cannot be wrapped.
+        shares_names = policy.settings.keys() & parameters_of(Whitelist)
+        if policy.core.key != "full" and not shares_names:
             pinned.append(Whitelist(policy, first=0, speaker="prompt"))
     return (*policies, *pinned)
 
@@ -240,7 +242,7 @@ def read_policy(name: str) -> Policy:
 
 
 def _parsed(text: str, name: str) -> Policy:
-    """Make a policy from a part of a name."""
+    """Make a policy from a part of a name: KEY SETTINGS, or WRAPPER(PART, SETTINGS)."""
     wrapper, parenthesis, rest = text.partition("(")
     if not parenthesis:
         key, *settings = text.split() or [""]
@@ -295,6 +297,7 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
     """
     if policy is None:
         return policy_named(key, **values)
+    # Without a key it is refused as an unknown policy.
     return wrapped(key, recorded_policy(**{"key": "", **policy}), **values)
 
 

@@ -52,16 +52,16 @@ Look = Literal[
 """What a policy decides by.
 
 ``kinds`` are who or what wrote a token, and the tool of a call or result; ``traits`` follow from
-the text of a token. ``attention`` is that of this turn, ``similarity`` that
-of embeddings; ``surprisal`` is how improbable a token was when it arrived, ``history`` what the
-policy stores of earlier turns, and ``future`` the rest of the dialog.
+the text of a token. ``attention`` is that of this turn, ``similarity`` that of embeddings;
+``surprisal`` is how improbable a token was when it arrived, ``history`` what the policy stores of
+earlier turns, and ``future`` the rest of the dialog.
 """
 
 
 BY_TEXT: frozenset[Look] = frozenset(
     ("positions", "history", "surprisal", "speakers", "kinds", "words", "traits")
 )
-"""What all heads see alike: if a policy looks at nothing else, they keep the same tokens."""
+"""What is the same for all heads: if a policy looks at nothing else, they keep the same tokens."""
 
 
 Score = Callable[[Cache], Floats]
@@ -83,7 +83,7 @@ class Update:
 
 
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
-"""What a step does, by which it is narrated; see `Step`."""
+"""What a step does, which decides how it is narrated; see `Step`."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Step:
     source: str
     """Where the equation is published."""
     reads: tuple[str, ...] = ()
-    """Quantities before it: channels, row states, terms, or what `update` records."""
+    """Quantities that it reads: channels, row states, terms, or what `update` records."""
     writes: tuple[str, ...] = ()
-    """Quantities after it."""
+    """Quantities that it computes."""
     kind: StepKind = "value"
     """``value`` computes what it writes. ``change`` turns the first quantity it reads into the
     first it writes, entry by entry; a quantity that it both reads and writes starts as the last
@@ -127,7 +127,7 @@ class Available:
     """What the dialogs that a policy runs on provide."""
 
     speakers: tuple[str, ...] = ()
-    """Those of `fdkvc.core.attention.SPEAKERS` whose tokens are marked."""
+    """The speakers of `fdkvc.core.attention.SPEAKERS` whose tokens are marked."""
     words: bool = False
     """Whether the words of tokens are known."""
     heads: int = 1
@@ -135,7 +135,7 @@ class Available:
     layers: int = 1
     """Number of layers that decide separately."""
     kinds: tuple[str, ...] = ()
-    """Those of `fdkvc.core.attention.KINDS` whose tokens are marked."""
+    """The kinds of `fdkvc.core.attention.KINDS` whose tokens are marked."""
 
 
 class PolicyCard:
@@ -148,7 +148,7 @@ class PolicyCard:
     source: ClassVar[str]
     """The paper that defines it."""
     quantity_names: ClassVar[Mapping[str, str]] = {}
-    """Display names of quantities whose name is unclear, beside `QUANTITIES`."""
+    """Display names of quantities whose name is unclear, in addition to `QUANTITIES`."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -157,7 +157,7 @@ class PolicyCard:
 
     @property
     def title(self) -> str:
-        """The label, and every hyperparameter that is not at its default.
+        """The label, and every hyperparameter that differs from its default.
 
         Examples
         --------
@@ -188,8 +188,8 @@ class PolicyCard:
 class Policy(PolicyCard, Checked, ABC):
     """An eviction policy; its dataclass fields are its hyperparameters.
 
-    `PolicyCard` has what is displayed of it. What is declared as a property, here and there, is
-    mostly a plain attribute of the class; it is a property where it depends on hyperparameters.
+    `PolicyCard` has what is displayed of it. Properties of both classes are plain class attributes
+    in most policies; a policy defines a property where the value depends on hyperparameters.
     """
 
     key: ClassVar[str]
@@ -213,7 +213,7 @@ class Policy(PolicyCard, Checked, ABC):
 
     @property
     def queries(self) -> str:
-        """Of which of a turn's queries it looks at attention: ``mean`` if of their mean alone."""
+        """Whose attention it looks at: ``mean``, that of the turn's mean query, or ``each``."""
         return "each"
 
     @property
@@ -311,7 +311,7 @@ class Policy(PolicyCard, Checked, ABC):
 
     @property
     def name(self) -> str:
-        """The key, and every hyperparameter that is not at its default; see `read_policy`."""
+        """The key, and every hyperparameter that differs from its default; see `read_policy`."""
         return " ".join([self.key, *changed(self)])
 
     @property
@@ -363,6 +363,7 @@ def window_parameter(default: float) -> Any:
 
 def window(cache: Cache, budget: int, share: float) -> Bools:
     """Mark the newest entries, up to this share of the budget, rounded down (B, C)."""
+    # (1, 1), or (B, 1) where the share differs by row.
     return newest(cache, np.asarray(budget * share).astype(np.intp).reshape(-1, 1))
 
 
@@ -377,21 +378,21 @@ class WindowedPolicy(Policy):
 
 
 def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
-    """Protect in each row what `protects` marks for the largest number that fits into `budget`.
+    """Protect as many entries of each row as fit into `budget` (B, C).
 
-    `protects` marks the entries protected within a number of places (B, C): at most that many a
-    row, in addition to those that are always protected. For more places it marks no fewer.
+    `protects` marks the entries protected within a number of places (B, C): at most that many per
+    row, plus those that are always protected. With more places it marks no fewer.
     """
     protected = protects(budget)
     crowded = np.flatnonzero(protected.sum(axis=1) > budget).tolist()
     if crowded:
         protected, cached_protects = protected.copy(), cache(protects)
         for row in crowded:
-
+            # A default argument, since a closure would see the row of the last iteration.
             def protected_count(places: int, row: int = row) -> int:
                 return int(np.count_nonzero(cached_protects(places)[row]))
 
-            # The count grows with the places, so the last number that fits is bisected.
+            # The count never falls with more places, so the last number that fits is bisected.
             places = max(bisect_right(range(budget), budget, key=protected_count) - 1, 0)
             protected[row] = cached_protects(places)[row]
     return protected
@@ -420,7 +421,8 @@ def queries_parameter() -> Any:
 def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
     """Return the attention that these tokens get in this turn, by query (B, m, C).
 
-    `queries` is ``mean``, for one query, or ``each``, for all of the turn's, which attend causally.
+    `queries` is ``mean`` for one query, or ``each`` for all queries of the turn, which attend
+    causally.
     """
     if queries == "each":
         return turn.attention_of_each(token)

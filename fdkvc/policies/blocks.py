@@ -63,7 +63,8 @@ class Blocks(Paging):
         """Return the terms of each entry's page."""
         if self.score == "mean":
             return super().terms(cache, turn)
-        # The terms of the oldest entry with the page's largest score, its leader.
+        # The maximum of a sum is not a sum of maxima: each entry of a page gets the terms of its
+        # leader, the oldest entry with the page's largest score.
         terms, pages = self.policy.terms(cache, turn), self.pages(cache, turn)
         score = total(terms)
         largest = pages.over(cache, np.maximum, score, start=-np.inf) == score
@@ -74,11 +75,12 @@ class Blocks(Paging):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect the pages of entries that the wrapped policy protects, as far as they fit."""
-        if budget < self.size:
+        if budget < self.size:  # part of a page stays, entry by entry
             return self.policy.protects(cache, turn, budget)
         pages = self.pages(cache, turn)
         first = pages.first(cache)
 
+        # Memory is counted in pages here: `frames` pages have room for frames × size entries.
         def protected_pages(frames: int) -> Bools:
             protected = self.policy.protects(cache, turn, frames * self.size)
             return pages.of_whole(protected, cache) & first  # one entry counts for its page

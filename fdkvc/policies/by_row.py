@@ -18,8 +18,8 @@ class ByRow(NDArrayOperatorsMixin):
     """One number for each row of a batch, used in place of a single number.
 
     Arithmetic is that of a Python number: in double precision with other numbers, and in the
-    array's precision with an array, whose first axis is rows. So each row is the same to the last
-    bit as with its number alone.
+    array's precision with an array, whose first axis is rows. So each row's result is, to the last
+    bit, that of a run with this row's number alone.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class ByRow(NDArrayOperatorsMixin):
 
     def __init__(self, values: Sequence[float]) -> None:
         self._values = np.asarray(values, float)
-        self.was_read = False  # whether the numbers have been used
+        self.was_read = False  # whether anything has computed with the numbers
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the numbers (B,)."""
@@ -52,7 +52,8 @@ class ByRow(NDArrayOperatorsMixin):
         def beside_arrays(value: Any) -> Any:
             if not isinstance(value, ByRow):
                 return value
-            return value._values.astype(dtype).reshape(-1, *[1] * (axes - 1))
+            shape = (-1, *[1] * (axes - 1))  # (B, 1, …), to broadcast over the other axes
+            return value._values.astype(dtype).reshape(shape)
 
         result = getattr(ufunc, method)(*map(beside_arrays, inputs), **kwargs)
         return result if arrays else ByRow(result)

@@ -25,8 +25,8 @@ class ClearResults(Policy):
     prompt stays if it leaves room.
 
     The text is what is held: what was cleared does not count again. The services get the whole text
-    with each request, and may count that. A message of the assistant may begin with calls, whose
-    inputs are then a message of their own.
+    with each request, and may count that. An assistant's message may begin with calls; if their
+    inputs are cleared, these are a message of their own.
     """
 
     key = "clear-results"
@@ -52,7 +52,7 @@ class ClearResults(Policy):
             equation=r"\begin{gathered} N > \text{trigger} \;\Rightarrow\; \text{results before "
             r"the last } k \text{ are cleared} \\ \text{whole messages leave, until the others "
             r"fit} \end{gathered}",
-            source="N tokens are held or new; of a newest message that is too large, the end",
+            source="N tokens are held or new; if the newest message is too large, its end stays",
         ),
     )
 
@@ -67,7 +67,7 @@ class ClearResults(Policy):
         high=1_000_000,
     )
     clear_at_least: int = parameter(
-        0, "Clear at least", "Fewer tokens than these are not cleared.", low=0, high=1_000_000
+        0, "Clear at least", "Fewer tokens than this are not cleared.", low=0, high=1_000_000
     )
     exclude_tools: str = parameter(
         "",
@@ -87,11 +87,8 @@ class ClearResults(Policy):
 
     @property
     def title(self) -> str:
-        return f"{self.label} ({', '.join([f'keep {self.keep}', *self._changed])})"
-
-    @property
-    def _changed(self) -> list[str]:
-        return [setting for setting in changed(self) if not setting.startswith("keep=")]
+        others = [setting for setting in changed(self) if not setting.startswith("keep=")]
+        return f"{self.label} ({', '.join([f'keep {self.keep}', *others])})"
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         if "result" not in available.kinds:
@@ -105,9 +102,10 @@ class ClearResults(Policy):
         return 0
 
     def pages(self, cache: Cache, turn: Observation) -> Pages:
-        """Return the messages; a prompt and what is cleared are apart from the rest of a turn."""
+        """Return the messages; a prompt, and what is cleared, are separate from the turn's rest."""
 
         def pages() -> Pages:
+            # Three labels per turn: the prompt, what is cleared, and the rest.
             part = np.where(self.cleared(cache, turn), 1, 2)
             part[turn.spoken_by(cache.token, "prompt")] = 0
             return Pages(runs(cache, 3 * turn.born(cache.token) + part), 0)
@@ -115,7 +113,10 @@ class ClearResults(Policy):
         return turn.remembered("messages", cache.token, pages)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the message's position, and minus the tokens so far for what is cleared."""
+        """Return the message's position, minus the tokens so far for what is cleared.
+
+        So a score below 0 means cleared, and cleared messages go first.
+        """
         position = turn.position(cache.token).astype(np.float64)
         cleared = self.cleared(cache, turn) * (position.max(axis=1, keepdims=True) + 1)
         columns = {"position": position, "cleared": -cleared}
@@ -126,7 +127,7 @@ class ClearResults(Policy):
         return turn.remembered("cleared", cache.token, lambda: self._cleared(cache, turn))
 
     def _cleared(self, cache: Cache, turn: Observation) -> Bools:
-        # 1. Results before those of the last uses; each is a turn.
+        # 1. Results before those of the last uses; each result is a turn, counted from 1.
         results = turn.is_kind(cache.token, "result")
         number = _turns_so_far(results, turn.born(cache.token))
         old = results & (number <= number[:, -1:] - self.keep)
@@ -140,6 +141,7 @@ class ClearResults(Policy):
             uses = Pages(_turns_so_far(calls, turn.born(cache.token)), 0)
             goes = uses.of_whole(cleared, cache) & ~uses.of_whole(results & ~cleared, cache)
             cleared |= calls & goes & ~excluded
+        # 3. All or nothing: clearing few tokens is not worth that the rest is read again.
         enough = cleared.sum(axis=1, keepdims=True) >= self.clear_at_least
         return np.asarray(cleared & enough)
 
@@ -158,7 +160,8 @@ class ClearResults(Policy):
 
 
 def _turns_so_far(marked: Bools, born: Ints) -> Ints:
-    """Count the turns (B, C) with marked entries so far."""
+    """Count the turns with marked entries up to each entry (B, C)."""
+    # A marked entry of a later turn than all marked ones before it begins the next one.
     turns = np.where(marked, born, -1)
     latest = np.maximum.accumulate(turns, axis=1)
     before = np.pad(latest[:, :-1], [(0, 0), (1, 0)], constant_values=-1)

@@ -70,6 +70,7 @@ class ExpectedAttention(Policy):
         # 2. Mean (B, h) and covariance (B, h, h) of their queries.
         mu = entry_total(q * column) / count[:, None]
         centred = (q - mu[:, None]) * column
+        # Outer products (B, C, h, h), summed so that empty slots do not change the rounding.
         products = centred[:, :, :, None] * centred[:, :, None, :]
         sigma = entry_total(products) / count[:, None, None]
         # 3. The logarithm of E[exp(q·k)]: μ·k/√d + k'Σk/(2d).
@@ -77,6 +78,7 @@ class ExpectedAttention(Policy):
         spread = ((wide[:, :, None, :] * sigma[:, None]).sum(axis=-1) * wide).sum(axis=-1)
         logits = (k * mu[:, None]).sum(axis=-1) / np.sqrt(d) + spread / (2 * d)
 
+        # 4. Expected attention among the entries, times the length of what is attended to.
         expected = softmax(np.where(chosen, logits, -np.inf)).astype(np.float32)
         lengths = np.linalg.norm(turn.values(cache.token), axis=-1)
         return {"expected attention": expected * lengths}

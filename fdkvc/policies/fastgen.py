@@ -111,24 +111,28 @@ class FastGen(Policy):
         heavy = (self.frequent * count).astype(np.intp)
         recent = (self.local * count).astype(np.intp)
 
+        # Each structure contains the one before.
         special = cache.present & (turn.position(cache.token) < self.sinks)
         frequent = special | top_k(c, cache, heavy, self.ties)
         local = frequent | newest(cache, recent)
         structures = np.stack([special, frequent, local, cache.present])  # (4, B, C)
 
+        # The share of this turn's attention that each structure holds (4, B).
         everything = entry_sum(a)
         held = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
         recovery = np.asarray(self.recovery, np.float32)
         enough = held >= recovery - self.ties.tolerance(recovery)
-        enough[-1] = True  # everything always is, whatever the rounding
-        taken, rows = enough.argmax(axis=0), np.arange(len(a))
+        enough[-1] = True  # everything is always enough, whatever the rounding
+        # `argmax` of truth values is the first true one: the smallest structure.
+        number, rows = enough.argmax(axis=0), np.arange(len(a))
         return cache.with_channels(
-            cumulative=c, chosen=structures[taken, rows].astype(np.float32)
-        ).with_state(structure=taken.astype(np.float32), recovered=held[taken, rows])
+            cumulative=c, chosen=structures[number, rows].astype(np.float32)
+        ).with_state(structure=number.astype(np.float32), recovered=held[number, rows])
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return membership of the structure, and frequency to order its members."""
         return {
             "in the structure": cache["chosen"],
+            # At most 0.5, so that no frequency outweighs membership.
             "frequency": np.float32(0.5) * divide_by_max(cache["cumulative"]),
         }

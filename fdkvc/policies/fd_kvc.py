@@ -160,6 +160,7 @@ class FDKVC(Policy):
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Take steps 1 to 4 of Algorithm 1, and the threshold of step 5, on the old entries."""
+        # 1. to 3. The rate is the one that the previous turn left: step 4 sets the next one's.
         alpha = cache.state["learning_rate"]
         a = turn.attention(cache.token)
         c = cache["cumulative"] + a  # Eq. 1
@@ -169,11 +170,13 @@ class FDKVC(Policy):
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
 
+        # 4. An empty slot has h = 0 and adds nothing to the loss.
         h = score(updated)  # Eq. 5
         h_hat = divide_by_max(h)
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
         adapted = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
+        # 5. What ties with the threshold stays, as what ties with a cutoff may.
         threshold = np.float32(self.tau) * np.where(cache.present, h, 0).max(axis=1)
         least = threshold[:, None]
 
@@ -206,4 +209,5 @@ class FDKVC(Policy):
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
         """Bend attention towards recent relevance (Eq. 9)."""
         rho_hat = divide_by_max(cache["recency"])
+        # Without recency an entry has 0.5^β of its weight, the most recent one all of it.
         return normalize(weights * (0.5 + 0.5 * rho_hat) ** self.beta)

@@ -81,6 +81,7 @@ class FDKVCAdaptive(FDKVC):
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Shift the weights, then take FD-KVC's steps."""
+        # First, since FD-KVC's learning rate and threshold use the score of this turn's weights.
         recent = cache["recency"]
         near = entry_sum(recent * (turn.similarity(cache.token) - self.theta))
         u = near / (entry_sum(recent) + EPSILON)

@@ -68,7 +68,7 @@ class H2O(WindowedPolicy):
         """Add this turn's attention over everything in the cache, the new tokens included."""
         c = cache["cumulative"]
         a = observed_attention(turn, cache.token, self.queries)
-        if self.forgetting == 1:
+        if self.forgetting == 1:  # H2O itself: the order of queries does not matter
             return cache.with_channels(cumulative=c + a.sum(axis=1))
         # Query by query: each multiplies the sums by λ, then adds its attention; padding does not.
         count = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)

@@ -67,5 +67,6 @@ class H2OMean(Policy):
         return cache.with_channels(cumulative=cache["cumulative"] + a, queries=cache["queries"] + n)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        # At least 1: an empty slot was seen by no query.
         count: Floats = np.maximum(cache["queries"], 1)
         return {"mean attention": cache["cumulative"] / count}

@@ -37,9 +37,11 @@ class KeyDiff(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        k = turn.keys(cache.token)
+        # 1. The anchor: the mean of the keys at length 1 (B, h). Empty slots have zero keys.
+        k = turn.keys(cache.token)  # (B, C, h)
         length = np.linalg.norm(k, axis=-1, keepdims=True)
         unit = (k / np.where(length > 0, length, 1)).astype(np.float32)
         count = np.maximum(cache.present.sum(axis=1), 1).astype(np.float32)
         anchor = entry_total(unit) / count[:, None]
+        # 2. The more a key points along the anchor, the less it adds: the sign is negative.
         return {"key difference": -cosine(k, anchor[:, None])}

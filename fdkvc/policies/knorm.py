@@ -40,4 +40,5 @@ class Knorm(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        # Negative, since a higher score stays and short keys are to stay.
         return {"negative key norm": -np.linalg.norm(turn.keys(cache.token), axis=-1)}

@@ -36,7 +36,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "position": ("position",),
     "speaker": ("user",),
 }
-"""The terms of the score, and the features whose weighted sum is each.
+"""The terms of the score, each with the features whose weighted sum it is.
 
 ``age`` is ln(1 + turns in the cache); ``repeated`` is 1 once a newer entry has the same word; the
 others are `fdkvc.core.attention.TRAITS`.
@@ -108,7 +108,8 @@ class Learned(WindowedPolicy):
         """Mark entries whose word a newer entry has; they stay marked after that is evicted."""
         word = turn.traits(cache.token)[..., TRAITS.index("word")]
         position = turn.position(cache.token)
-        # Sorted by word, then position: an entry is repeated if the next one has its word.
+        # Sorted by word, then position: an entry is repeated if the next one has its word. 2²⁰ is
+        # beyond the positions of a dialog, and the sum is exact in double precision.
         order = np.argsort(word * 2.0**20 + position, axis=1, kind="stable")
         ordered = np.take_along_axis(word, order, axis=1)
         following = np.concatenate([ordered[:, 1:], np.zeros_like(ordered[:, :1])], axis=1)
@@ -125,12 +126,11 @@ class Learned(WindowedPolicy):
             name: np.float32(weight) * (features[name] - np.float32(mean))
             for name, (mean, weight) in _weights(SHIPPED).items()
         }
-        return {
-            group: np.where(
-                cache.present, total({name: weighted[name] for name in names}), np.float32(0)
-            )
-            for group, names in GROUPS.items()
-        }
+        terms = {}
+        for group, names in GROUPS.items():
+            summed = total({name: weighted[name] for name in names})
+            terms[group] = np.where(cache.present, summed, np.float32(0))
+        return terms
 
 
 @cache

@@ -18,18 +18,18 @@ class Messages(Paging):
     """Keep or drop whole messages, the best by the mean score of their tokens.
 
     A message is a turn of the dialog, without a model's own system prompt that is read with it.
-    Messages leave, the lowest score first, until the others fit. So
-    ``messages(fifo)`` drops the oldest messages, as Ollama and most frameworks do. The system
-    prompt stays if it leaves room. Of a newest message that is larger than what is left, the end
-    stays. A turn that is read in parts is as many messages.
+    Messages leave, the lowest score first, until the others fit. So ``messages(fifo)`` drops the
+    oldest messages, as Ollama and most frameworks do. The system prompt stays if it leaves room. If
+    the newest message is larger than that room, its end stays. Each part of a turn that is read in
+    parts is a message.
     """
 
     key = "messages"
     label = "Whole messages"
     idea = (
         "A message stays or goes as a whole, by the mean score of its tokens under the wrapped "
-        "policy; with FIFO, the oldest messages are dropped. Of a message larger than the budget, "
-        "the end stays."
+        "policy; with FIFO, the oldest messages are dropped. If the newest message is larger than "
+        "the budget, its end stays."
     )
     source = "Ollama and most frameworks for agents, which drop the oldest messages"
 
@@ -59,13 +59,17 @@ class Messages(Paging):
             r"i \\ \text{whole messages leave, until the others fit}"
         )
         return evicting(
-            self.policy.steps, equation, "of a newest message that is too large, the end"
+            self.policy.steps, equation, "if the newest message is too large, its end stays"
         )
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        unknown = self.prompt == "stays" and "prompt" not in available.speakers
-        note = "No words of the system prompt are marked here, so messages keeps none of them."
-        return (*super().without_effect(available), *([note] if unknown else []))
+        sentences = super().without_effect(available)
+        if self.prompt == "stays" and "prompt" not in available.speakers:
+            note = (
+                "No words of the system prompt are marked here, so messages protects none of them."
+            )
+            sentences += (note,)
+        return sentences
 
     @property
     def page_size(self) -> int:
@@ -73,6 +77,7 @@ class Messages(Paging):
 
     def pages(self, cache: Cache, turn: Observation) -> Pages:
         def pages() -> Pages:
+            # Two labels per turn: its prompt, if any, is a message of its own.
             label = 2 * turn.born(cache.token) + self._prompt(cache, turn)
             return Pages(runs(cache, label), 0)
 
@@ -85,7 +90,7 @@ class Messages(Paging):
         return np.zeros(cache.token.shape, np.bool_)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect messages of which the wrapped policy protects entries, and what always stays."""
+        """Protect what always stays, and messages of which the wrapped policy protects entries."""
         pages = self.pages(cache, turn)
         stays = always_stays(cache, pages, self._prompt(cache, turn), budget)
         return within(
@@ -95,9 +100,11 @@ class Messages(Paging):
 
 
 def always_stays(cache: Cache, pages: Pages, prompt: Bools, budget: int) -> Bools:
-    """Mark a prompt that leaves room, and the end of a newest message that exceeds that (B, C)."""
+    """Mark the prompt if it leaves room, and the newest message's end if that exceeds it (B, C)."""
+    # 1. The whole prompt if it leaves room; otherwise it is a message like any other.
     size = prompt.sum(axis=1, keepdims=True)
     stays = prompt & (size < budget)
+    # 2. Without its end, a newest message that is too large would leave as a whole.
     room = budget - stays.sum(axis=1, keepdims=True)
     number = np.where(cache.present, pages.page, -1)
     last = cache.present & (number == number.max(axis=1, keepdims=True, initial=-1))

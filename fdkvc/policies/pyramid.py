@@ -31,7 +31,7 @@ class Pyramid(Wrapper):
     last: float = parameter(
         0.5,
         "Last layer",
-        "The last layer's budget as a multiple of the mean, of which the first gets 2 − λ.",
+        "The last layer's budget as a multiple λ of the mean; the first layer's is 2 − λ.",
         symbol=r"\lambda",
         low=0,
         high=2,
@@ -49,7 +49,7 @@ class Pyramid(Wrapper):
         return sentences
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
-        """Return what the largest layer may hold."""
+        """Return what the largest layer may hold; + 1, since `budgets` rounds running sums."""
         largest = budget if layers == 1 else math.ceil(max(self.last, 2 - self.last) * budget) + 1
         return self.policy.slots(largest, layers, heads)
 
@@ -58,8 +58,9 @@ class Pyramid(Wrapper):
         if layers == 1:
             return self.policy.budgets(budget, turn)
         share = np.linspace(2 - self.last, self.last, layers)
-        # The sums so far are rounded, so that the total is that of equal budgets.
+        # The running sums are rounded, so that the total is that of equal budgets.
         ends = np.rint(np.cumsum(share) * budget).astype(np.intp)
         of_layer = np.diff(ends, prepend=0)
+        # Rows run through the heads of a layer, then through the layers.
         row = turn.tokens.first_layer + np.arange(len(turn.new)) // turn.tokens.heads
         return np.asarray(of_layer[row % layers][:, None])

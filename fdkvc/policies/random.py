@@ -11,7 +11,7 @@ from fdkvc.core.cache import EXACT, Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
 
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ / φ, an odd number with well mixed bits
 _SHIFT = np.uint64(29)
 _MANTISSA = np.uint32(23)  # bits of a float32 behind its sign and exponent
 
@@ -51,8 +51,10 @@ class Random(Policy):
         now = turn.position(turn.new).max(axis=1, initial=-1, keepdims=True) + 1
         drawn = _mixed(np.full(cache.token.shape, self.chance_seed, np.uint64), now)
         drawn = _mixed(drawn, turn.position(cache.token) + 1)
+        # Sign and exponent of each coordinate of the key (B, C).
         for bits in np.moveaxis(turn.keys(cache.token).view(np.uint32), -1, 0):
             drawn = _mixed(drawn, bits >> _MANTISSA)
+        # The upper 24 of 64 bits, as many as a float32 holds exactly.
         return {"chance": (drawn >> np.uint64(40)).astype(np.float32) / np.float32(2**24)}
 
 

@@ -68,7 +68,8 @@ class Recall(Wrapper):
         return (RECALL, *self.policy.steps) if self.tier else self.policy.steps
 
     def initial_state(self) -> Mapping[str, float]:
-        return {**self.policy.initial_state(), **({"moves": 0.0} if self.tier else {})}
+        moves = {"moves": 0.0} if self.tier else {}
+        return {**self.policy.initial_state(), **moves}
 
     def tier_places(self, budget: int, tokens: int) -> int:
         return int(budget * self.tier)
@@ -81,13 +82,15 @@ class Recall(Wrapper):
         returns to a page of the tier if it matches that page and not the newest one.
         """
         waiting = tier >= 0
-        if not waiting.any():
+        if not waiting.any():  # saves the products of all pairs of entries below
             return waiting
         held = np.concatenate([cache.token, tier], axis=1)  # (B, C + R)
         page = turn.born(held)
         same_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
-        summary = same_page.astype(np.float32) @ turn.keys(held)  # cosine ignores length
+        # The sum of the keys stands for their mean, since cosine ignores length (B, C + R, h).
+        summary = same_page.astype(np.float32) @ turn.keys(held)
         query = entry_total(turn.keys(turn.new))[:, None]
         matches = cosine(summary, query) >= self.page_match
+        # A query that still matches the newest page has not left its topic: nothing comes back.
         on_newest = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
         return np.asarray(matches[:, -tier.shape[1] :] & waiting & ~on_newest[:, None])

@@ -20,9 +20,9 @@ _NAMES = {
 }
 
 
-def _priority(default: float, kind: str) -> Any:
+def _priority(kind: str) -> Any:
     return parameter(
-        default,
+        1.0,
         f"Priority, {kind}",
         f"What a new token of {_NAMES[kind]} is worth.",
         low=0,
@@ -47,12 +47,12 @@ class Regions(Policy):
     """Keep the tokens with the most worth left: each kind has its own priority and half-life.
 
     After Matam and Kim 2026, *MemDecay: Region-Aware KV Cache Eviction for Efficient LLM Agent
-    Inference* (arXiv 2607.10582). Worth is halved every so many tokens; its logarithm is the score.
-    The half-lives of the system prompt and of the assistant are measured there: 148 to 189
-    decoding steps of system tokens, 14 to 16 of the scratchpad. Its table of priorities was not
-    available to this project: priorities are equal, and the other half-lives are the geometric mean
-    of these two. MemDecay also raises the worth of tokens that get attention; here text alone
-    decides. It evicts pages and pins regions: so do ``blocks(regions)`` and
+    Inference* (arXiv 2607.10582). Worth halves with each half-life, counted in tokens; its
+    logarithm is the score. The half-lives of the system prompt and of the assistant are measured
+    there: 148 to 189 decoding steps of system tokens, 14 to 16 of the scratchpad. Its table of
+    priorities was not available to this project: priorities are equal, and the other half-lives are
+    the geometric mean of these two. MemDecay also raises the worth of tokens that get attention;
+    here text alone decides. It evicts pages and pins regions: so do ``blocks(regions)`` and
     ``whitelist(regions, first=0, speaker=prompt)``.
     """
 
@@ -75,15 +75,15 @@ class Regions(Policy):
         EVICTION,
     )
 
-    system: float = _priority(1.0, "system")
+    system: float = _priority("system")
     system_half_life: float = _half_life(168.0, "system")
-    user: float = _priority(1.0, "user")
+    user: float = _priority("user")
     user_half_life: float = _half_life(50.0, "user")
-    assistant: float = _priority(1.0, "assistant")
+    assistant: float = _priority("assistant")
     assistant_half_life: float = _half_life(15.0, "assistant")
-    call: float = _priority(1.0, "call")
+    call: float = _priority("call")
     call_half_life: float = _half_life(50.0, "call")
-    result: float = _priority(1.0, "result")
+    result: float = _priority("result")
     result_half_life: float = _half_life(50.0, "result")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
@@ -95,8 +95,10 @@ class Regions(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the logarithm of the priority, and minus the half-lives that have passed."""
+        # Logarithms, since 2^(−age / half-life) of an old token would be rounded to 0.
         position = turn.position(cache.token).astype(np.float64)
         age = position.max(axis=1, keepdims=True) - position
+        # Tokens of an unknown kind count as the user's.
         priority = np.full(age.shape, np.log2(self.user))
         passed = age / self.user_half_life
         for kind in KINDS:

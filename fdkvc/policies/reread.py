@@ -15,10 +15,10 @@ from fdkvc.policies.wrapper import Wrapper, evicting
 class Reread(Wrapper):
     """Read what stays anew, instead of keeping its keys and values.
 
-    Dropping or replacing text makes an engine read all that follows the first change again, since
-    what it has computed of that depends on the text before. The policy decides as before, by text
-    alone and for the whole model. Where it clears results of tools, a placeholder stands for each,
-    as long as something of the message before it stays; placeholders count beside the budget.
+    Dropping or replacing text makes an engine read everything after the first change again, since
+    its keys and values depend on the text before. The policy decides as before, by text alone and
+    for the whole model. Where it clears results of tools, a placeholder stands for each, as long as
+    something of the message before it stays; placeholders do not count in the budget.
     ``reread(fifo)`` reads the last tokens again after every turn.
     """
 
@@ -47,6 +47,7 @@ class Reread(Wrapper):
             return (
                 f"{policy.name} looks at {beyond[0]}, but {self.key} needs one that decides by text"
             )
+        # Any numbers show whether there is a second tier, or budgets that differ by layer or head.
         if policy.tier_places(64, 1024) or policy.slots(64, 2, 2) != 64:
             return f"{policy.name} does not decide for the whole model, which {self.key} needs"
         return ""
@@ -68,17 +69,18 @@ class Reread(Wrapper):
 
 
 def standing_placeholders(held: Bools, born: Ints, kinds: Ints) -> Iterator[int]:
-    """Yield the first token of each cleared result whose placeholder stands.
+    """Yield the first token of each cleared result that a placeholder stands for.
 
-    Of each token (N,): whether it is held, its turn, and its kind. A result is cleared if nothing
-    of it is held, but something of the message before it.
+    The arrays (N,) say of each token whether it is held, its turn, and its kind. A placeholder
+    stands for a result if nothing of it is held, but something of the message before it.
     """
     is_result = kinds == KINDS.index("result")
     others = np.flatnonzero(~is_result)
+    # Held tokens of each turn, in results and outside of them.
     messages_held = np.bincount(born[~is_result & held], minlength=int(born.max(initial=0)) + 1)
     results_held = np.bincount(born[is_result & held], minlength=len(messages_held))
-    for turn, first in zip(*np.unique(born[is_result], return_index=True), strict=True):
-        place = int(np.flatnonzero(is_result)[first])
-        before = int(np.searchsorted(others, place)) - 1
-        if not results_held[turn] and before >= 0 and messages_held[born[others[before]]]:
-            yield place
+    turns, firsts = np.unique(born[is_result], return_index=True)
+    for turn, token in zip(turns, np.flatnonzero(is_result)[firsts].tolist(), strict=True):
+        previous = int(np.searchsorted(others, token)) - 1  # the last token of the message before
+        if not results_held[turn] and previous >= 0 and messages_held[born[others[previous]]]:
+            yield token

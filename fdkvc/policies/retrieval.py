@@ -75,11 +75,13 @@ class Retrieval(Policy):
         if self.size > 1:
             low = _of_pages(pages, cache, np.minimum, keys, np.inf)
             high = _of_pages(pages, cache, np.maximum, keys, -np.inf)
-        # A coordinate of a query is multiplied by the page's largest if positive, else its least.
+        # Quest's bound (B, n, C): a positive coordinate of a query is multiplied by the page's
+        # largest, a negative one by its smallest.
         is_token, queries = turn.new >= 0, turn.queries(turn.new)
         bounds = masked_products(np.maximum(queries, 0), high, is_token, cache.present)
         bounds += masked_products(np.minimum(queries, 0), low, is_token, cache.present)
         nearest = np.where(is_token[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)
+        # In a row without queries nothing is near.
         nearest = np.where(np.isfinite(nearest), nearest, np.float32(0))
         return {"nearness": np.divide(nearest, np.sqrt(keys.shape[2]), dtype=np.float32)}
 

@@ -35,7 +35,7 @@ class Shift(Fifo):
             equation=r"\begin{gathered} D = \lfloor (B - n) / 2 \rfloor, \qquad "
             r"B_t = B - D + 1 + (N_t - B - 1) \bmod D \;\text{ if } N_t > B \\ "
             r"\text{keep the newest, } B_t \text{ in all} \end{gathered}",
-            source="N is the number of tokens so far; D go each time that there is no room",
+            source="N is the number of tokens so far; D leave whenever there is no room",
         ),
     )
 
@@ -47,7 +47,8 @@ class Shift(Fifo):
         return cache.present & (turn.position(cache.token) < min(self.keep, budget))
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
-        places = np.where(turn.new >= 0, turn.position(turn.new), -1)
-        over = places.max(axis=1, keepdims=True, initial=-1) - budget  # of the newest token
+        position = np.where(turn.new >= 0, turn.position(turn.new), -1)
+        over = position.max(axis=1, keepdims=True, initial=-1) - budget  # of the newest token
         dropped = max((budget - self.keep) // 2, 1)
+        # The first token over the budget leaves B − D + 1 entries; D − 1 later, all B are taken.
         return np.where(over < 0, budget, budget - dropped + 1 + over % dropped)

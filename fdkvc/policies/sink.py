@@ -28,4 +28,5 @@ class SinkWindow(Fifo):
     )
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        # A budget smaller than the sinks holds the first of them.
         return cache.present & (turn.position(cache.token) < min(self.sinks, budget))

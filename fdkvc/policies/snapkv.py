@@ -60,26 +60,30 @@ class SnapKV(Policy):
 
     def voters(self, turn: Observation) -> Ints:
         """Return how many of the turn's queries vote (B, 1)."""
+        # At least one, except in a turn without tokens.
         share = (self.window * turn.query_count).astype(np.intp)
         return np.maximum(share, np.minimum(turn.query_count, 1))[:, None]
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the votes, pooled; 0 for the window itself."""
         w = self.voters(turn)
-        votes = turn.attention_of_each(cache.token, w)
+        votes = turn.attention_of_each(cache.token, w)  # (B, voters, C)
         share = votes.sum(axis=1) / np.maximum(w, 1).astype(np.float32)
         outside = cache.present & ~newest(cache, w)
         return {"pooled attention": self._pooled(np.where(outside, share, 0), outside)}
 
     def _pooled(self, share: Floats, outside: Bools) -> Floats:
         """Average over the kernel of neighbours, skipping empty slots (B, C)."""
-        order = np.argsort(~outside, axis=1, kind="stable")  # those outside the window first
+        # 1. Move the entries outside the window to the front: neighbours then have no gaps.
+        order = np.argsort(~outside, axis=1, kind="stable")
         dense = np.take_along_axis(share, order, axis=1)
         half, slots = self.kernel // 2, share.shape[1]
+        # 2. Average shifted copies, with zeros beyond the ends.
         padded = np.pad(dense, [(0, 0), (half, half)])
         pooled = np.zeros_like(dense)
         for shift in range(2 * half + 1):
             pooled += padded[:, shift : shift + slots]
+        # 3. Back to the slots.
         result = np.zeros_like(share)
         np.put_along_axis(result, order, pooled / np.float32(2 * half + 1), axis=1)
         return np.where(outside, result, np.float32(0))

@@ -42,7 +42,7 @@ class Surprisal(WindowedPolicy):
             "Redundancy",
             "redundancy",
             r"d_i \leftarrow \max\!\Big(d_i,\; \max_{j \text{ new},\, j > i} \cos(e_i, e_j)\Big)",
-            "a new entry starts at 0; later tokens of its own turn count, too",
+            "a new entry starts at 0; later tokens of its own turn also count",
         ),
         RECENT_WINDOW,
         replace(
@@ -87,6 +87,7 @@ class Surprisal(WindowedPolicy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return surprisal as a share of the largest, and −2 for repeated entries."""
+        # Shares reach from 0 to 1, so −2 puts every repeated entry below all others.
         repeated = cache["redundancy"] > self.redundancy
         return {
             "surprisal": divide_by_max(cache["surprisal"]),

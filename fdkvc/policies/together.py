@@ -29,10 +29,11 @@ class Together(Wrapper):
     source = "this project"
 
     heads: int
-    """Rows of a batch, one after the other, that are the heads of one dialog."""
+    """Number of consecutive rows of a batch that are the heads of one dialog."""
 
     def __post_init__(self) -> None:
-        Policy.__post_init__(self)  # it wraps any policy, also one that evicts nothing
+        # Not `Wrapper`'s checks: it may wrap any policy, even one that evicts nothing.
+        Policy.__post_init__(self)
         check_count("heads", self.heads)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
@@ -48,7 +49,7 @@ class Together(Wrapper):
         return cache.with_channels(**channels).with_state(**states)
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let the threshold evict what it evicts in all heads."""
+        """Let the threshold evict only what it evicts in every head."""
         update = self.policy.update(cache, turn, score)
         stale = update.stale
         return dataclasses.replace(update, stale=None if stale is None else self._share(stale) == 1)
@@ -62,6 +63,7 @@ class Together(Wrapper):
         parts = [
             self.policy.recalls(cache.rows(rows), tier[rows], part) for rows, part in turn.parts()
         ]
+        # All would be too strict: each head matches pages by its own keys.
         return np.asarray(self._share(np.concatenate(parts)) > 0.5)
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
@@ -72,6 +74,7 @@ class Together(Wrapper):
         self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
     ) -> int | Ints:
         """Return the places of one head of each group that decides together, for all of them."""
+        # Heads that decide together have the same score, so the first stands for its group.
         first = slice(None, None, self.heads)
         budgets = budgets if isinstance(budgets, int) else budgets[first]
         entries, groups = Cache(cache.token[first]), heads // self.heads

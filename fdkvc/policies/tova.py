@@ -41,5 +41,5 @@ class Tova(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        last = np.minimum(turn.query_count, 1)[:, None]
+        last = np.minimum(turn.query_count, 1)[:, None]  # none in a turn without tokens
         return {"last attention": turn.attention_of_each(cache.token, last).sum(axis=1)}

@@ -70,6 +70,7 @@ class Turns(Wrapper):
         updated = self.policy.after_insert(cache, turn)
         new = contains(updated.token, turn.new)
         count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
+        # The wrapped policy's score; this wrapper's own is a position.
         score = total(self.policy.terms(updated, turn))
         picked = top_k(score, Cache(np.where(new, updated.token, -1)), count, self.policy.ties)
         return updated.with_channels(picked=np.where(new, picked, updated["picked"]))
@@ -81,7 +82,8 @@ class Turns(Wrapper):
         return dataclasses.replace(update, stale=None)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the position, less all positions so far for a token that was not picked."""
+        """Return the position, minus the number of positions so far for a token not picked."""
         position = turn.position(cache.token).astype(np.float64)
         so_far = position.max(axis=1, keepdims=True) + 1
+        # Picked tokens have positions from 0, all others the same shifted below 0.
         return {"position": position, "passed over": so_far * (cache["picked"] - 1)}

@@ -8,7 +8,7 @@ from fdkvc.policies.whitelist import Whitelist
 
 EVICT = "evict: "
 KEPT = ", keys kept"
-"""Said of a way whose rest is usually read again, where it keeps its keys and values."""
+"""Added to a way after which engines usually read the rest again, if it keeps keys and values."""
 
 WORDS = {
     "fifo": f"{EVICT}age (FIFO)",
@@ -35,8 +35,10 @@ def way_words(name: str) -> str:
     >>> way_words("reread(sink)"), way_words("whitelist(fifo, first=0, speaker=prompt)")
     ('sinks and window (StreamingLLM), read again', 'evict: age (FIFO) + prompt')
     """
-    if (inner := unpinned(name)) != name:
-        return f"{way_words(inner)} + prompt"
+    # A pinned prompt may be added to any way, so it comes off first.
+    without_prompt = unpinned(name)
+    if without_prompt != name:
+        return f"{way_words(without_prompt)} + prompt"
     if name in WORDS:
         return WORDS[name]
     policy = read_policy(name)
@@ -46,7 +48,7 @@ def way_words(name: str) -> str:
         inner = way_words(policy.policy.name)
         return inner.removesuffix(KEPT) if inner.endswith(KEPT) else f"{inner}, read again"
     title = policy.title
-    if title[1:2].islower():
+    if title[1:2].islower():  # not of an abbreviation, such as TOVA
         title = f"{title[0].lower()}{title[1:]}"
     if policy.key in WHOLE_MESSAGES:
         return f"{title}{KEPT}"
@@ -56,5 +58,6 @@ def way_words(name: str) -> str:
 def unpinned(name: str) -> str:
     """Return the name of a policy without its pinned system prompt."""
     policy = read_policy(name)
-    pinned = isinstance(policy, Whitelist) and policy.speaker == "prompt"
-    return policy.policy.name if isinstance(policy, Whitelist) and pinned else name
+    if isinstance(policy, Whitelist) and policy.speaker == "prompt":
+        return policy.policy.name
+    return name

@@ -21,7 +21,7 @@ from fdkvc.policies.base import (
 class WeightedRecency(WindowedPolicy):
     """Keep the newest, and the older entries whose recency has faded least.
 
-    As in FD-KVC, recency fades by a constant factor a turn; here a token starts with a constant
+    As in FD-KVC, recency fades by a constant factor per turn; here a token starts with a constant
     plus its surprisal, instead of being reinforced by similarity later. It needs neither attention
     nor vectors. The settings were tuned on training dialogs of the Schema-Guided Dialogue dataset;
     ``fdkvc/results.md`` has results on others.
@@ -66,6 +66,7 @@ class WeightedRecency(WindowedPolicy):
     )
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        # In a turn without tokens the loop drops the update, so nothing fades.
         return Update(cache.with_channels(worth=self.decay * cache["worth"]))
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:

@@ -25,7 +25,7 @@ LISTED = protecting(
 
 @dataclass(frozen=True)
 class Whitelist(Protecting):
-    """Never evict the dialog's first turns or another, one speaker's words, or marked words.
+    """Never evict the dialog's first turns or one other, one speaker's words, or marked words.
 
     After Chen et al. 2025, *The Pitfalls of KV Cache Compression*, who find that eviction drops
     instructions and protect them with a whitelist. Listed entries count within the budget, up to a
@@ -81,7 +81,7 @@ class Whitelist(Protecting):
 
     @property
     def title(self) -> str:
-        """The wrapped policy's with "prompt pinned", if only the system prompt is protected."""
+        """The wrapped policy's title and "prompt pinned", if only the system prompt is listed."""
         if changed(self) == ["first=0", "speaker=prompt"]:
             return f"{self.policy.title}, prompt pinned"
         return super().title
@@ -100,6 +100,7 @@ class Whitelist(Protecting):
         return (*super().without_effect(available), *sentences)
 
     def most_listed(self, budget: int) -> Ints:
+        # (1, 1), or (B, 1) where `most` differs by row.
         return np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
 
     def listed(self, cache: Cache, turn: Observation) -> Bools:

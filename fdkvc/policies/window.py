@@ -28,5 +28,6 @@ class Window(Wrapper):
         return before_eviction(self.policy.steps, replace(RECENT_WINDOW, name="Window"))
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        # The window stays; the wrapped policy protects as much as fits beside it.
         newest = window(cache, budget, self.share)
         return within(budget, lambda places: newest | self.policy.protects(cache, turn, places))

@@ -51,7 +51,7 @@ class Wrapper(Policy):
             raise ValueError(f"{self.policy.name} stores everything, so {self.key} changes nothing")
         if self.policy.reads_again:
             raise ValueError(
-                f"{self.policy.key} must be around every other wrapper, also {self.key}"
+                f"{self.policy.key} must be the outermost wrapper, so {self.key} cannot wrap it"
             )
         if refusal := self.refusal():
             raise ValueError(refusal)
@@ -78,7 +78,7 @@ class Wrapper(Policy):
 
     @property
     def name(self) -> str:
-        """The wrapped policy and hyperparameters not at default, as `read_policy` reads them."""
+        """The wrapped policy and changed hyperparameters, as `read_policy` reads them."""
         return f"{self.key}({', '.join([self.policy.name, *changed(self)])})"
 
     @property
@@ -90,10 +90,12 @@ class Wrapper(Policy):
         return {**self.policy.settings, **super().settings}
 
     def variant(self, **changes: float | int | str) -> Policy:
+        # Names are unique across the wrapped policies, so what is not ours belongs further inside.
         settings = {name: changes.pop(name) for name in super().settings if name in changes}
         return dataclasses.replace(self, policy=self.policy.variant(**changes), **settings)
 
 
+# One descriptor per name: `Policy` defines all of these, so `__getattr__` would never be called.
 for _name in (
     "steps",
     "bounded",
@@ -132,13 +134,14 @@ class Protecting(Wrapper):
         """Mark the entries that stay (B, C)."""
 
     def most_listed(self, budget: int) -> int | Ints:
-        """Return how many of the listed entries may stay (B, 1): the oldest."""
+        """Return how many of the listed entries, the oldest, may stay (B, 1)."""
         return budget
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         listed, pages = self.listed(cache, turn), self.pages(cache, turn)
         listed &= np.cumsum(listed, axis=1) <= self.most_listed(budget)
-        if pages is not None and not pages.size:  # their messages stay as a whole, if they fit
+        # Whole messages (size 0) stay if they fit; pages of fixed size are completed by `select`.
+        if pages is not None and not pages.size:
             whole = pages.of_whole(listed, cache)
             listed = np.where(whole.sum(axis=1, keepdims=True) <= budget, whole, listed)
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
@@ -155,7 +158,7 @@ class Protecting(Wrapper):
 
 
 class Paging(Wrapper):
-    """A wrapper under which entries leave only together: `pages` says with which others."""
+    """A wrapper under which entries leave only in groups, which `pages` returns."""
 
     def refusal(self) -> str:
         if any(policy.key == "ada-heads" for policy in inside(self.policy)):
@@ -169,11 +172,11 @@ class Paging(Wrapper):
         """Return which entries share a page."""
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the mean of each term over the entry's page."""
+        """Return the mean of each term over the entry's page, whose scores are then equal."""
         return self.pages(cache, turn).mean(cache, self.policy.terms(cache, turn))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let a threshold evict only whole pages."""
+        """Let a threshold evict only whole pages: those without any entry above it."""
         update = self.policy.update(cache, turn, score)
         if update.stale is None:
             return update
@@ -182,7 +185,7 @@ class Paging(Wrapper):
 
 
 def inside(policy: Policy) -> Iterator[Policy]:
-    """Yield a policy, the one that it wraps, and so on."""
+    """Yield a policy, the policy that it wraps, and so on inwards."""
     yield policy
     if isinstance(policy, Wrapper):
         yield from inside(policy.policy)
@@ -190,16 +193,13 @@ def inside(policy: Policy) -> Iterator[Policy]:
 
 def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step, ...]:
     """Return a policy's steps with one more equation in its eviction."""
-    return tuple(
-        dataclasses.replace(
-            step,
-            equation=rf"\begin{{gathered}} {step.equation} \\ {equation} \end{{gathered}}",
-            source=f"{step.source}; {source}",
-        )
-        if step.kind == "evict"
-        else step
-        for step in steps
-    )
+    changed_steps = [*steps]
+    for index, step in enumerate(steps):
+        if step.kind == "evict":
+            both = rf"\begin{{gathered}} {step.equation} \\ {equation} \end{{gathered}}"
+            sources = f"{step.source}; {source}"
+            changed_steps[index] = dataclasses.replace(step, equation=both, source=sources)
+    return tuple(changed_steps)
 
 
 def before_eviction(steps: tuple[Step, ...], *inserted: Step) -> tuple[Step, ...]:

@@ -21,9 +21,9 @@ class Run(ABC):
     settings_type: ClassVar[type]
     """The type of its settings."""
     depends: ClassVar[Mapping[str, Any]]
-    """The types of what else the numbers depend on, by name."""
+    """What the numbers depend on beside the settings: the type of each value by name."""
 
-    if TYPE_CHECKING:  # as fields or properties of each kind
+    if TYPE_CHECKING:  # abstract properties would not let a kind have them as fields
 
         @property
         def settings(self) -> Any:
@@ -31,7 +31,7 @@ class Run(ABC):
 
         @property
         def seconds(self) -> float:
-            """The time that it took."""
+            """How long it took."""
 
     @classmethod
     @abstractmethod
@@ -44,12 +44,12 @@ class Run(ABC):
     @property
     @abstractmethod
     def about(self) -> dict[str, Any]:
-        """What else the numbers depend on, by at least the names of `depends`; None is left out."""
+        """The values of `depends` by name, possibly among others; None is not written."""
 
     @property
     @abstractmethod
     def tables(self) -> Mapping[str, pd.DataFrame]:
-        """The tables that the same run writes again, by file name."""
+        """The tables by file name; repeating the run writes the same bytes."""
 
     @property
     def timed(self) -> Mapping[str, pd.DataFrame | str]:

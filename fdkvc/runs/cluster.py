@@ -18,13 +18,13 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 
 TIMEOUT = 5.0
-"""Seconds within which a scheduler must answer first."""
+"""Seconds within which the scheduler must first answer."""
 
 PATIENCE = 60.0
 """Seconds without any worker after which a run ends."""
 
 LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
-"""They report a scheduler that went away with tracebacks; a sentence does so here."""
+"""Loggers that print tracebacks when the scheduler goes away; one sentence says so here."""
 
 
 @contextmanager
@@ -59,25 +59,25 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
         try:
             yield client.get_executor(), workers
         except CancelledError:
-            what = f"the Dask scheduler at {address!r} went away during the run"
+            problem = f"the Dask scheduler at {address!r} went away during the run"
             if abandoned.is_set():
-                what = (
+                problem = (
                     f"the Dask scheduler at {address!r} has had no worker for {PATIENCE:.0f} s: "
                     "start one, and run again"
                 )
-            raise ValueError(what) from None
+            raise ValueError(problem) from None
         finally:
             ended.set()
 
 
 def _watch(client: Any, ended: threading.Event, abandoned: threading.Event) -> None:
-    """Close a client, which cancels its chunks, once it has been without workers for long."""
+    """Close a client, which cancels its chunks, after `PATIENCE` seconds without any worker."""
     since = perf_counter()
     while not ended.wait(PATIENCE / 20):
         try:
             if client.nthreads():
                 since = perf_counter()
-        except Exception:  # the scheduler is gone, which the client notices, too
+        except Exception:  # the scheduler is gone: the client itself cancels the chunks
             return
         if perf_counter() - since > PATIENCE:
             abandoned.set()
@@ -106,7 +106,7 @@ def _check_scheduler(address: str) -> None:
 
 
 def _run_a_dialog() -> None:
-    """Run the paper's policies over a dialog, which imports what a benchmark does."""
+    """Run the paper's policies over one dialog, which imports all that a benchmark needs."""
     dialog = generate(SCENARIOS["shift"])
     for key in PAPER_POLICIES:
         simulate(policy_named(key), dialog, budget=56)
@@ -118,6 +118,7 @@ def _check_workers(client: Any, address: str) -> None:
         for run in (client.run_on_scheduler, client.run):
             run(_run_a_dialog)
     except Exception as error:
+        # Only the first line, without a remote traceback; an error without text gives its type.
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(
             f"the Dask cluster at {address!r} cannot run a dialog: in the project's folder, with "

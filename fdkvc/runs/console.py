@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from fdkvc.runs.jobs import Execution, Progress
 
 SECONDS_PER_LINE = 10.0
-"""Between two lines of progress where stderr is not a terminal."""
+"""Time between two lines of progress where stderr is not a terminal."""
 
 _last_line = -math.inf
-"""When the last line of progress came, or the first part of a command began."""
+"""Time (`monotonic`) of the last line of progress, or of the start of a command's first part."""
 
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -36,8 +36,8 @@ _UNSEEN = re.compile(
 def visible(text: str) -> str:
     r"""Return a text as a terminal may show it.
 
-    A character that is not printable, such as a mark of direction, or has no width is written as
-    its number, except line ends; every space becomes a plain one.
+    Characters that are not printable, such as direction marks, or have no width become escapes,
+    except line ends; every kind of space becomes a plain one.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def _visible(letter: str) -> str:
 
 
 def warn(text: str, end: str = "\n", begin: str = "") -> None:
-    """Print to stderr, if that can be written; `begin` and `end` as they are."""
+    """Print to stderr if it can be written; `begin` and `end` are not escaped."""
     try:
         print(begin + visible(text), end=end, file=sys.stderr, flush=True)
     except OSError:
@@ -71,10 +71,11 @@ def warn_each(sentences: Iterable[str]) -> None:
 
 @contextmanager
 def without_library_warnings() -> Iterator[None]:
-    """Hide what *transformers* and torch warn a programmer of, unless Python is run with ``-W``."""
+    """Hide programmers' warnings of *transformers* and torch, unless Python runs with ``-W``."""
     with warnings.catch_warnings():
-        for category in () if sys.warnoptions else (UserWarning, FutureWarning):
-            warnings.simplefilter("ignore", category)
+        if not sys.warnoptions:
+            for category in (UserWarning, FutureWarning):
+                warnings.simplefilter("ignore", category)
         yield
 
 
@@ -100,6 +101,7 @@ def writing() -> Iterator[None]:
 
 def _discard(stream: TextIO) -> None:
     """Send the rest of a stream to the null device."""
+    # Else Python would fail once more when it flushes the stream at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -123,20 +125,21 @@ class Running:
     """Where a run is computed."""
 
     workers: int | None = None
+    """Worker processes; the number of cores by default."""
     dask: str | None = None
-    """The address of a scheduler."""
+    """The address of a Dask scheduler, which runs it instead."""
 
 
 @contextmanager
 def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
-    While nothing new comes, the last text (at first the given one) is shown again from time to
-    time. Parts of a command that follow each other share one clock.
+    While there is no progress, the last text (at first the given one) is shown again every
+    `SECONDS_PER_LINE`. Consecutive parts of a command share one clock.
     """
     global _last_line
     terminal, ended = sys.stderr.isatty(), threading.Event()
-    due, left = SECONDS_PER_LINE, math.inf
+    due, left = SECONDS_PER_LINE, math.inf  # seconds of the run until the next line, until its end
     began = reported = monotonic()
     if began - _last_line > SECONDS_PER_LINE:
         _last_line = began
@@ -145,9 +148,10 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
         global _last_line
         _last_line = monotonic()
         if math.isfinite(left):
+            # `left` was estimated at the last report: the time since then has passed.
             line = f"{text}, about {max(0.0, left - (_last_line - reported)):.0f} s left"
         if terminal:
-            warn(line, end="", begin="\r\x1b[K")
+            warn(line, end="", begin="\r\x1b[K")  # to the start of the line, and clear it
         else:
             warn(line)
 
@@ -191,7 +195,7 @@ def running(options: Namespace | Running) -> Iterator[Execution]:
 
 
 def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
-    """Warn of settings of policies that change nothing with what is available."""
+    """Warn of the policies' settings that have no effect, given what policies may observe."""
     from fdkvc.explain.notes import no_effect_notes
     from fdkvc.policies.base import Available
 

@@ -4,15 +4,21 @@ import signal
 
 
 class Endings:
-    """The handler of the signals that end a command: not during a write, nor after it."""
+    """The handler of the signals that end a command: it does not interrupt a write."""
 
-    held = written = False
+    held = False
+    """Whether a write is in progress: a signal then waits for `check`."""
+    written = False
+    """Whether the results are in place: a signal then has no effect."""
     number = 0
+    """The last signal that came; 0 before any."""
 
     def __call__(self, number: int, _: object = None) -> None:
-        """Raise a KeyboardInterrupt, unless signals are held; during its cleanup only on Ctrl-C."""
-        again, self.number = self.number, number
-        if not self.held and (number == signal.SIGINT or not again):
+        """Raise a KeyboardInterrupt, unless signals are held."""
+        earlier = self.number
+        self.number = number
+        # A second SIGTERM must not cut the cleanup after the first one short; Ctrl-C may.
+        if not self.held and (number == signal.SIGINT or not earlier):
             raise KeyboardInterrupt(number)
 
     def check(self) -> None:
@@ -22,4 +28,4 @@ class Endings:
 
 
 ENDINGS = Endings()
-"""Of this process, once its program has made it a handler."""
+"""The handler of this process, once `fdkvc.commands.main.handle_endings` has installed it."""

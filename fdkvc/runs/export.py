@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import tomllib
 import zipfile
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ import fdkvc
 from fdkvc.runs.write import Files
 
 README = "README.md"
+
+MAX_STEM = 160
+"""Characters with which the names of files begin."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
@@ -33,6 +37,7 @@ def csv_text(frame: pd.DataFrame) -> str:
     "topic,score\nA,0.1\n'=1+1,-2.0\n,\n"
     """
     defused = frame.copy()
+    # Few columns need it: their distinct values show that sooner than a map over all cells.
     for name in frame.select_dtypes(include=["object", "string", "category"]):
         if any(_defuse(cell) is not cell for cell in frame[name].unique()):
             defused[name] = frame[name].astype(object).map(_defuse)
@@ -48,7 +53,7 @@ def as_zip(files: Files) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
-            entry = zipfile.ZipInfo(name)  # without the time of packing
+            entry = zipfile.ZipInfo(name)  # dated 1980, not when it is packed
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
     return packed.getvalue()
@@ -71,17 +76,38 @@ def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) ->
     columns = {**(also or {}), **meanings()["columns"], **meanings().get(file, {})}
     if column in columns:
         return columns[column]
+    # A pattern, such as ``channel_*``.
     return next((words for name, words in columns.items() if fnmatchcase(column, name)), "")
 
 
-def with_readme(title: str, files: Files, also: Mapping[str, str] | None = None) -> Files:
-    """Add a README with what each file contains, and what each column of a CSV file means."""
+def stem_of(words: str) -> str:
+    """Return how the names of files begin that are of what these words say.
+
+    Examples
+    --------
+    >>> stem_of("Run: 1,000 dialogs, seed 3, γ=0.6")
+    'Run-1000-dialogs-seed-3-γ=0.6'
+    """
+    return re.sub(r"[^\w=.]+", "-", words.replace(",", "")).strip("-.")[:MAX_STEM]
+
+
+def with_readme(
+    title: str,
+    files: Files,
+    also: Mapping[str, str] | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> Files:
+    """Add a README with what each file contains, and what each column of a CSV file means.
+
+    It begins with `settings` by what they are of.
+    """
     lines = [
         f"# {title}",
         "",
         f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;",
     ]
-    lines += ["missing values are empty."]
+    lines += ["missing values are empty.", ""]
+    lines += [f"- Settings of {name}: {values}." for name, values in (settings or {}).items()]
     for name, content in files.items():
         lines += ["", f"## {name}", "", meanings()["files"].get(name, "")]
         if name.endswith(".csv"):

@@ -1,4 +1,4 @@
-"""The file beside what a run will write: it locks that, and keeps what a killed run finished."""
+"""A file beside a run's output: it locks the output, and keeps what a killed run finished."""
 
 import json
 import os
@@ -16,17 +16,18 @@ MARK = b"fdkvc "
 """How the first line begins, before the key."""
 
 _KEYLESS = re.compile(rb"\s*\Z|\n\[\d*(,|\Z)|\[\d+, [\[{]")
-"""How a file without a key begins, such as that of two runs at once of an earlier version."""
+"""How a file without a key begins; earlier versions left one when two runs wrote at once."""
 
 
 class Finished:
-    """What a run that writes `out` has while it lasts: its lock, and results of jobs by number.
+    """The lock on `out` while a run lasts, and the results of its finished jobs by number.
 
-    The results consist of JSON values. Their file has the name of `out` and ``.unfinished``, and is
-    in it where nothing can be written beside it. It is locked until the run ends, in whatever way,
-    and removed once that ends well or has finished nothing; one that took over no results leaves
-    those of an earlier run. Raises a ValueError if another run has it, if there is another file of
-    this name, or if it cannot be written. Warns where it cannot be locked, as on Windows.
+    Results are JSON values. Their file is called `out` with ``.unfinished`` appended; it is beside
+    `out`, or inside it where nothing can be written beside it. It is locked until the run ends,
+    however that happens, and removed once the run succeeds or has finished no job; a run that never
+    calls `take_over` leaves the results of an earlier one. Raises a ValueError if another run holds
+    the lock, if the file is not from a run, or if it cannot be written. Warns where it cannot be
+    locked, as on Windows.
     """
 
     def __init__(self, out: str | PathLike[str]) -> None:
@@ -55,12 +56,13 @@ class Finished:
             self._lock(file)
             file.seek(0)
             head = file.read(64)
+            # A killed run may have written only part of the mark.
             if head[: len(MARK)] != MARK[: len(head)] and not _KEYLESS.match(head):
                 raise not_ours
             if os.path.exists(self.path) and os.path.samestat(
                 os.fstat(file.fileno()), os.stat(self.path)
             ):
-                until_checked.pop_all()
+                until_checked.pop_all()  # the file stays open
                 return file
         return self._locked()  # another run removed it since it was opened
 
@@ -82,7 +84,7 @@ class Finished:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if (kind is None and self._key) or not os.fstat(self._file.fileno()).st_size:
-            if os.name == "nt":  # where an open file stays
+            if os.name == "nt":  # Windows does not remove an open file
                 self._file.close()
             self.path.unlink(missing_ok=True)
             self._remove_folders()
@@ -90,15 +92,16 @@ class Finished:
 
     def _remove_folders(self) -> None:
         for folder in self._made:
-            with suppress(OSError):  # the run was written into it
+            with suppress(OSError):  # not empty: the run was written into it
                 folder.rmdir()
 
     def take_over(self, key: str) -> None:
         """Take over the results of an earlier run, if its `key` was the same."""
         self._key = MARK + key.encode()
         with self._reported(), self.path.open("rb") as file:
-            first = file.readline(len(self._key) + 1).rstrip(b"\n")
-            for line in file if first == self._key else ():
+            if file.readline(len(self._key) + 1).rstrip(b"\n") != self._key:
+                return
+            for line in file:
                 with suppress(ValueError, TypeError, RecursionError):  # the last may be cut short
                     number, result = json.loads(line)
                     self.results[number] = result
@@ -113,13 +116,13 @@ class Finished:
 
     def add(self, number: int, result: Any) -> None:
         """Add the result of a job."""
-        # Older versions of pandas group by numbers of NumPy, which JSON writes as their values.
+        # Older versions of pandas give NumPy numbers as group keys; JSON writes their values.
         line = json.dumps([number, result], default=lambda value: value.item())
         content = f"\n{line}".encode()
         with self._reported():
-            if not self.results:
+            if not self.results:  # what is in the file is of a run with another key
                 self._file.truncate(0)
                 content = self._key + content
-            while content:  # a disk that is almost full takes a part
+            while content:  # an almost full disk may take only part of it
                 content = content[self._file.write(content) :]
         self.results[number] = result

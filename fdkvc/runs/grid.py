@@ -21,18 +21,18 @@ EQUIVALENT = "≈"
 """Marks a figure that is equivalent to the baseline's; see `fdkvc.engine.summary.verdict_on`."""
 
 PLACES = f"{FIRST} best of its column, {TIED} not distinguishable from it"
-"""What the marks of first places say."""
+"""What the marks of first places mean."""
 
 
 def marks_sentence(baseline: str, places: object = True) -> str:
-    """Return what the marks of a table say, with those of first places if it has any."""
+    """Explain the marks of a table, including those of first places if it has any."""
     differs = f"{DIFFERS} differs significantly from {baseline}, {EQUIVALENT} is equivalent"
     return f"{PLACES}; {differs}" if places else differs
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of texts: headings, and rows of cells, of which the first name the row.
+    """A table of texts: headings, and rows whose first cells name the row.
 
     Examples
     --------
@@ -60,12 +60,12 @@ class Grid:
         return Grid([*self.heads, *columns], rows, self.names)
 
     def within(self, width: int) -> Grid:
-        """Return the grid at most so wide in a terminal: its last and its first column are cut."""
+        """Return the grid cut to a width in characters: in its last column, then in its first."""
         widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
-        over = sum(widths) + 2 * (len(widths) - 1) - width
+        over = sum(widths) + 2 * (len(widths) - 1) - width  # two spaces between columns
         if over <= 0:
             return self
-        last = max(widths[-1] - over, 12)
+        last = max(widths[-1] - over, min(widths[-1], 16))
         first = widths[0] - max(over - (widths[-1] - last), 0)
         rows = [[clipped(row[0], first), *row[1:-1], clipped(row[-1], last)] for row in self.rows]
         return Grid(self.heads, rows, self.names)
@@ -117,13 +117,13 @@ def pivot(
     label: Callable[[Any], str] = str,
     missing: str = "",
 ) -> Grid:
-    """Return the words of a table's rows by `rows`, and a column for each value of `column`.
+    """Arrange words, one for each row of a table, by `rows` and a column for each `column` value.
 
-    Both are in the order of the table; `label` is the heading of a column.
+    Both are in the order of the table; `label` returns the heading of a column.
     """
     cells: dict[tuple[str, ...], dict[Any, str]] = {}
-    places = zip(*(table[name] for name in (*rows, column)), words, strict=True)
-    for *names, value, word in places:
+    keys = table[[*rows, column]].itertuples(index=False, name=None)
+    for (*names, value), word in zip(keys, words, strict=True):
         cells.setdefault(tuple(map(str, names)), {})[value] = word
     columns = list(dict.fromkeys(table[column]))
     heads = [*rows, *map(label, columns)]

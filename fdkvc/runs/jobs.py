@@ -19,7 +19,7 @@ from fdkvc.runs.finished import Finished
 from fdkvc.runs.workers import Submit, cores, shared_workers
 
 CHUNKS_PER_WORKER = 2
-"""Submitted at once, so that no worker waits for its next chunk."""
+"""Chunks submitted ahead for each worker, so that none waits for its next one."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ class Progress:
     total: int
     """How many dialogs there are."""
     title: str
-    """What a person reads."""
+    """The progress in words."""
     seconds: float
-    """Since the start."""
+    """Time since the start."""
     before: int = 0
-    """Those of `done` that an earlier run did."""
+    """How many of `done` an earlier, killed run did; they took no time in this one."""
     partial: Any = None
     """The results of the chunks that are done; on a page, what is shown of them so far."""
 
@@ -69,10 +69,10 @@ class Execution(TypedDict, total=False):
 
 
 def worker_count(how: Execution) -> int:
-    """Return how many chunks run at once; ValueError if it is below 1, or too high for here."""
+    """Return how many chunks run at once; a ValueError if below 1, or too many for a machine."""
     workers = how.get("workers")
     workers = cores() if workers is None else workers
-    if how.get("executor") is None:
+    if how.get("executor") is None:  # a cluster may have more
         WORKERS.check(workers, "workers")
     check_count("workers", workers)
     return workers
@@ -83,8 +83,8 @@ def run_jobs(
 ) -> list[Chunked]:
     """Run jobs of dialogs, several at once, and return their results in order.
 
-    `run` and its results can be pickled; a result is the same on any machine. Raises a ValueError
-    if `workers` is below 1.
+    `run` and its results must be picklable; a result is the same on any machine. Raises a
+    ValueError if `workers` is below 1.
     """
     executor, on_progress = how.get("executor"), how.get("on_progress")
     workers = worker_count(how) if len(jobs) > 1 else 1
@@ -103,22 +103,30 @@ def run_jobs(
         submit = shared_workers(workers) if workers > 1 else _submit_here
     running: dict[Future[Chunked], int] = {}
     while True:
-        # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
+        # 1. Once cancelled, drop what has not started, and wait for what has.
+        if cancelled.is_set():
+            waiting = iter(())
+            for future in [future for future in running if future.cancel()]:
+                del running[future]
+        # 2. Submit: only a few jobs ahead, so that memory does not grow with the dialogs.
         ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
         for number, job in islice(waiting, ahead):
             future = submit(run, job)
             running[future] = number
-            if future.done():  # it ran in this thread
+            if future.done():  # it ran in this thread: report it before the next one
                 break
         if not running:
             break
+        # 3. Collect results in the order of their jobs.
         ended = wait(running, return_when=FIRST_COMPLETED).done
         for future in sorted(ended, key=running.__getitem__):
             number = running.pop(future)
             try:
                 finished[number] = future.result()
             except CancelledError:
-                raise
+                if not cancelled.is_set():  # the client of a cluster was closed
+                    raise
+                continue  # amid a dialog, which takes long
             except Exception:
                 # Its worker may have died. An error in the job itself is raised again here.
                 finished[number] = run(jobs[number])
@@ -132,17 +140,16 @@ def run_jobs(
             if on_progress is not None:
                 title, seconds = f"{done} of {total} dialogs", perf_counter() - began
                 on_progress(Progress(done, total, title, seconds, before, [*finished.values()]))
-        if cancelled.is_set():
-            waiting = iter(())
-            for future in [future for future in running if future.cancel()]:
-                del running[future]
     return [finished[number] for number in sorted(finished)]
 
 
 def _submit_here(function: Callable[..., Any], *arguments: object) -> Future[Any]:
     """Call a function at once, and return the future of its result; an error is raised here."""
     future: Future[Any] = Future()
-    future.set_result(function(*arguments))
+    try:
+        future.set_result(function(*arguments))
+    except CancelledError as error:
+        future.set_exception(error)
     return future
 
 

@@ -20,7 +20,7 @@ Settings = TypeVar("Settings")
 RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
 RUN_METRICS = "metrics to compute; attention_loss is slower"
 HELD = "most entries in the cache after a turn"
-"""Help of options that settings share."""
+"""Help texts of options that several settings have."""
 
 WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     **dict.fromkeys((int, float, str, bool), (lambda word: word, lambda word: word)),
@@ -36,6 +36,7 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
         several = get_origin(hint) is tuple
+        # The type of one word: X of ``X | None`` and of ``tuple[X, ...]``.
         inner = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
         word = inner[0] if len(inner) == 1 else hint
         if word in WORDS and (word is not bool or field.default is False):
@@ -54,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
         else:
             looks["metavar"] = field.metadata["metavar"]
             looks["type"] = read_value if word is int else str
-            if several:  # of names, the help says which are the default
+            if several:  # the help text itself names the defaults, except numbers
                 looks["nargs"] = "+"
                 default = " ".join(map(str, default)) if word is int else None
             elif default is not None:
@@ -79,7 +80,7 @@ def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: A
 
 
 def options_of(settings: Any) -> dict[str, Any]:
-    """Return the options of settings: all whole numbers, and what is not the default.
+    """Return the options of settings: all whole numbers, and what differs from its default.
 
     Examples
     --------

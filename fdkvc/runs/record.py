@@ -25,14 +25,13 @@ from fdkvc.policies import Policy, as_record, baseline_of, recorded_policy
 from fdkvc.runs.workers import processor
 
 FORMAT = 1
-"""Of ``run.json``; raised when a later version writes what this one could misread."""
+"""The format of ``run.json``; increased when this version could misread a later one's file."""
 
 INFORMATIVE = ("versions", "processor", "seconds")
-"""What does not affect the repeated run; reported where numbers differ."""
-
+"""Keys that do not affect the repeated run; they are reported where numbers differ."""
 
 MAX_GROWTH = 8
-"""How many times as long a table can be by its digits: 0.12345678901234567 for 0.1."""
+"""How many times as long a table may be for its digits alone: 0.12345678901234567 for 0.1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,17 +43,17 @@ class Record:
     settings: Any
     """What ran."""
     about: Mapping[str, Any]
-    """What else the numbers depend on."""
+    """What the numbers depend on beside the settings."""
     parameters: Mapping[str, Any]
-    """Both as JSON values."""
+    """`settings` and `about` as JSON values."""
     digests: Mapping[str, str]
-    """SHA-256 by name of the files that the same run writes again."""
+    """SHA-256 of each file that the repeated run writes again, by its name."""
     versions: Mapping[str, str]
     """Of the packages and the code."""
     processor: Mapping[str, str]
     """Of the machine."""
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Those of its files that are available."""
+    """The texts of its files that are available."""
 
     @property
     def benchmark(self) -> Any:
@@ -63,7 +62,7 @@ class Record:
 
     @property
     def baseline(self) -> str:
-        """The policy that the paired differences are from."""
+        """The policy that paired differences subtract."""
         return str(self.about.get("baseline") or baseline_of(self.benchmark.policies))
 
     @property
@@ -80,7 +79,7 @@ class Record:
     def with_folder(self, folder: Path, again: Mapping[str, str]) -> Record:
         """Add those of its files that are in a folder, given those that the run wrote `again`.
 
-        No more of a file is read than `MAX_GROWTH` times what was written: beyond, it has other
+        At most `MAX_GROWTH` times the bytes of the repeated file are read: a longer one has other
         rows.
         """
         texts = {}
@@ -114,7 +113,7 @@ def run_json(
         "digests": {name: digest(text) for name, text in files.items()},
     }
     text = json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    # The bytes of a file's name that are no UTF-8, which JSON can only write as \udc80 to \udcff.
+    # Bytes of a file name that are not UTF-8 are surrogates in Python, which only escapes write.
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -167,7 +166,7 @@ def source_digest() -> str:
     joined = hashlib.sha256()
     for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.toml")]):
         name = path.relative_to(folder).as_posix()
-        if not name.startswith("app/"):  # which only an installed package has inside
+        if not name.startswith("app/"):  # only an installed package has the app inside
             joined.update(name.encode() + path.read_bytes())
     return joined.hexdigest()[:16]
 
@@ -185,6 +184,7 @@ def parse_run(
     `kinds` has the type of a kind's settings, and the types of what else its numbers depend on.
     Raises a ValueError that names what is wrong and where.
     """
+    # 1. JSON of a format and a kind that this version reads.
     if len(content) > MAX_RUN_JSON_BYTES:
         raise ValueError(
             f"the file has {len(content):,} bytes, but a run.json has at most "
@@ -219,28 +219,31 @@ def parse_run(
         raise ValueError(
             f"the file is a run of kind {name!r}: use `python -m fdkvc repeat run.json`"
         )
+    # 2. The parameters: the fields of the settings, and what else the numbers depend on.
     settings_type, depends = kinds[name]
     beside = {key: value for key, value in parameters.items() if key in depends}
     fields = {key: value for key, value in parameters.items() if key not in depends}
     about = _read_fields(depends, beside, "parameters")
-    for missing in depends.keys() - about.keys():
+    for missing in depends.keys() - about.keys():  # None is not written
         if NoneType not in get_args(depends[missing]):
             _refuse(f"parameters.{missing}", "it is missing")
     settings = read_value(settings_type, fields, "parameters")
     if "baseline" in about:
         names = getattr(settings, "names", None) or [policy.name for policy in settings.policies]
         if about["baseline"] not in names:
-            _refuse("parameters.baseline", f"{about['baseline']!r} is none of its policies")
+            _refuse("parameters.baseline", f"{about['baseline']!r} is not one of its policies")
     return Record(
         name,
         settings,
         about,
         parameters,
-        *(fields_read.get(name, {}) for name in ("digests", "versions", "processor")),
+        fields_read.get("digests", {}),
+        fields_read.get("versions", {}),
+        fields_read.get("processor", {}),
     )
 
 
-_hints = cache(get_type_hints)
+_hints = cache(get_type_hints)  # which evaluates the annotations at every call
 
 
 def read_value(kind: Any, value: Any, place: str) -> Any:
@@ -249,6 +252,7 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
     Raises a ValueError that names the place of what is wrong.
     """
     inner, inside = get_args(kind), f"{place}." if place else ""
+    # 1. What holds for the type as a whole: anything, optional, one of a few values.
     if kind is Any or (value is None and NoneType in inner):
         return value
     if NoneType in inner:
@@ -257,10 +261,15 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
         if value not in inner:
             _refuse(place, f"it is {str(value)[:40]!r}, but must be {' or '.join(inner)}")
         return value
+    # 2. The class of the value: int | float is a number, and tuple[int, ...] a tuple. In JSON it is
+    # a list for a tuple, and an object for a dataclass or a policy.
     plain: Any = float if set(inner) == {int, float} else get_origin(kind) or kind
-    json_kind: Any = list if issubclass(plain, tuple) else plain if plain in WORDS else dict
+    json_kind: Any = plain if plain in WORDS else dict
+    if issubclass(plain, tuple):
+        json_kind = list
     if type(value) is not json_kind and not (plain is float and type(value) is int):
         _refuse(place, f"it is not {WORDS[json_kind]}")
+    # 3. Its parts, each read by its own type.
     if json_kind is list:
         named = plain is not tuple
         kinds = tuple(_hints(kind).values()) if named else inner
@@ -292,7 +301,7 @@ def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str
     inside = f"{place}." if place else ""
     for name in values:
         if name not in kinds:
-            _refuse(inside + name, f"it is unknown; known are {', '.join(kinds)}")
+            _refuse(inside + name, f"it is unknown, but must be one of {', '.join(kinds)}")
     return {name: read_value(kinds[name], value, inside + name) for name, value in values.items()}
 
 

@@ -16,7 +16,7 @@ QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3}
 """Tolerances of columns that divide by a spread, which may be as small as rounding errors."""
 
 WORDS = ("words",)
-"""Columns that repeat their row's numbers in words."""
+"""Columns that say their row's numbers in words."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Comparison:
     identical: tuple[str, ...]
     """Identical files."""
     close: Mapping[str, float]
-    """Files within the tolerance and their largest difference."""
+    """Files within the tolerance, each with its largest difference."""
     apart: Mapping[str, float]
-    """Files beyond it and their largest difference; infinity if rows differ."""
+    """Files beyond it, each with its largest difference; infinity if rows differ."""
     unknown: tuple[str, ...]
-    """Files that are not identical, of which the record has only a digest."""
+    """Files that are not identical and of which the record has only a digest."""
     other: tuple[str, ...] = ()
     """Parameters that differ, and files that the run does not write."""
 
@@ -57,7 +57,10 @@ def compare(record: Record, files: Mapping[str, str]) -> Comparison:
             unknown.append(name)
         else:
             largest, within = difference(record.texts[name], files[name])
-            (close if within else apart)[name] = largest
+            if within:
+                close[name] = largest
+            else:
+                apart[name] = largest
     return Comparison(tuple(identical), close, apart, tuple(unknown), tuple(other))
 
 
@@ -65,6 +68,7 @@ def _unlike(before: Any, again: Any, place: str) -> Iterator[str]:
     """Yield the places where two JSON values differ."""
     if isinstance(before, dict) and isinstance(again, dict):
         for name, value in before.items():
+            # For a missing key, this function stands: nothing in JSON equals it.
             yield from _unlike(value, again.get(name, _unlike), f"{place}.{name}")
     elif isinstance(before, list) and isinstance(again, list) and len(before) == len(again):
         for index, (value, twin) in enumerate(zip(before, again, strict=True)):

@@ -6,8 +6,8 @@ A worker reads calls from standard input and writes results to standard output. 
 that started it ends, in whatever way, its input closes and the worker exits.
 
 *loky* and `concurrent.futures.ProcessPoolExecutor` were tried and do less. Workers of loky outlive
-a process that is killed; those of the executor never end when idle. Of both, Ctrl-C during their
-start prints tracebacks, all calls fail with one dead worker, and a small run takes a second longer.
+a killed parent; those of the executor never end when idle. With both, Ctrl-C during start-up prints
+tracebacks, one dead worker fails all calls, and a small run takes a second longer.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def cores() -> int:
 
 def _quota(groups: Path) -> int | float:
     """Return the CPU quota of a container's cgroups, in cores; `sys.maxsize` if unlimited."""
-    with suppress(OSError, ValueError):  # such as "max 100000"
+    with suppress(OSError, ValueError):  # cgroup v2; "max 100000" is unlimited
         quota, period = map(int, (groups / "cpu.max").read_text().split())
         return quota / period
-    with suppress(OSError, ValueError):  # an older Linux
+    with suppress(OSError, ValueError):  # cgroup v1, of an older Linux; −1 is unlimited
         quota, period = (
             int((groups / "cpu" / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period")
         )
@@ -65,7 +65,10 @@ def _quota(groups: Path) -> int | float:
 
 
 class DaemonThreads:
-    """So many threads that end when garbage-collected and do not delay the process's end."""
+    """A pool of `count` daemon threads, which end when it is garbage-collected.
+
+    Unlike those of `ThreadPoolExecutor`, they do not delay the exit of the process.
+    """
 
     def __init__(self, count: int) -> None:
         self._calls: _Calls = SimpleQueue()
@@ -100,7 +103,7 @@ def _stop(calls: _Calls, count: int) -> None:
 
 
 def processor() -> dict[str, str]:
-    """Return what arithmetic depends on in its last bits: architecture, BLAS kernels and SIMD."""
+    """Return what the last bits of numbers depend on: architecture, BLAS kernels and SIMD."""
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     kernels = {f"{pool['internal_api']} {pool.get('architecture', '')}".strip() for pool in pools}
     instructions: dict[str, list[str]] = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[assignment]
@@ -114,9 +117,9 @@ def processor() -> dict[str, str]:
 def shared_workers(count: int) -> Submit:
     """Return a function that submits calls to at most `count` worker processes of this machine.
 
-    A worker starts with its first call, within some tenths of a second, and serves later runs. If
+    A worker starts at its first call, within a few tenths of a second, and serves later runs. If
     one dies, the future of its call raises, and the next call starts another. Workers import the
-    function; its arguments can be pickled.
+    function; its arguments must be picklable.
 
     Examples
     --------
@@ -140,6 +143,7 @@ _THREAD = threading.local()
 
 
 def _in_worker(function: Callable[..., Any], *arguments: object) -> Any:
+    # Each thread of the pool has a worker of its own, and replaces it once it is dead.
     worker: _Worker | None = getattr(_THREAD, "worker", None)
     if worker is None or worker.process.poll() is not None:
         worker = _THREAD.worker = _Worker()
@@ -167,6 +171,7 @@ class _Worker:
     def call(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        # Pickled twice: if the worker cannot unpickle the call itself, that is the call's error.
         pickle.dump(pickle.dumps((function, arguments)), self.process.stdin)
         self.process.stdin.flush()
         result, failure = pickle.loads(pickle.load(self.process.stdout))

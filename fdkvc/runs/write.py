@@ -13,7 +13,7 @@ from fdkvc.runs.endings import ENDINGS
 Files = Mapping[str, str | bytes]
 
 UNFINISHED = ".fdkvc-unfinished-"
-"""How the name of a folder begins where files are prepared."""
+"""Prefix of the temporary folder in which files are prepared."""
 
 
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
@@ -58,16 +58,17 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
             for name in files:
                 os.replace(new / name, path / name)
         else:
+            # Up to the first missing parent: its rename places all folders below it at once.
             while not path.parent.is_dir():
                 path, new = path.parent, new.parent
             os.replace(new, path)
-        _sync(path)
+        _sync(path)  # so that the renames are on the disk, too
         ENDINGS.written = True
 
 
 @contextmanager
 def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
-    """Yield a folder, and one on the same disk in which its files are prepared."""
+    """Yield a folder, and a temporary one on the same disk in which its files are prepared."""
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
     path = Path(os.path.realpath(folder))
@@ -83,7 +84,7 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
                 new.mkdir(parents=True)
                 yield path, new
         finally:
-            ENDINGS.held = ENDINGS.written
+            ENDINGS.held = ENDINGS.written  # stays held once written: the command has succeeded
         ENDINGS.check()
     except OSError as error:
         reason = error_reason(error)
@@ -91,7 +92,7 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
 
 
 def _innermost(path: Path) -> Path:
-    """Return the longest part of a path that exists."""
+    """Return the path itself if it exists, else its nearest parent that does."""
     for folder in (path, *path.parents):
         with suppress(FileNotFoundError, NotADirectoryError):
             folder.lstat()

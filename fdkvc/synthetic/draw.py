@@ -47,9 +47,11 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
     shapes = (3, rows, d, h), (rows, topics, d), (rows, tokens, d)
     drawn = Draws(*(np.empty(shape, np.float32) for shape in shapes))
     for row, index in enumerate(dialogs):
+        # Two streams: the number of topics does not shift the random numbers of the tokens.
         setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
         generator = Generator(SFC64(setting))
         projections = generator.standard_normal((3, d, h), dtype=np.float32)
+        # Variance 1/d: a coordinate of a projected unit vector has variance 1/d, whatever h.
         drawn.projections[:, row] = projections * np.float32(d**-0.5)
         generator.standard_normal(out=drawn.directions[row], dtype=np.float32)
         Generator(SFC64(noise)).standard_normal(out=drawn.noise[row], dtype=np.float32)
@@ -64,11 +66,14 @@ def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
     rows, turns = len(draws.noise), len(mixture)
     tokens = turns * n
 
+    # 1. Orthonormal topics. QR orthonormalizes in order of appearance, so a topic does not depend
+    # on later ones; then they are sorted as `names` (B, K, d).
     directions = draws.directions[:, : len(names)]
     orthonormal = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)
     appearance = list(dict.fromkeys(scenario.schedule))
     topics = orthonormal[:, [appearance.index(name) for name in names]]
-    signal = np.float32(world.topic_strength) * (mixture @ topics)
+    # 2. A token is its turn's mixture of topics plus noise; keys and values are projected from it.
+    signal = np.float32(world.topic_strength) * (mixture @ topics)  # (B, T, d)
     noise = draws.noise[:, :tokens].reshape(rows, turns, n, d)
     embeddings = (noise + signal[:, :, None]).reshape(rows, tokens, d)
     return DialogBatch(
@@ -113,6 +118,7 @@ def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> 
     drawn_from = np.repeat(mixture > 0, n, axis=0)  # (N, K)
     bit = np.uint32(1) << np.arange(mixture.shape[1], dtype=np.uint32)
     bits = np.tile((drawn_from * bit).sum(axis=1, dtype=np.uint32), (len(embeddings), 1))
+    # In a blend, noise may hide a topic: a token has those that its embedding shows.
     blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)
     if blended.size:
         mixed = embeddings[:, blended]

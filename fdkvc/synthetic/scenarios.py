@@ -39,8 +39,8 @@ _SHARE = Parameter("share", "", low=0, high=1)
 class Scenario:
     """The topic of each turn.
 
-    Raises a ValueError if the schedule has other characters than letters A to Z, or the blend does
-    not match it.
+    Raises a ValueError if the schedule has characters other than A to Z, or the blend does not
+    match it.
     """
 
     key: str
@@ -48,7 +48,7 @@ class Scenario:
     label: str
     """Its name on screen."""
     schedule: str
-    """One capital letter a turn: its current topic."""
+    """One capital letter per turn: its current topic."""
     blend: tuple[float, ...] | None = None
     """For two topics: the share of the second in each turn's tokens."""
 
@@ -83,6 +83,7 @@ class Scenario:
     def mixture(self) -> Floats:
         """The share of each topic in the tokens of each turn (T, K)."""
         if self.blend is None:
+            # One-hot: row k of the identity is a turn with topic k alone.
             return np.eye(len(self.topic_names), dtype=np.float32)[self.current]
         second = np.array(self.blend, np.float32)
         return np.stack([1 - second, second], axis=1)

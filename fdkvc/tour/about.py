@@ -35,6 +35,7 @@ def show_method(page: str) -> None:
 def code_of(policy: type[Policy]) -> str:
     """Return the methods of a policy's class and of those between it and `Policy`."""
     methods: dict[str, Callable[..., object]] = {}
+    # From the base class down, so that the last definition of a method wins.
     for owner in reversed(policy.__mro__[: policy.__mro__.index(Policy)]):
         for name, member in vars(owner).items():
             method = member.fget if isinstance(member, property) else member

@@ -45,7 +45,7 @@ class Chapter:
     token: int | None
     """The entry selected at first, if any."""
     sentences: tuple[str, ...]
-    """What it tells."""
+    """The text of the scene."""
     trial: str
     """What to try on `page`."""
     page: str
@@ -61,7 +61,7 @@ class Chapter:
 
 
 def story(recordings: Sequence[Recording]) -> list[Chapter]:
-    """Return the scenes but the last; a call in these dialogs has to fail."""
+    """Return all scenes but the last, for dialogs in which a call fails."""
     failure = failed_call(recordings, policy_named(POLICY), Benchmark.budget)
     assert failure is not None
     return [_fills(failure.run), _misleads(), _returns(), *_fails(failure, recordings), _sinks()]
@@ -79,6 +79,7 @@ def _held(run: StageRun, turn: int) -> Counter[str]:
 
 def _fills(run: StageRun) -> Chapter:
     budget, bounds = run.trace.budget, run.dialogs.bounds[0]
+    # The first turn after which no slot is free.
     turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
     before, new = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
     sentences = (
@@ -101,7 +102,7 @@ def _misleads() -> Chapter:
     turn, current = run.dialogs.turns - 1, run.dialogs.current[0]
     old, new = (run.dialogs.topic_label(int(current[shown])) for shown in (0, turn))
     since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept[0, turn]
-    token = int(kept[kept >= 0].min())
+    token = int(kept[kept >= 0].min())  # the oldest entry
     score = run.entries[run.entries.token == token].set_index("turn").score
     window = float(run.trace.policy.settings["window"].default)
     late = 1 - float(score[since - 1] / score[turn])
@@ -151,6 +152,7 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     assert isinstance(spoken, Spoken)
     needs = [need for need, _ in spoken.recording.evidence]
     tokens = spoken.recording.evidence[needs.index(demand)][1][-1]
+    # The same run with the argument pinned: does the call then have all that it needs?
     again = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
     met = Evidence(again.trace, spoken.recording).lost[needs.index(demand)][0] < 0
     left = int(np.isin(tokens, run.trace.kept[0, demand.turn - 1]).sum())
@@ -202,7 +204,7 @@ def _sinks() -> Chapter:
     """Return what a pretrained model's first token is for, from a recording of its reading."""
     recorded = shipped_damage()
     parts, budget = recorded.text.parts, recorded.budget
-    full = next(part for part in parts if part.end > budget)  # the first eviction follows it
+    full = next(part for part in parts if part.end > budget)  # the part that fills the cache
     damages = [recorded.damages[name] for name in (LOSING, HEALING)]
     losing, healing = (policy_named(name) for name in (LOSING, HEALING))
     lost, healed = (float(damage.kl[full.end :].mean()) for damage in damages)

@@ -63,7 +63,7 @@ def _general_card() -> Card:
 
 EVERY = [policy_named(key) for key in POLICIES]
 WRAPPED = [wrapped(key, policy_named("fifo")) for key in WRAPPERS]
-"""Each wrapper around a policy that brings no protection of its own."""
+"""Each wrapper around FIFO, which protects no entries itself."""
 
 SECTIONS = {"Policies one by one": EVERY, "Wrappers": WRAPPED}
 

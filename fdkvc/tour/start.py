@@ -45,9 +45,8 @@ def nearest_changes(run: StageRun, turn: int, token: int) -> list[Change]:
 @st.fragment
 def show_what_would_have_kept(run: StageRun, turn: int, token: int) -> None:
     """Say what would have kept an entry, once a person asks."""
-    place = st.popover(
-        "What would have kept it?", icon=":material/help:", key=f"{PAGE}/kept", on_change="rerun"
-    )
+    # No popover: it closes at the click on a link to another page, and its late run blanks that.
+    place = st.expander("What would have kept it?", key=f"{PAGE}/kept", on_change="rerun")
     if place.open:
         with place, st.spinner("Running the dialog again with one setting changed at a time …"):
             changes = nearest_changes(run, turn, token)[:3]
@@ -65,7 +64,6 @@ def show(shown: Page) -> None:
     link = {"file": FILE, "policies": POLICY, "budget": f"{BUDGET}", "view": "cache"}
     link |= {"turn": f"{lost.lost}", "entry": f"{entry}"}
     with shown.beside_title:
-        show_what_would_have_kept(lane.run, lost.lost, entry)
         st.page_link(
             "pages/dialogs.py",
             label="Step through",
@@ -84,6 +82,7 @@ def show(shown: Page) -> None:
     open_on(shown, lane.run.dialogs, lambda: (lost.demand.turn, entry))
     with st.container(key="headline"):
         st.header(plain(headline(DEMANDS["call"], head.recording, lane, lost)), anchor=False)
+        show_what_would_have_kept(lane.run, lost.lost, entry)
     show_transcript(PAGE, head.recording, [lane], lane, lambda: None, sentences=1)
     st.caption(
         "Vectors here come from the letters of words, not their meaning, so scores reflect age and "

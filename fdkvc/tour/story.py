@@ -38,7 +38,7 @@ def story_chapters() -> list[Chapter]:
 
 
 def lit(text: str, lights: Mapping[str, str]) -> str:
-    """Return a text as HTML, in which phrases light up what they name on the stage."""
+    """Return a text as HTML whose phrases light up what they name on the stage."""
     text = escape(text)
     for phrase, target in lights.items():
         mark = f'<mark tabindex="0" data-lights="{target}">{escape(phrase)}</mark>'

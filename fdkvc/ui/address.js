@@ -49,8 +49,8 @@ function write(/** @type {Data} */ data) {
   history[chosen ? 'pushState' : 'replaceState']({}, '', `?${link}`);
 }
 
-// Popovers are outside of the app's element, which alone has the theme's colour scheme. A change of
-// the theme reruns nothing by itself: charts have the colours of the page's last run.
+// Popovers are outside the app's element, which alone has the theme's colour scheme. A change of
+// theme reruns nothing by itself, so the server is told: it draws charts in the new colours.
 const app = /** @type {Element} */ (document.querySelector('.stApp'));
 const scheme = () => {
   const { colorScheme } = getComputedStyle(app);

@@ -21,9 +21,10 @@ _show = st.components.v2.component(
 
 
 def follow(page: str) -> Mapping[str, str] | None:
-    """Return the link to which Back or Forward went, before the page is drawn; None if neither.
+    """Return the link that Back or Forward opened; None if neither was used.
 
-    Also the link in the browser after the server has lost its session.
+    For use before the page is drawn. Also returns the browser's link after the server has lost its
+    session.
     """
     # A state, not a trigger: a trigger may be lost while the page runs.
     shown = _show(key="address", data={"page": page, **_status()}, on_visited_change=lambda: None)
@@ -38,16 +39,16 @@ def follow(page: str) -> Mapping[str, str] | None:
 
 def write(link: Mapping[str, str], chosen: bool) -> None:
     """Write a view into the page's address; `chosen` keeps the previous one in the history."""
-    # A count, as the browser draws only the last of several answers that come at once.
+    # A count, not a flag: of several answers that come at once, the browser draws only the last.
     entry = st.session_state.get(_ENTRY, 0) + chosen
     st.session_state[_ENTRY] = entry
     _show(key="address-link", data={"link": dict(link), "entry": entry, **_status()})
 
 
 def browser() -> str:
-    """Return a name of this browser, which a reload and its other tabs have, too.
+    """Return a name of this browser, the same after a reload and in its other tabs.
 
-    It is in a cookie, or of this session where the browser keeps none.
+    It is kept in a cookie; without cookies it is the session's name.
     """
     name: str = st.session_state.setdefault(
         _BROWSER, st.context.cookies.get(_COOKIE) or _status()["session"]
@@ -84,4 +85,5 @@ def scroll_to(part: str, block: str = "start", count: int | None = None) -> None
     With a `count`, only if it is higher than at the last call on this page.
     """
     key = f"address-scroll-{block}"  # a page may do both
-    _scroll(key=key, data={"part": part, "block": block, "count": count})
+    asked = uuid4().hex if count is None else ""  # the browser draws only what has changed
+    _scroll(key=key, data={"part": part, "block": block, "count": count, "asked": asked})

@@ -18,7 +18,7 @@ _ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=
 
 @cached
 def name_of(run: StageRun) -> str:
-    """Return a unique name of this run, which ties messages to it."""
+    """Return a unique name of this run, by which messages refer to it."""
     return uuid4().hex
 
 
@@ -57,6 +57,6 @@ def last_message(key: str) -> Mapping[str, Any]:
 def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
     """Send data ("view" or "answer") to the stage; rerun the fragment around it at every answer.
 
-    The stage ignores what was sent before what it has.
+    The stage ignores messages that are older than the one it has.
     """
     _ear(key=key, data={"what": what, "sent": time.time(), **data}, on_message_change=lambda: None)

@@ -38,7 +38,7 @@ def offer_file(
 ) -> None:
     """Offer a file under its name or a label; a function is called at the click.
 
-    That is outside of the session's script: it must not read the session. `looks` are for
+    It then runs outside the session's script, and must not read the session. `looks` are for
     `st.download_button`.
     """
     st.download_button(
@@ -78,14 +78,15 @@ def show_files(
 ) -> None:
     """Offer files, made together at the click: all in one ZIP, and each with what it contains.
 
-    The names of single ones begin with a `stem` that says what they are of.
+    The names of single files begin with a `stem` that says which run they are from.
     """
     offer_zip(f"{page}/zip", zip, files, type="primary", help="All files, and what they mean.")
     for name in names:
         with st.container(horizontal=True, vertical_alignment="center"):
-            one = partial(lambda name: files()[name], name)
+            # The name is bound now: the loop has moved on when the button is clicked.
+            content = partial(lambda name: files()[name], name)
             key = f"{page}/file/{name}"
-            offer_file(key, "-".join(filter(None, [stem, name])), one, label=name, width=260)
+            offer_file(key, "-".join(filter(None, [stem, name])), content, label=name, width=260)
             st.caption(plain(meanings()["files"].get(name, "")))
 
 
@@ -93,7 +94,8 @@ def show_run_files(page: str, runs: Mapping[str, StageRun]) -> None:
     """Offer the tables of runs over one dialog, in files that are named after what they are of."""
     names, stem, first = ["entries.csv", "turns.csv"], file_stem(runs), next(iter(runs.values()))
     if first.long:
-        st.caption(plain(first.long_note(names.pop(0))))
+        names.remove("entries.csv")
+        st.caption(plain(first.long_note("entries.csv")))
     show_files(page, lambda: trace_files(runs), names, f"{stem}.zip", stem)
 
 
@@ -103,10 +105,8 @@ def files_of(run: Run) -> Mapping[str, str]:
     return run.files
 
 
-def report_button(
-    page: str, report: Callable[[], str], what: str, name: str = "fdkvc-report.html"
-) -> None:
-    """Offer a report, made at the click outside of the session's script; `what` is in it."""
+def report_button(page: str, report: Callable[[], str], what: str, name: str) -> None:
+    """Offer a report, made at the click outside the session's script; `what` names its content."""
     offer_file(
         f"{page}/report",
         name,

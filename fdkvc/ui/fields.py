@@ -16,6 +16,7 @@ from fdkvc.core.words import listed
 from fdkvc.ui import address
 from fdkvc.ui.markdown import Markdown, plain
 
+# Keys of the session.
 _PENDING, _SHOWN, _ARRIVED, _CHOSEN = "pending", "shown", "arrived", "chosen"
 _SHARED, _LOOKED_AT = "shared", "looked-at"
 _TYPED = "typed"
@@ -146,7 +147,10 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
 
 
 def is_new(place: str, subject: object) -> bool:
-    """Whether what the session holds at a place is about another subject than before."""
+    """Store what a place of the session is about; return whether it has changed.
+
+    The first subject is not a change.
+    """
     last: object = st.session_state.get(place, subject)
     st.session_state[place] = subject
     return last != subject
@@ -177,9 +181,9 @@ def write_link(page: str, fields: Sequence[Field]) -> None:
 
 
 def link_writer(page: str, fields: Sequence[Field]) -> Callable[[], None]:
-    """Return a function that writes the address: all fields first, then those of navigation.
+    """Return a function that writes the address: of all fields once, then of navigation only.
 
-    For a fragment, which changes those only: the browser may request its run with widget values
+    For a fragment, in which only those change: the browser may request its run with widget values
     from before the page's own run, and those must not be written.
     """
     moving = [field for field in fields if not field.chosen]
@@ -227,7 +231,7 @@ def settle(page: str, field: Field, given: Any, read: Callable[[Any], Value]) ->
 
 
 def _by_key(what: str) -> dict[str, Any]:
-    """Return a dictionary of the session by field key; one, since Streamlit walks all entries."""
+    """Return a dictionary by field key; one for all fields, since Streamlit walks every entry."""
     values: dict[str, Any] = st.session_state.setdefault(what, {})
     return values
 
@@ -245,11 +249,11 @@ def number(page: str, field: Field) -> Any:
     help, tried = f"{field.help} Allowed: {field.allowed(field.kind)}.", ""
     if field.paper:
         low, high = field.paper
+        # Both ends with as many decimals as the longer one.
         digits = max(len(f"{end:g}".partition(".")[2]) for end in field.paper)
         tried = f"The FD-KVC paper tried {low:.{digits}f} to {high:.{digits}f}"
         help += f" {tried}."
-    # Never as a whole number: of one, the browser would read no more than its first digits, and
-    # 1e9 would be 1.
+    # Always as a float: of 1e9 typed into a field of integers, the browser would read only the 1.
     if value is not None and type(st.session_state.get(key)) is not float:
         st.session_state[key] = float(value)
     st.number_input(
@@ -278,7 +282,7 @@ def numbers(page: str, chosen: Iterable[Field]) -> dict[str, Any]:
 
 def label(parameter: Parameter) -> Markdown:
     """Return the label of a parameter, with its symbol if it has one."""
-    # An underscore within a word needs no mark before it, which would be read aloud, too.
+    # Letters are not escaped: screen readers would read the backslash of w\_c aloud.
     words = Markdown("{} ({})") if parameter.symbol else Markdown("{}")
     return words.format(parameter.label, Markdown(parameter.letters))
 
@@ -325,7 +329,7 @@ def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
 
 
 def pick(key: str, label: str, labels: Mapping[str, str], start: str = "") -> str:
-    """Show a selectbox outside of the link, first at `start` or the first; return the key.
+    """Show a selectbox that is not in links, first at `start` or the first label; return the key.
 
     It is as wide as its longest label.
     """
@@ -342,11 +346,12 @@ def pick(key: str, label: str, labels: Mapping[str, str], start: str = "") -> st
 
 def _fitting(labels: Mapping[Any, str]) -> int:
     """Return the pixels of a selectbox in which the longest label fits."""
+    # 8 pixels for a letter, 76 for the padding and the arrow.
     return max(160, 76 + 8 * max(map(len, labels.values())))
 
 
 def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:
-    """Show a row of buttons, of which one is chosen, first the first; return its key.
+    """Show a row of buttons with one chosen, at first the first; return its key.
 
     `looks` are for `st.segmented_control`.
     """

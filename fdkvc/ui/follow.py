@@ -38,8 +38,8 @@ def open_on(
     page, link = shown.name, shown.link
     if st.session_state.pop(f"{page}/arrived", False):
         scroll_to(".stage", "center")
-    another = is_new(f"{page}/opened", dialog)
-    fresh = bool(link) or another or key_of(page, TURN) not in st.session_state
+    new_dialog = is_new(f"{page}/opened", dialog)
+    fresh = bool(link) or new_dialog or key_of(page, TURN) not in st.session_state
     if fresh and TURN.name not in link:
         turn, token = moment()
         hold(page, TURN, turn)
@@ -54,13 +54,18 @@ def open_on(
 
 
 def arrive(page: str, dialog: Hashable) -> None:
-    """Keep the turn and entry that are held when the page next shows this dialog, and show them."""
+    """Let the page open this dialog at the held turn and entry, and scroll to the stage."""
     st.session_state[f"{page}/opened"] = dialog
+    show_stage(page)
+
+
+def show_stage(page: str) -> None:
+    """Bring the stage into view when the page is next drawn."""
     st.session_state[f"{page}/arrived"] = True
 
 
 def open_as_linked(page: str, link: Mapping[str, str]) -> None:
-    """Keep the turn of a link, or have it chosen, although its dialog may have to be loaded."""
+    """Open at a link's turn, or else at the dialog's moment, even if it must be loaded first."""
     if link:
         st.session_state[f"{page}/opened"] = None
     if TURN.name in link:
@@ -85,6 +90,7 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
     key = f"{page}/stage-view"
     session = st.session_state.setdefault(_RECEIVED, {"session": name, "received": 0})
     sent = last_message(key)
+    # A message is applied once. Its values are checked: they may be of a longer dialog.
     if sent and sent["session"] == session["session"] and sent["action"] > session["received"]:
         session["received"] = int(sent["action"])
         hold(page, TURN, min(max(int(sent["turn"]), 0), dialogs.turns - 1))
@@ -111,7 +117,7 @@ def save_scene(
 ) -> None:
     """Offer the stage as a file that works without this app.
 
-    `shown` returns its runs packed, which are `runs` in the same order, each in a lane or alone.
+    `shown` returns `runs` packed in the same order, in lanes or one alone.
     """
     view = stage_view(page)
 
@@ -150,9 +156,9 @@ def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
 
 
 def follow_lanes(page: str, lanes: Sequence[Lane], sentences: int | None = None) -> int:
-    """Follow the stage, and send it the explanation in each lane of its entry, or of its value.
+    """Follow the stage, and send it each lane's explanation of its entry, or of its value.
 
-    That has so many `sentences`, or all.
+    An explanation has at most `sentences` sentences, by default all.
     """
     rows = beside(lanes)
 

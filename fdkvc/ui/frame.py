@@ -1,4 +1,4 @@
-"""What all pages share: their names, their frame, their style."""
+"""What all pages share: navigation, frame and style."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,7 +34,7 @@ PAGES = (
 """The file, title and icon of each page; two in a row of the navigation."""
 
 MOVED = ("pages/ablation.py",)
-"""Files of pages that are elsewhere now, for old links."""
+"""Files of pages that have moved, for old links."""
 
 TITLES = {Path(path).stem: title for path, title, _ in PAGES}
 """The title of each page by its name, that of its file."""
@@ -65,22 +65,22 @@ def run_app() -> None:
 
 
 def _navigation() -> StreamlitPage:
-    # First, or the browser would ask another machine for a picture of the page's own icon.
+    # First, or the browser would request a picture of the page's own icon from another server.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
     moved = [st.Page(path, visibility="hidden") for path in MOVED]
     return st.navigation([*(_page(*page) for page in PAGES), *moved], expanded=True)
 
 
 def lead_to(path: str, **link: str) -> None:
-    """Lead a link to another page, with these parameters more."""
+    """Redirect a link to another page, with more parameters."""
     _ensure_navigation()
     st.switch_page(path, query_params={**st.query_params.to_dict(), **link})
 
 
 def _ensure_navigation() -> None:
-    """Start over if this page alone ran.
+    """Start over if only the page's script ran, not the app's.
 
-    A new server whose first request is for a page does that, as it knows of no navigation yet.
+    So does a new server if its first request is for a page: it has no navigation yet.
     """
     if _FRAMED not in st.session_state:
         _navigation()
@@ -97,13 +97,13 @@ class Page:
     """A page while it is drawn."""
 
     name: str
-    """That of its file."""
+    """The name of its file."""
     link: Mapping[str, str]
     """The parameters of a link that was just followed."""
     beside_title: DeltaGenerator
-    """Where something is shown beside the title."""
+    """The container beside the title."""
     below_title: DeltaGenerator
-    """Where something is shown below it."""
+    """The container below it."""
 
     def show_problems(self, sentences: Sequence[str]) -> None:
         """Say below the title what is wrong."""
@@ -136,8 +136,8 @@ def page(
     st.container(key="page-purpose").markdown(plain(purpose))
     shown = Page(name, link, beside_title, st.container())
     shown.show_problems(wrong)
-    # Streamlit forgets fragments of the run before only where a run ends as usual: one that polls
-    # would write once more, into containers that are no longer there.
+    # Streamlit forgets the fragments of the previous run only if this run ends normally. Otherwise
+    # one that polls would write once more, into containers that no longer exist.
     with suppress(StopException):
         yield shown
     if [*link] == ["section"]:  # followed for that section alone
@@ -164,7 +164,7 @@ def panel(name: str) -> DeltaGenerator:
 def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:
     """Show a page's tabs; return the name of the open one, the only one to draw, and its place."""
     key = f"{page}/sections"
-    # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
+    # Not as the default of `st.tabs`: a changed one makes new tabs, and a click on the old is lost.
     st.session_state.setdefault(key, labels[opened])
     tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
     return next((name, tab) for name, tab in zip(labels, tabs, strict=True) if tab.open)
@@ -176,7 +176,8 @@ def opened_section(page: str, field: Field) -> str:
     name = fields.held(page, field)
     if name == st.session_state.get(drawn, field.default):  # else a link names another
         clicked = st.session_state.get(key)
-        name = next((one for one, label in field.labels.items() if label == clicked), name)
+        labels = field.labels.items()
+        name = next((section for section, label in labels if label == clicked), name)
     st.session_state[key] = field.labels[name]
     st.session_state[drawn] = name
     fields.hold(page, field, name)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from fdkvc.core.limits import MAX_ENDED_JOBS, MAX_RESULTS_MEGABYTES, MAX_RUNNING_JOBS
 from fdkvc.runs.jobs import Progress
@@ -31,7 +32,7 @@ class Job:
     """One run with its latest progress; jobs of equal content have equal results."""
 
     name: str
-    """Unique."""
+    """A unique name."""
     content: Hashable = None
     """What it computes, such as settings."""
     browser: str = ""
@@ -41,12 +42,14 @@ class Job:
     seconds: float = 0.0
     """How long it took, once it has ended."""
     cancelled: threading.Event = field(default_factory=threading.Event)
+    holders: set["Held"] = field(default_factory=set)
+    """What waits for it; once the last lets go, it is cancelled."""
     progress: Progress | None = None
     size: int = 0
     future: Future[Any] = field(default_factory=Future)
 
     def cancel(self) -> None:
-        """Stop it: at once if it waits, else after its current step."""
+        """Stop it: at once if it is waiting, else after its current step."""
         self.cancelled.set()
         self.future.cancel()
 
@@ -93,17 +96,43 @@ class Job:
         return self.future.result()
 
 
+class Held:
+    """The jobs for which one session waits, by key; another session may wait for the same ones."""
+
+    def __init__(self) -> None:
+        # Weak: results that leave for lack of room leave here, too.
+        self._jobs: WeakValueDictionary[str, Job] = WeakValueDictionary()
+
+    def hold(self, key: str, job: Job | None) -> None:
+        """Wait for this job, or for none; cancel the one before if nothing waits for it now."""
+        if job is not None:
+            job.holders.add(self)
+        before = self._jobs.pop(key, None)
+        if job is not None:
+            self._jobs[key] = job
+        if before is not None and before is not job:
+            before.holders.discard(self)
+            if not before.holders and not before.finished:
+                before.cancel()
+
+    def release(self) -> None:
+        """Let go of all."""
+        for key in [*self._jobs]:
+            self.hold(key, None)
+
+
 class Jobs:
     """All jobs of this process: `running` at once, others wait.
 
-    Results take at most `most` bytes together: the oldest leave first, the latest stays.
+    Results take at most `most` bytes together: the oldest are dropped first, the latest stays with
+    those that its session holds.
     """
 
     def __init__(
         self, running: int = MAX_RUNNING_JOBS, most: int = MAX_RESULTS_MEGABYTES * 1_000_000
     ) -> None:
         self.most = most
-        self._threads = DaemonThreads(running)  # so that a server stops when told to
+        self._threads = DaemonThreads(running)  # they do not keep a server from stopping
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
@@ -113,6 +142,7 @@ class Jobs:
             job = Job(uuid4().hex, content, browser)
             job.future = self._threads.submit(self._run, work, job)
             self._jobs[job.name] = job
+            # Jobs without a result: only their number is bounded, as they take few bytes.
             ended = [done.name for done in self._jobs.values() if done.finished and not done.size]
             for name in ended[:-MAX_ENDED_JOBS]:
                 del self._jobs[name]
@@ -147,10 +177,11 @@ class Jobs:
         result = work(on_progress=job.report, cancelled=job.cancelled)
         job.seconds = perf_counter() - began
         job.size = size_of(result)
-        room = self.most - job.size
+        room = self.most - job.size  # bytes left for the results of other jobs
         with self._lock:
             for other in reversed([done for done in self._jobs.values() if done.finished]):
                 room -= other.size
-                if room < 0:
+                # What one session shows together stays: each would start the other again.
+                if room < 0 and not other.holders & job.holders:
                     del self._jobs[other.name]
         return result

@@ -41,7 +41,7 @@ load_fork = cached(continue_run)
 
 
 POLICIES = replace(CHOSEN, follows=True)
-"""The policies of the lanes, which carry over from page to page."""
+"""The policies of the lanes, carried over from page to page."""
 
 FORK = "fork"
 """The name of the lane that continues another with something changed."""
@@ -69,7 +69,7 @@ class Lane:
 
 
 def choose_lanes(page: str, field: Field = POLICIES) -> tuple[Policy, ...]:
-    """Show the controls of a page's policies; return as many of them as there are lanes."""
+    """Show the controls of a page's policies; return at most `MAX_LANES` of them."""
     return choose_policies(page, field, MAX_LANES)
 
 
@@ -110,24 +110,26 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     before = st.session_state.get(key, names)
     st.session_state[key] = names
     cores = {lane.name: lane.run.trace.policy.core.key for lane in lanes}
+    # The last name that is new since the previous run, and the first lane of its policy.
     added = next((name for name in reversed(names) if name not in before), None)
     kin = next((name for name in names if added and cores[name] == cores[added]), added)
     if kin != added and added not in [held(page, field) for field in PAIR]:
         for field, name in zip(PAIR, (kin, added), strict=True):
             hold(page, field, name)
+    last_two = names[-2:] if len(names) > 1 else [*names, *names]
     with st.container(horizontal=True):
         first, second = (
-            by_name[fields.choice(page, replace(field, default=default, choices=by_name))]
-            for field, default in zip(PAIR, names[-2:] * 2, strict=False)
+            fields.choice(page, replace(field, default=default, choices=by_name))
+            for field, default in zip(PAIR, last_two, strict=True)
         )
-    return first, second
+    return by_name[first], by_name[second]
 
 
 @cached
 def overlap(first: StageRun, second: StageRun) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
     table = overlap_table(first.entries, second.entries).set_index("turn")
-    # Turns before the first word have no entries, and caches that are empty are the same.
+    # Turns before the first word have no entries: empty caches are equal, so the overlap is 1.
     turns = pd.RangeIndex(first.dialogs.turns, name="turn")
     return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
 

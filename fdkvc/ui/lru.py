@@ -22,7 +22,7 @@ Arguments = TypeVarTuple("Arguments")
 def size_of(value: object) -> int:
     """Return the bytes of a value and of all that it holds, each once.
 
-    Code does not count, nor what says that it is `counted_elsewhere`, such as a model.
+    Code is not counted, nor what has a true `counted_elsewhere`, such as a model.
     """
     return sum(_sizes(value).values())
 
@@ -36,7 +36,7 @@ def _sizes(value: object) -> dict[int, int]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if type(part) is Token:  # of which there are many: not looked up one by one
+        if type(part) is Token:  # there are many: their fields are plain, and not queued
             rest += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
             continue
         if isinstance(part, type | ModuleType) or callable(part):
@@ -48,6 +48,7 @@ def _sizes(value: object) -> dict[int, int]:
             continue
         if isinstance(part, np.ndarray):
             arrays[id(part)] = sys.getsizeof(part)
+            # A view keeps the array alive that it looks into; objects have sizes of their own.
             waiting += [part.base, *(part.ravel().tolist() if part.dtype.hasobject else ())]
             continue
         rest += sys.getsizeof(part)
@@ -57,6 +58,7 @@ def _sizes(value: object) -> dict[int, int]:
             waiting += part
         elif hasattr(part, "__dict__"):
             waiting += vars(part).values()
+    # What is no array belongs to this value alone, so it is listed under its id.
     return {**arrays, id(value): arrays.get(id(value), 0) + rest}
 
 
@@ -69,6 +71,7 @@ class ByteLRU(Generic[Value]):
 
     def __init__(self, most: int) -> None:
         self.most, self.size = most, 0
+        # Each value with the sizes of its parts, and by how many values each part is held.
         self._held: OrderedDict[Hashable, tuple[Value, dict[int, int]]] = OrderedDict()
         self._holders: Counter[int] = Counter()
         self._lock = threading.Lock()
@@ -89,7 +92,7 @@ class ByteLRU(Generic[Value]):
         _, sizes = self._held.pop(key)
         self._holders.subtract(sizes.keys())
         self.size -= sum(size for part, size in sizes.items() if not self._holders[part])
-        self._holders = +self._holders
+        self._holders = +self._holders  # without those at zero
 
     def get(self, key: Hashable) -> Value | None:
         """Return the value of a key or None; it counts as used."""

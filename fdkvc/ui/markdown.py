@@ -1,6 +1,6 @@
 """Text and Markdown for Streamlit, which reads every message, label and help as Markdown.
 
-It would make links and pictures of words from a link, a file or the user. So `plain` escapes
+It would turn text from a link, a file or the user into links and pictures. So `plain` escapes
 everything that is not of type `Markdown`; a test checks that Streamlit gets nothing else.
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 JOINER = "\u2060"
 """A word joiner: invisible, and it breaks no line."""
 
-# Streamlit makes links of bare addresses, pictures of names between colons and arrows of dashes
-# after it has read the Markdown, when escapes are gone: only a character between keeps them apart.
+# After parsing the Markdown, when its escapes are gone, Streamlit turns bare addresses into links,
+# names between colons into pictures and dashes into arrows: only a character between prevents that.
 _JOINED = re.compile(r"(?<=:)(?=\S)|(?<=www)(?=\.)|(?=@)|(?<=[-<>=~])(?=[-<>=~])", re.IGNORECASE)
 _ESCAPED = re.compile(r"([\\`*_{}\[\]<>~$#|&])")
-_BEGINS = re.compile(r"^( ?\d*)([-+=.)])(?= |$)")  # a list, or a line under what stands above
+_BEGINS = re.compile(r"^( ?\d*)([-+=.)])(?= |$)")  # a list item, or the underline of a heading
 
 
 class Markdown(str):
@@ -74,5 +74,6 @@ def plain(words: str) -> Markdown:
 
 @lru_cache(maxsize=4096)
 def _as_text(words: str) -> Markdown:
-    line = _JOINED.sub(JOINER, re.sub(r"\s+", " ", words))
+    line = re.sub(r"(?<=\d) %", "\u00a0%", re.sub(r"\s+", " ", words))  # on one line
+    line = _JOINED.sub(JOINER, line)
     return Markdown(_BEGINS.sub(r"\1\\\2", _ESCAPED.sub(r"\\\1", line)))

@@ -33,7 +33,7 @@ class Kind:
     """What a page runs."""
 
     name: str
-    """Its name."""
+    """Its name in the session."""
     page: str
     """The page's name, under which the session holds its fields."""
     settings_type: type
@@ -55,7 +55,7 @@ class Kind:
     shipped: Sequence[Any]
     """Runs that are shipped with the code."""
     date: str
-    """The date of these, as 2026-01-31."""
+    """The date of the shipped runs, as 2026-01-31."""
     version: str
     """The project's version that measured them."""
 
@@ -89,18 +89,19 @@ class Past:
 def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
     """Show the choices with the button that runs them; return the run to show.
 
-    That is None if there is none, or if it has no results. The list of the runs is at a `place`.
+    None if there is none, or if it has no results. The list of runs is shown in `place`.
     """
     with st.sidebar:
         settings = kind.choose(kind.page)
         running = run_panel(kind.name, "Run", partial(kind.measure, settings), settings)
         show_command(kind.limit, kind.command(settings))
     runs = _available_runs(kind)
+    # The run shown before, while it has these settings; else the latest one that has them.
     shown = runs.get(st.session_state.get(shown_key(kind.name), ""))
     if shown is None or shown.result.settings != settings:
         for past in runs.values():
             if past.result.settings == settings and not past.cancelled:
-                shown = past  # the last one
+                shown = past
     if shown is not None:
         st.session_state[shown_key(kind.name)] = shown.name
     if listed := listed_runs(kind):
@@ -126,7 +127,7 @@ def listed_runs(kind: Kind) -> dict[str, Past]:
 
 def _available_runs(kind: Kind) -> dict[str, Past]:
     """Return every run with a result by name: those that are shipped, then oldest first."""
-    # One that ends while the page is drawn is shown, and listed, when it is drawn again.
+    # A run that ends while the page is being drawn appears when it is drawn again.
     running = st.session_state.get(job_key(kind.name))
     ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
     runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.date) for run in kind.shipped]
@@ -135,7 +136,7 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
 
 
 def _advise(running: Job | None, settings: Any, why: str) -> None:
-    """Say what to do for results of these settings, which are not shown."""
+    """Say how to get results of these settings when none are shown."""
     if running is not None and running.content == settings:
         words = "These settings are being measured: the results will be shown here."
     else:

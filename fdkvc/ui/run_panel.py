@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Hashable
+from threading import Timer
 
 import streamlit as st
 
 from fdkvc.ui.address import browser
 from fdkvc.ui.fields import problems
-from fdkvc.ui.jobs import Job, Jobs, Work
+from fdkvc.ui.jobs import Held, Job, Jobs, Work
 from fdkvc.ui.markdown import plain
 
 POLL_SECONDS = 0.5
@@ -41,7 +42,7 @@ def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None
         st.session_state[job_key(page)] = job.name
     busy = job is not None and not job.finished
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
-        # No callback: it would start the work of the run before a setting that has just been typed.
+        # No callback: it would start the previous settings, without one that was just typed.
         if st.button(
             plain(name),
             key=f"{page}/run",
@@ -63,19 +64,27 @@ def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None
 
 
 def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:
-    """Return the job of this content, started if need be; cancel the session's one before it."""
+    """Return the job of this content, started if need be; the session waits for no other."""
     job = jobs.of(content)
-    cancel_other(key, jobs, job)
-    job = job or jobs.start(work, content)
+    if job is None:
+        session_jobs().hold(key, None)  # before, so that the new one need not wait for it
+        job = jobs.start(work, content)
+    session_jobs().hold(key, job)
     st.session_state[key] = job.name
     return job
 
 
-def cancel_other(key: str, jobs: Jobs, job: Job | None = None) -> None:
-    """Cancel the job that the session holds under a key, unless it is this one or has ended."""
-    before = jobs.find(st.session_state.get(key))
-    if before is not None and before is not job and not before.finished:
-        before.cancel()
+def _release(held: Held) -> None:
+    """Let go of a session's jobs, unless it comes back, as it does from a lost connection."""
+    late = Timer(st.get_option("server.disconnectedSessionTTL"), held.release)
+    late.daemon = True
+    late.start()
+
+
+@st.cache_resource(scope="session", on_release=_release, show_spinner=False)
+def session_jobs() -> Held:
+    """Return the jobs for which this session waits."""
+    return Held()
 
 
 def show_command(limit: str, command: str) -> None:
@@ -102,7 +111,7 @@ def _watch(page: str, job: Job) -> None:
 
 
 def standing(job: Job) -> tuple[float, str]:
-    """Return the share that is done, and how long the rest takes."""
+    """Return the share that is done, and the rest in words."""
     if job.waiting:
         return 0.0, "Waiting for another run to end"
     progress = job.progress

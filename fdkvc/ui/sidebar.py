@@ -85,7 +85,7 @@ HUES = Field(
 )
 
 DIALOG = (SCENARIO, SCHEDULE, SEED_HERE, BUDGET_HERE, *WORLD)
-"""What chooses a dialog and a budget."""
+"""The fields that choose a dialog and a budget."""
 
 TURN = Field("Turn", name="turn", default=0, low=0, high=9999, chosen=False)
 """The turn that a page shows."""
@@ -230,7 +230,7 @@ def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Polic
 
 
 def _follow_lanes(page: str) -> None:
-    """Continue with the last policy of the page before, unless this page has one of them."""
+    """Continue with the last policy of the previous page, unless this page has one of them."""
     lanes = fields.shared(page).get(LANES)
     if not lanes:
         return
@@ -251,6 +251,7 @@ def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1)
     """Show hyperparameters, first those that the paper varies; return their values by name."""
     values: dict[str, Any] = {}
     papers_first = sorted(chosen, key=lambda field: not field.paper)
+    # The controls go from column to column, then to the next row.
     for place, field in zip(cycle(st.columns(columns)), papers_first, strict=False):
         with place:
             values[field.name] = fields.control(page, field)

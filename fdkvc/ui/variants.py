@@ -28,7 +28,7 @@ CHOSEN = Field(
 """The names of the chosen policies, including variants; `choices` are offered."""
 
 CHANCE = "random"
-"""The policy that is always offered beside the paper's."""
+"""The policy that is always on offer beside the paper's."""
 
 DRAWN = Available()
 """What policies may observe in synthetic dialogs."""
@@ -50,11 +50,11 @@ def choose_policies(
     policies, key = _policies(page, field), f"{key_of(page, field)}/all"
     first = {*field.default, *PAPER_POLICIES, CHANCE, *held(page, field)}
     every = bool(st.session_state.get(key))
-    titles = {
-        name: policy.title
-        for name, policy in policies.items()
-        if every or name in first or name not in field.choices
-    }
+    # Until all are asked for, only the usual ones, the chosen ones and variants.
+    titles = {}
+    for name, policy in policies.items():
+        if every or name in first or name not in field.choices:
+            titles[name] = policy.title
     names = fields.several(page, replace(field, choices=titles))
     if every or len(titles) < len(policies):
         st.button(
@@ -116,7 +116,7 @@ def _add_variant(page: str, field: Field) -> None:
 
 
 def edit_policy(page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices) -> Policy:
-    """Show controls that change a policy, one of the offered, and its hyperparameters."""
+    """Show controls that choose one of the offered policies and its hyperparameters."""
     choices = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
     left, right = st.columns(2)
     with left:

@@ -8,21 +8,26 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, islice
+from threading import Lock
+from time import perf_counter
 from typing import Unpack
 
 import pandas as pd
 
 from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.core.transcripts import Transcript
+from fdkvc.core.words import count
 from fdkvc.engine.summary import mean_table
-from fdkvc.models.answers import FULL, Answers, run_answers
+from fdkvc.models.answers import FULL, Answers, run_answers, work_of
 from fdkvc.models.numpy.gguf_file import find_model
-from fdkvc.models.numpy.head_recordings import count_tokens
+from fdkvc.models.numpy.head_recordings import count_tokens, encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.ways import unpinned
-from fdkvc.runs.jobs import Execution
+from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.runs.workers import DaemonThreads
 from fdkvc.verdict.plan import TODAY, Card, ModelRead, Way
 from fdkvc.verdict.search import with_calls
 
@@ -68,10 +73,8 @@ def sample_of(
 ) -> list[Transcript]:
     """Return dialogs with calls, of at most so many tokens in all: of different clusters first.
 
-    Where no dialog has calls, any is as good.
-
-    If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
-    read.
+    Where no dialog has calls, any is as good. If these are less than half of the tokens, the first
+    turns of another. Raises a ValueError if there is nothing to read.
     """
     places = with_calls(transcripts) or [*range(len(transcripts))]
     ordered = [transcripts[place] for place in places[: TRIED_DIALOGS * -(-most // SAMPLE_TOKENS)]]
@@ -81,9 +84,9 @@ def sample_of(
             if (tokens := count_tokens(model, dialog)) <= room:
                 sample.append(dialog)
                 room -= tokens
-    if not sample:
-        begun = (_beginning(model, dialog, most) for dialog in ordered)
-        sample = [*islice(filter(None, begun), 1)]
+    if 2 * room > most:
+        begun = (_beginning(model, dialog, room) for dialog in ordered if dialog not in sample)
+        sample += islice(filter(None, begun), 1)
     if not sample:
         raise ValueError("no dialog is short enough for a model to check the verdict on it")
     return sample
@@ -138,20 +141,51 @@ def read_card(
         on_read(before)
         transcripts = [dialog for dialog in transcripts if dialog.name not in before.names]
     sample = sample_of(model, transcripts, most)
-    tokens = sum(count_tokens(model, dialog) for dialog in sample)
-    scores: dict[str, ModelLoss] = {}
+    passages = [encode_dialog(model, dialog) for dialog in sample]
+    tokens = sum(len(passage.ids) for row in passages for passage in row)
     names = tuple(dialog.name for dialog in sample)
-    read = ModelRead(model.name, names, tokens, scores, complete=False)
-    for group in groups:
-        shares = [(way.size or 0) / card.tokens for way in group]
-        sizes = tuple(max(1, round(share * tokens / len(sample))) for share in shares)
-        policies: tuple[Policy, ...] = tuple(read_policy(way.policy) for way in group)
-        settings = Sized(policies, tuple(sorted({*sizes})), sizes=sizes)
-        scores = scores | readings_of(run_answers(settings, model, sample, **how))
-        read = replace(read, scores=scores, complete=group is groups[-1])
+    begun = sum(dialog not in transcripts for dialog in sample)
+    read = ModelRead(model.name, names, tokens, {}, complete=False, begun=begun)
+    runs = [_sized(group, tokens / len(sample) / card.tokens) for group in groups]
+    title = f"{count(sum(map(len, groups)), 'way')}, {count(tokens, 'token')}"
+    works = [sum(sum(work_of(run, row)) for row in passages) for run in runs]
+    reports = _reports(how.get("on_progress"), works, title)
+    # One dialog takes one core: then the groups are read at once.
+    at_once = len(sample) == 1 and how.get("workers") != 1
+    threads = DaemonThreads(len(runs) if at_once else 1)
+    parts = [
+        threads.submit(partial(run_answers, run, model, sample, **(how | {"on_progress": report})))
+        for run, report in zip(runs, reports, strict=True)
+    ]
+    for part in parts:
+        scores = {**read.scores, **readings_of(part.result())}
+        read = replace(read, scores=scores, complete=part is parts[-1])
         if before is None:
             on_read(read)
     return read if before is None else before.joined(read)
+
+
+def _sized(group: Sequence[Way], ratio: float) -> Sized:
+    """Return the run of some ways, at sizes that many times theirs."""
+    sizes = tuple(max(1, round(ratio * (way.size or 0))) for way in group)
+    policies = tuple(read_policy(way.policy) for way in group)
+    return Sized(policies, tuple(sorted({*sizes})), sizes=sizes)
+
+
+def _reports(
+    report: Callable[[Progress], None] | None, works: Sequence[int], title: str
+) -> list[Callable[[Progress], None] | None]:
+    """Return what reports the progress of each part of a run, as that of the whole."""
+    began, done, lock = perf_counter(), [0.0] * len(works), Lock()
+    if report is None:
+        return [None] * len(works)
+
+    def on_progress(number: int, step: Progress) -> None:
+        with lock:
+            done[number] = works[number] * step.done / step.total
+            report(Progress(round(sum(done)), sum(works), title, perf_counter() - began))
+
+    return [partial(on_progress, number) for number in range(len(works))]
 
 
 def readings_of(table: pd.DataFrame) -> dict[str, ModelLoss]:

@@ -11,7 +11,7 @@ from fdkvc.conversations.sources import Sources, read_sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.parameters import check_count
 from fdkvc.core.recordings import Recording
-from fdkvc.explain.notes import kinds_in, pinned_notes
+from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
@@ -100,6 +100,8 @@ def run_dialogs(command: Dialogs) -> None:
     recordings, skipped = in_tokens(recordings, encoding)
     warn_each([skipped_text(skipped)])
     run = _replayed(command, recordings, digest)
+    if run.card is not None:
+        warn_each(missing_value_notes(transcripts_of(run.recordings)))
     if run.card is not None and model is not None:
         run = replace(run, read=_read(command, run.card, model, run.recordings))
     text = run.tables_text if command.tables else run.text

@@ -23,7 +23,6 @@ from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
 from fdkvc.engine.evidence import OLD, RECENT
 from fdkvc.engine.sinks import SINKS, sinks_of
-from fdkvc.models.judged import planned_ways
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
@@ -130,6 +129,8 @@ class ModelRead:
     """By policy."""
     complete: bool = True
     """Whether it has read under every way that matters."""
+    begun: int = 0
+    """Of how many dialogs it has read the first turns only."""
 
     @property
     def dialogs(self) -> int:
@@ -143,7 +144,8 @@ class ModelRead:
             one, two = self.scores[name], other.scores[name]
             kl = (one.kl * self.dialogs + two.kl * other.dialogs) / len(names)
             scores[name] = ModelLoss(one.right + two.right, one.values + two.values, kl)
-        return ModelRead(self.model, names, self.tokens + other.tokens, scores)
+        tokens, begun = self.tokens + other.tokens, self.begun + other.begun
+        return ModelRead(self.model, names, tokens, scores, begun=begun)
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,9 @@ class Card:
     """Of a dialog, on average."""
     target: float
     dialogs: int
+    """Those with calls, or all if none has."""
     clusters: int
-    """Those with calls."""
+    """Of those with calls."""
     shape: ModelShape
     unit: str
     """Whose tokens these are."""
@@ -241,25 +244,25 @@ def find_card(
                 None if read is None else read.scores.get(policy.name),
             )
         )
-    ways.sort(key=lambda way: (way.size is None, way.size or 0, -way.recall))
+    ways.sort(key=_smallest)
     if recalls.empty:
         ways = ways_without_calls([*by_name.values()], tokens, letters, read)
     by_words = None if recalls.empty else chosen_way(ways)
     best = by_words if read is None or not read.complete else judged_way(ways, by_words)
     dialogs = recalls.drop_duplicates("dialog")
+    # What is chosen on one half: any way that words may choose, or the one that the model chose.
+    chosen = [row for row in ([best] if best != by_words else ways) if row and not row.guessed]
     return Card(
         tuple(ways),
         best,
         by_words,
         tokens,
         target,
-        len(dialogs),
+        len(dialogs) or len(lengths),
         int(dialogs.services.nunique()),
         shape,
         unit,
-        None
-        if best is None
-        else promised([row for row in ways if not row.guessed], recalls, arguments, target),
+        None if best is None else promised(chosen, recalls, arguments, target),
         read,
         recorded,
     )
@@ -279,6 +282,12 @@ def ways_without_calls(
     return sorted(ways, key=lambda way: math.inf if way.reading is None else way.reading.kl)
 
 
+def _smallest(way: Way) -> tuple[float, ...]:
+    """Return what orders ways: the smallest first, and of a size one that reads nothing again."""
+    again = read_policy(way.policy).reads_again
+    return way.size is None, way.size or 0, again, -way.recall
+
+
 def chosen_way(ways: Sequence[Way]) -> Way | None:
     """Return the first way that may be recommended by text, of those that keep the first tokens."""
     enough = [way for way in ways if way.size is not None and not way.guessed]
@@ -295,8 +304,12 @@ CLEARLY = 0.1
 
 
 def judged_way(ways: Sequence[Way], by_words: Way | None) -> Way | None:
-    """Return the smallest of the ways read that loses hardly more than the one that loses least."""
-    enough = [(way, way.reading) for way in ways if way.size is not None and way.reading]
+    """Return the smallest of the ways read that loses hardly more than the one that loses least.
+
+    That by words comes before all others, and what is sized by letters after them.
+    """
+    ordered = sorted(ways, key=lambda way: (way != by_words, way.guessed))
+    enough = [(way, way.reading) for way in ordered if way.size is not None and way.reading]
     if not enough:
         return by_words
     least = min(reading.kl for _, reading in enough)
@@ -349,8 +362,7 @@ def promised(
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
                 chosen.append(Way(name, size, rows[rows.budget == size].value.mean(), size, ""))
-        chosen.sort(key=lambda way: (way.size or 0, -way.recall))
-        way = chosen_way(chosen)
+        way = chosen_way(sorted(chosen, key=_smallest))
         if way is None:
             continue
         told = recalls[(recalls.policy == way.policy) & (recalls.budget == way.size)]
@@ -377,7 +389,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
     """Return which way and how much, and what that rests on."""
     best, full = card.best, written_bytes(card.tokens * card.shape.entry_bytes)
     read = card.read if card.read is not None and card.read.complete else None
-    if not card.dialogs and read is None:
+    if not card.clusters and read is None:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
             "which size is enough.",
@@ -385,11 +397,13 @@ def card_sentences(card: Card) -> tuple[str, str]:
         )
     if best is None or best.size is None or not card.pays:
         why = f"no way tried holds {percent(card.target)} of what calls need in less than 85 %"
-        if not card.dialogs:
+        if not card.clusters:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
-            saved = count(round(card.tokens - best.slots), "token")
-            why = f"“{way_words(best.policy)}” would save {saved}"
+            saved = round(card.tokens - best.slots)
+            least = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
+            way = way_words(best.policy)
+            why = f"“{way}” would save {count(saved, 'token')}, less than {least}"
         lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
         lead = f"{lead} in {card.shape.name}."
     else:
@@ -411,37 +425,26 @@ def _size(card: Card, way: Way) -> str:
 def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
-        parts += ["No model read it", *(in_general(best) if card.pays else ())]
+        parts.append("No model read it: only the words of values that calls need count")
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
-        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')}"
-        among = among if card.dialogs else count(read.dialogs, "conversation")
-        parts.append(f"{read.model} read {among} so, {count(read.tokens, 'token')}{lost}")
+        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')} so"
+        among += f", {read.begun} in part" if read.begun else ""
+        parts.append(f"{read.model} read {among}, {count(read.tokens, 'token')}{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
+        if best is not None and best.guessed:
+            parts.append("its size is a guess, by letters of words")
     if card.promise is not None:
         held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
         parts.append(f"on conversations not used to choose, {held} of what calls need is held")
-    if not card.dialogs:
+    if not card.clusters:
         parts.append("no call says which values must stay")
     elif card.clusters < MIN_CLUSTERS:
         parts.append(f"a guess from {count(card.dialogs, 'conversation')}")
     words = "; ".join(parts)
     return f"{words[0].upper()}{words[1:]}."
-
-
-def in_general(way: Way | None) -> list[str]:
-    """Return what the plan's run says of a way, of which no model has read these conversations."""
-    if way is None:
-        return []
-    table = planned_ways().query("metric == 'values_right_of_full'").dropna(subset="mean")
-    rows = table[table.policy == unpinned(way.policy)].head(1).to_dict("records")
-    return [
-        f"in {row['n']:.0f} conversations of {row['sample']} with {row['budget']} entries, SmolLM2 "
-        f"kept {ranged(row['mean'], row['ci_low'], row['ci_high'], 0, percent)} of values right so"
-        for row in rows
-    ]
 
 
 def reading_words(reading: ModelLoss) -> str:
@@ -453,7 +456,12 @@ def reading_words(reading: ModelLoss) -> str:
 
 def legend(card: Card) -> str:
     """Return what the cells of the table count."""
-    parts = [f"Tokens are those of {card.unit}, with the marks of its chat template"]
+    parts = [
+        f"Tokens are those of {card.unit}, with the marks of its chat template; for another model, "
+        "take the same share of the text"
+    ]
+    if card.settings and card.best is not None and "clear-results" in card.best.policy:
+        parts.append("where clearing is not enough, drop the oldest messages: its setting does not")
     if any(way.reread > 0 for way in card.ways):
         parts.append("again: tokens read again")
     if any(way.reading is not None for way in card.ways):
@@ -467,7 +475,10 @@ RECORDED = "your compactions, recorded"
 
 
 def card_grid(card: Card, *, policies: bool = True) -> Grid:
-    """Return the table of the ways, the recommended one marked; with the `policies` of the code."""
+    """Return the table of the ways, the recommended one marked; with the `policies` of the code.
+
+    Without these it is narrower, for a terminal.
+    """
     rows = []
     for way in card.ways:
         mark = " ←" if way == card.best and card.pays else ""
@@ -479,17 +490,19 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         else:
             stored = written_bytes(way.slots * card.shape.entry_bytes)
             sizes = [f"{way.size:,}", percent(way.size / card.tokens), stored]
+            sizes = sizes if policies else [f"{sizes[0]} ({sizes[1]})", "", stored]
         again = "–" if math.isnan(way.reread) else f"{way.reread:,.0f}"
         read = "" if way.reading is None else way.reading.cell
         code = [way.policy] if policies else []
-        rows.append([*row, *sizes, again, read, way.forgets, *code])
+        forgets = way.forgets if policies else way.forgets.removesuffix(" turns")
+        rows.append([*row, *sizes, again, read, forgets, *code])
     if (recorded := card.recorded) is not None:
         times = count(recorded.compactions, "time")
-        gone = f"{recorded.lost:,} of {count(recorded.needed, 'value')} gone"
+        gone = f"{recorded.lost:,} of {recorded.needed:,} gone"
         row = [RECORDED, times, "", "", "", "", gone]
         rows.append([*row, ""] if policies else row)
-    heads = ["way", "tokens", "of text", "cache", "again", "right, KL", "forgets most"]
-    heads += ["policy"] if policies else []
+    heads = ["way", "tokens", "of text", "cache", "again", "right, KL"]
+    heads += ["forgets most", "policy"] if policies else ["forgets (turns)"]
     empty = {"", "–"}
     kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
     shown = [[row[place] for place in kept] for row in rows]

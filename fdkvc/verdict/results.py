@@ -8,6 +8,7 @@ from textwrap import wrap
 from time import perf_counter
 from typing import Any, ClassVar, Self, Unpack
 
+import numpy as np
 import pandas as pd
 
 from fdkvc.conversations.arguments import (
@@ -78,7 +79,7 @@ UNBROKEN: Any = {"break_on_hyphens": False, "break_long_words": False}
 WORDS_OF = "words"
 """The unit of a run of an earlier version, which counted words and punctuation marks."""
 
-FULL_GRID = "fdkvc dialogs --tables prints all tables, --out DIR writes them"
+FULL_GRID = "fdkvc dialogs --tables prints all tables with intervals, --out DIR writes them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +218,12 @@ class ReplayRun(Run):
         lexical = self.source.startswith(LEXICAL)
         return encoding.name if encoding is not None else WORDS_OF if lexical else self.source
 
+    @property
+    def prompt_size(self) -> Callable[[Transcript], int] | None:
+        """What counts the tokens of a dialog's system prompt, as sizes are; None for words."""
+        encoding = getattr(self.recordings, "encoding", None)
+        return None if encoding is None else encoding.tokens.prompt_size
+
     @cached_property
     def tokens(self) -> tuple[int, ...]:
         """The length of each dialog."""
@@ -332,12 +339,16 @@ def in_tokens(
 
 
 def replay_grid(
-    replayed: pd.DataFrame, baseline: str, metric: str = "", title: Callable[[str], str] = str
+    replayed: pd.DataFrame,
+    baseline: str,
+    metric: str = "",
+    title: Callable[[str], str] = str,
+    width: int | None = None,
 ) -> Grid:
     """Return the means of a replay by policy and budget, of one metric or of all.
 
-    `title` is that of a policy. The full cache and policies that see the future compete for no
-    place.
+    `title` is that of a policy. Where the `width` is too small for intervals, these are left out.
+    The full cache and policies that see the future compete for no place.
     """
     rows = replayed if not metric else replayed[replayed.metric == metric]
     competing = usable(map(read_policy, rows.policy.unique()))
@@ -348,9 +359,12 @@ def replay_grid(
     over = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
     named = table.policy.map(title) + table.heads.map(OF_HEADS)
     names = ["policy"] if metric else ["metric", "policy"]
-    words = marked(table, paired, places)
-    table = table.assign(metric=over, policy=named)
-    return pivot(table, words, names, label="budget {}".format)
+    shown, label = table.assign(metric=over, policy=named), "budget {}".format
+    grid = pivot(shown, marked(table, paired, places), names, label=label)
+    if width is None or grid.within(width) is grid:
+        return grid
+    table = table.assign(ci_low=np.nan, ci_high=np.nan)
+    return pivot(shown, marked(table, paired, places), names, label=label)
 
 
 def _heading(metric: str, dialogs: int) -> str:
@@ -416,7 +430,7 @@ def summary_text(run: ReplayRun) -> str:
     parts = [f"{run.source}; sizes in {run.unit}" if run.unit == WORDS_OF else run.source]
     for name in dict.fromkeys((*first, *wanted)):
         parts.append(_heading(name, int(measured[name])))
-        parts.append(replay_grid(run.table, run.baseline, name).text())
+        parts.append(replay_grid(run.table, run.baseline, name, width=WIDTH).text())
     parts += missing_value_notes(transcripts_of(run.recordings))
     parts += ["\n".join(wrap(f"{marks_sentence(run.baseline)}; {FULL_GRID}", WIDTH))]
     return "\n\n".join(parts)
@@ -430,7 +444,7 @@ def card_text(card: Card) -> str:
     below = [line for lines in settings for line in lines.splitlines()]
     if card.read is None:
         below.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
-    shown = card.dialogs or card.read is not None
+    shown = card.clusters or card.read is not None
     below += [legend(card)] if shown else []
     below = [row for line in below for row in wrap(line, WIDTH, **UNBROKEN)]
     if not shown:

@@ -24,6 +24,7 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
+from fdkvc.verdict.plan import Way, settings_of
 from tests.browser.address import expect_linked
 from tests.browser.conftest import WIDE
 from tests.browser.test_every_page import PHONE
@@ -335,3 +336,29 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     expect(page.locator(".stage .lane").first).to_contain_text("2048 of 2048 kept")
     cell = page.locator(".stage .lane").first.get_by_role("option")
     expect(cell).to_have_attribute("aria-label", re.compile(r"^\d+ entries from .*token \d+, "))
+
+
+@pytest.mark.long
+def test_what_is_chosen_at_the_top_is_brought_into_view_each_time(page: Page) -> None:
+    page.goto("/dialogs?file=evening")
+    stage = page.locator(".stage")
+    expect(stage).to_be_attached()
+    for view in ("Side by side", "One cache", "Transcript"):
+        settled(page).get_by_test_id("stMain").evaluate("main => main.scrollTo(0, 0)")
+        expect(stage).not_to_be_in_viewport()
+        page.get_by_role("radio", name=view).click()
+        expect(stage).to_be_in_viewport()
+
+
+@pytest.mark.long
+def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_dialogs(page, file="rental")
+    card = page.locator(".st-key-verdict")
+    card.locator("[data-testid=stCode]").first.hover()
+    card.get_by_role("button", name="Copy to clipboard").first.click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    row = card.get_by_role("row").filter(has_text="←").get_by_role("cell").all_inner_texts()
+    settings = settings_of(Way(row[-1], int(row[1].replace(",", "")), 1, 1, ""))
+    assert copied in settings.values()
+    page.context.clear_permissions()

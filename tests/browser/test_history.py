@@ -8,6 +8,7 @@ import re
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TimedOut
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from benchmarks.live_app import settled
 from fdkvc.policies import POLICIES
@@ -208,3 +209,19 @@ def test_the_stage_says_nothing_more_while_another_page_opens(page: Page) -> Non
     page.wait_for_timeout(1_000)
     expect(page.locator(".stage .where")).to_be_visible()
     expect(page.get_by_role("heading", name="Story", level=1)).to_be_visible()
+
+
+def test_what_a_person_asked_does_not_follow_them_to_the_next_page(page: Page) -> None:
+    """A run of the page before that begins after the next page's leaves the window blank."""
+    asked: list[str | bytes] = []  # a bound method is no handler
+    page.on("websocket", lambda socket: socket.on("framesent", lambda sent: asked.append(sent)))
+    page.goto("/")
+    page.get_by_text("What would have kept it?").click()
+    expect(page.get_by_text("would have kept it, a change").first).to_be_visible()
+    settled(page)
+    asked.clear()
+    page.get_by_test_id("stMain").get_by_role("link", name="Step through").click()
+    expect(page.get_by_role("heading", level=1, name="Dialogs")).to_be_visible()
+    expect_linked(page, file="evening", budget=48)
+    pages = [message.rerun_script.page_script_hash for message in map(BackMsg.FromString, asked)]
+    assert len({*pages}) == 1

@@ -190,8 +190,8 @@ def test_a_changed_setting_is_seen_beside_the_run_before(page: Page) -> None:
     gamma.fill("0.6")
     gamma.press("Enter")
 
-    expect(before).to_contain_text("the run before")
-    expect(page.locator(".stage .headline")).to_contain_text("not in the run before")
+    expect(before).to_contain_text("the previous run")
+    expect(page.locator(".stage .headline")).to_contain_text("not in the previous run")
     beside = drawn()
     page.get_by_text("nothing", exact=True).click()
     expect(before).to_be_hidden()
@@ -199,5 +199,5 @@ def test_a_changed_setting_is_seen_beside_the_run_before(page: Page) -> None:
 
     page.get_by_role("button", name="Undo").click()
     expect_linked(page, gamma=0.88)
-    expect(page.locator(".stage .headline")).not_to_contain_text("run before")
+    expect(page.locator(".stage .headline")).not_to_contain_text("previous run")
     assert drawn() == alone

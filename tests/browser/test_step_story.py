@@ -168,7 +168,7 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
 def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None:
     """What is said follows, also where a policy has no states: as in a page opened anew.
 
-    Entries and curves have the run before beside them, which a page opened anew has not.
+    Entries and curves have the previous run beside them, which a page opened anew has not.
     """
     open_step(page, scenario="complex", seed=7, policy="snapkv", turn=5, entry=100)
     page.get_by_role("button", name="Another dialog").click()

@@ -63,7 +63,6 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
         theme,
         policies=POLICIES,
         chosen=(POLICIES[0], 2),
-        unit="tokens",
     ),
     "series": lambda theme: series_chart(
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme
@@ -95,6 +94,7 @@ def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     drawn = picture(chart, theme, 400)
     assert drawn.count("<path") > 3
     assert "NaN" not in drawn
+    assert not re.search(r"\d%", drawn)
     assert "https://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", drawn)
 
 

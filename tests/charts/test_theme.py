@@ -138,3 +138,9 @@ def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
     with ThreadPoolExecutor(4) as threads:
         assert all(spec["unchecked"] for spec in threads.map(build, range(1, 9)))
     assert schemapi.DEBUG_MODE, "elsewhere Altair checks what is made"
+
+
+def test_two_variants_of_a_policy_differ_in_a_legend_which_shows_no_dash() -> None:
+    one, other = theme.looks(["evict: attention (H2O)", "evict: attention (H2O) + sinks"])
+    assert one.place == other.place
+    assert one.shape != other.shape

@@ -380,6 +380,8 @@ MISTAKES = {
     "benchmark --baseline lru": "baseline 'lru' is not among the policies",
     "benchmark --dialogs": "argument --dialogs: expected one argument",
     "benchmark --dialog 5": "unrecognized arguments: --dialog 5",
+    "benchmark chat.json": "unrecognized arguments: chat.json (see",
+    "dialogs chat.json --plan": "arguments: chat.json; name a file with --dialogs (see",
     "benchmark --out {tmp}/file/out": "created: '{tmp}/file' is not a folder",
     "benchmark --out {tmp}/file": "'{tmp}/file' cannot be written: it is not a",
     "sweep --parameter delta --out {tmp}/out": f"unknown to fd-kvc: choose from {HYPERPARAMETERS}",

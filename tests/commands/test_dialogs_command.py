@@ -21,6 +21,7 @@ from fdkvc.commands.kinds import read_run
 from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.conversations.replay import Replay
 from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Transcript
@@ -39,7 +40,7 @@ def run(*arguments: str | int | Path) -> int:
 
 
 def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAPTURED) -> None:
-    assert run("dialogs", "--budgets", "32", "64", "--out", tmp_path / "out") == 0
+    assert run("dialogs", "--out", tmp_path / "out") == 0
 
     said = capsys.readouterr().out
     assert said.startswith("lexical embedding, seed 0, tokens of")
@@ -48,7 +49,7 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert said.endswith(f"Written to {tmp_path / 'out'}\n")
     summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
     assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random"]
-    assert summary.budget.unique().tolist() == [32, 64]
+    assert summary.budget.unique().tolist() == [*Replay().budgets]
     assert set(pd.read_csv(tmp_path / "out" / "replay_paired.csv").baseline) == {"h2o"}
     about = json.loads((tmp_path / "out" / "run.json").read_text())
     assert about["parameters"]["dialogs"] == 2

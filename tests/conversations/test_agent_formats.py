@@ -13,7 +13,7 @@ from fdkvc.conversations.mentions import wordings_of
 from fdkvc.conversations.tools import begin_with_tools
 from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core.limits import MAX_NAME_CHARACTERS
-from fdkvc.core.transcripts import Transcript
+from fdkvc.core.transcripts import Mention, Transcript
 from fdkvc.engine.evidence import Demands
 from fdkvc.explain.notes import not_read_notes
 from tests.growth import LINEAR, growth
@@ -349,6 +349,9 @@ def planted(value: Any, name: str) -> list[Any]:
     return [{**value, name: "words of nobody else"}, *inside]
 
 
+RENTED = ("rent", ["2"], "R-7")
+
+
 @pytest.mark.parametrize("key", [*TALKS, "tooltalk", "annotated"])
 def test_words_in_any_field_are_read_or_counted(key: str) -> None:
     assert_read_or_counted({**TALKS, "tooltalk": TOOLTALK, "annotated": ANNOTATED}[key])
@@ -369,12 +372,68 @@ def assert_read_or_counted(talk: Any) -> None:
         assert any("words of nobody else" in text for text in said) != (notes != before)
 
 
+@pytest.mark.parametrize(
+    ("item", "method", "arguments", "result"),
+    [
+        ({"type": "mcp_call", "name": "rent", "arguments": '{"n": 2}', "output": "R-7"}, *RENTED),
+        ({"type": "web_search_call", "action": {"query": "bikes"}}, "web_search", ["bikes"], None),
+        ({"type": "shell_call", "action": {"commands": ["ls a"]}}, "shell", ["ls a"], None),
+        ({"type": "apply_patch_call", "operation": {"path": "a"}}, "apply_patch", ["a"], None),
+        ({"type": "file_search_call", "queries": ["bikes"]}, "file_search", ["bikes"], None),
+        (
+            {
+                "type": "code_interpreter_call",
+                "code": "1 + 1",
+                "outputs": [{"type": "logs", "logs": "2"}],
+            },
+            *("code_interpreter", ["1 + 1"], "2"),
+        ),
+        ({"type": "custom_tool_call", "name": "note", "input": "at 5"}, "note", ["at 5"], None),
+    ],
+)
+def test_a_call_of_any_type_is_a_call_and_what_it_returned_a_result(
+    item: dict[str, Any], method: str, arguments: list[str], result: str | None
+) -> None:
+    (dialog,) = read_transcripts(encoded([{"role": "user", "content": "Two bikes"}, item]))
+
+    (call,) = dialog.calls
+    assert (call.method, [row.value for row in call.arguments]) == (method, arguments)
+    assert [turn.text for turn in dialog.turns if turn.kind == "result"] == [result] * bool(result)
+    assert not dialog.unread
+
+
+def test_results_have_any_type_and_blocks_of_a_server_are_read() -> None:
+    shell = {"type": "shell_call_output", "call_id": "s", "output": [{"stdout": "a b"}]}
+    screen = {"type": "computer_call_output", "output": {"type": "input_image", "image_url": "x"}}
+    (dialog,) = read_transcripts(encoded([{"role": "user", "content": "Look"}, shell, screen]))
+    assert [turn.kind for turn in dialog.turns] == [None, "result", "result"]
+    assert dialog.texts[1:] == ('{"stdout": "a b"}', "")
+    assert dialog.unread == (("part of type 'input_image'", 1),)
+
+    used = {"type": "mcp_tool_use", "id": "m", "name": "rent", "input": {"n": 2}}
+    made = {
+        "type": "mcp_tool_result",
+        "tool_use_id": "m",
+        "content": [{"type": "text", "text": "R-7"}],
+    }
+    run = {"type": "code_execution_tool_result", "content": {"stdout": "4"}}
+    (dialog,) = read_transcripts(
+        encoded(
+            [{"role": "user", "content": "2"}, {"role": "assistant", "content": [used, made, run]}]
+        )
+    )
+    assert dialog.texts == ("2", "", "R-7", '{"stdout": "4"}')
+    assert [(call.method, call.arguments[0].mention) for call in dialog.calls] == [
+        ("rent", Mention(0, 0, 1))
+    ]
+
+
 def test_what_is_not_read_is_counted() -> None:
     (tau2, *_), _ = read_dialogs(encoded(TAU2_RESULTS))
     (claude,), _ = read_dialogs(encoded(ANTHROPIC))
     searched = [
         *ITEMS,
-        {"type": "web_search_call", "id": "w"},
+        {"type": "mcp_list_tools", "id": "w"},
         {"type": "reasoning", "summary": []},
     ]
     (items,), _ = read_dialogs(encoded(searched))
@@ -386,7 +445,7 @@ def test_what_is_not_read_is_counted() -> None:
         "Not read: part of type 'image' (2×), thinking (4×)."
     ]
     assert not_read_notes([items]) == [
-        "Not read: part of type 'web_search_call' (1×), thinking (1×)."
+        "Not read: part of type 'mcp_list_tools' (1×), thinking (1×)."
     ]
     assert not_read_notes(read_transcripts(encoded(CHAT))) == []
 

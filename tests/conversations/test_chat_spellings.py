@@ -51,6 +51,10 @@ def called(dialog: Transcript) -> list[tuple[str, dict[str, str]]]:
         {"role": "assistant", "content": f"<functioncall> {TEXT} </functioncall>"},
         {"role": "assistant", "content": [{"text": f"<tool_call>{TEXT}</tool_call>"}]},
         {"role": "assistant", "tool_calls": json.dumps([{"function": CALL}])},
+        {"role": "assistant", "content": "", "tool_calls": CALL, "function_call": {}},
+        {"role": "assistant", "content": [{"type": "tool_call", "value": TEXT}]},
+        {"role": "assistant", "content": [{"type": "tool_call", "id": "1", **CALL}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", **CALL}]},
         {"role": "assistant", "tool_calls": [{"name": "rent", "args": GIVEN, "id": "1"}]},
         {"role": "assistant", "function_call": TEXT},
         {
@@ -70,6 +74,94 @@ def test_a_call_is_read_in_every_form(message: dict[str, Any]) -> None:
     assert not dialog.unread
 
 
+MARKED = [
+    f"<parameter{key}>\n{GIVEN[name]}\n</parameter>"
+    for key, name in (("=place", "place"), (' name="bikes" string="true"', "bikes"))
+]
+GIVEN_TEXT = json.dumps(GIVEN)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        TEXT,
+        json.dumps([{"name": "rent", "parameters": GIVEN}]),
+        f"[TOOL_CALLS] [{TEXT}]",
+        f"[TOOL_CALLS]rent[ARGS]{GIVEN_TEXT}",
+        f"[TOOL_CALLS]rent[CALL_ID]abc12DEF3[ARGS]{GIVEN_TEXT}</s>",
+        f"<|python_tag|>{TEXT}<|eom_id|>",
+        f"<|tool_call|>[{TEXT}]",
+        f"<tool_calls>[{TEXT}]</tool_calls>",
+        "[rent(place='Ostwald', bikes='two')]",
+        "<|tool_call_start|>[rent(place='Ostwald', bikes='two')]<|tool_call_end|>",
+        f"<function=rent>{GIVEN_TEXT}</function>",
+        f"<function=rent>{''.join(MARKED)}</function>",
+        f"<tool_call>\n<function=rent>\n{''.join(MARKED)}\n</function>\n</tool_call>",
+        f'<function_calls>\n<invoke name="rent">{"".join(MARKED)}</invoke>\n</function_calls>',
+        f'<minimax:tool_call><invoke name="rent">{"".join(MARKED)}</invoke></minimax:tool_call>',
+        "<tool_call>rent\n<arg_key>place</arg_key>\n<arg_value>Ostwald</arg_value>\n"
+        "<arg_key>bikes</arg_key>\n<arg_value>two</arg_value>\n</tool_call>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>rent\n"
+        f"```json\n{GIVEN_TEXT}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        f"<｜tool▁call▁begin｜>rent<｜tool▁sep｜>{GIVEN_TEXT}<｜tool▁call▁end｜>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.rent:0"
+        f"<|tool_call_argument_begin|>{GIVEN_TEXT}<|tool_call_end|><|tool_calls_section_end|>",
+        f"<functioncall> {{'name': 'rent', 'arguments': '{GIVEN_TEXT}'}} <|endoftext|>",
+        f"Action: rent\nAction Input: {GIVEN_TEXT}\nObservation: so it is",
+    ],
+)
+def test_a_call_is_read_as_any_model_writes_it(words: str) -> None:
+    for text in (words, f"Gladly.\n{words}"):
+        dialog = read(ASKED, {"role": "assistant", "content": text})
+        if text == words or not words.startswith(("{", "[{", "[rent")):  # alone, or marked
+            assert (called(dialog), dialog.unread) == ([("rent", GIVEN)], ())
+            assert dialog.texts[1] == text.removesuffix(words).strip()
+        else:
+            assert (called(dialog), dialog.texts[1]) == ([], text)
+
+
+def test_calls_in_words_may_be_several_and_their_values_lists() -> None:
+    two = f"[TOOL_CALLS]rent[ARGS]{GIVEN_TEXT}[TOOL_CALLS]pay[ARGS]{{}}"
+    assert [call["name"] for call in cut_calls(two, Unread())[1]] == ["rent", "pay"]
+    python = "[rent(place='Ostwald'), shop.pay(sums=[3, 4])]"
+    assert [call["name"] for call in cut_calls(python, Unread())[1]] == ["rent", "shop.pay"]
+    marked = (
+        "<invoke name='x'>".replace("'", '"') + '<parameter name="sums">[3, 4]</parameter></invoke>'
+    )
+    assert cut_calls(marked, Unread())[1] == [{"name": "x", "arguments": {"sums": [3, 4]}}]
+    for words in (
+        "[rent(place)]",
+        "[rent(place=now())]",
+        "[rent(place=b'x')]",
+        "[rent(**{})]",
+        "[see (here)]",
+        '{"name": "Ann"}',
+        "[1]",
+    ):
+        assert cut_calls(words, Unread()) == (words, [])
+    plain = "Action: rent\nAction Input: two bikes"
+    assert cut_calls(plain, Unread()) == (
+        "",
+        [{"name": "rent", "arguments": {"input": "two bikes"}}],
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<tool_response>\nR-7\n</tool_response><tool_response>R-8</tool_response> And?",
+        "[TOOL_RESULTS] R-7[/TOOL_RESULTS][TOOL_RESULTS]R-8[/TOOL_RESULTS] And?",
+    ],
+)
+def test_results_in_a_users_words_are_results(words: str) -> None:
+    dialog = read({"role": "user", "content": words, "mood": "in a hurry", "topic": "bikes"})
+    turns = dialog.turns
+    assert ({turn.topic for turn in turns}, len(dialog.unread)) == ({"bikes"}, 1)
+    assert [(turn.kind, turn.text.strip()) for turn in turns] == [
+        *(("result", "R-7"), ("result", "R-8"), (None, "And?"))
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -79,7 +171,7 @@ def test_a_call_is_read_in_every_form(message: dict[str, Any]) -> None:
         '{"arguments": {"place": "Ostwald"}}',
         "<tool_call>rent</tool_call>",
         f"<tool_call>{TEXT}",
-        "<function=rent><parameter=place>Ostwald</parameter></function>",
+        "<function=rent><parameter=place>Ostwald</function>",
     ],
 )
 @pytest.mark.parametrize("role", ["tool_call", "assistant"])
@@ -120,7 +212,9 @@ def test_who_and_what_may_have_other_names() -> None:
         {"role": "bot", "value": "hi"},
     ]
     talk += [{"role": "user", "text": "so"}, {"role": "bot", "content": {"text": "yes"}}]
-    assert read(*talk).texts == ("hello", "hi", "so", "yes")
+    talk += [{"role": "tool", "content": ["on", "time"]}]
+    talk += [{"role": "user", "content": [{"type": "text", "value": "go"}]}]
+    assert read(*talk).texts == ("hello", "hi", "so", "yes", "on\ntime", "go")
 
 
 THOUGHT = "They want two bikes."
@@ -193,6 +287,31 @@ def test_blocks_of_an_assistants_words_take_linear_time() -> None:
         assert Counted.seen <= 8 * len(text)
 
 
+def test_parts_of_a_trace_are_read() -> None:
+    said = {"role": "user", "parts": [{"type": "text", "content": "hello"}]}
+    done = {
+        "role": "tool",
+        "parts": [{"type": "tool_call_response", "id": "1", "response": ["R-7"]}],
+    }
+    dialog = read(said, done)
+    assert [(turn.kind, turn.text) for turn in dialog.turns] == [
+        *((None, "hello"), ("result", '["R-7"]'))
+    ]
+    assert not dialog.unread
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": "Gladly."}]])
+@pytest.mark.parametrize("beside", [{}, {"system": "Be kind"}])
+def test_calls_beside_parts_are_read_in_every_format(
+    content: list[Any], beside: dict[str, str]
+) -> None:
+    said = {"role": "assistant", "content": content, "tool_calls": [{"function": CALL}]}
+    result = {"role": "tool", "content": "R-7"}
+    dialog = read(ASKED, said, result, **beside)
+    assert (called(dialog), len(dialog.demands)) == ([("rent", GIVEN)], 2)
+    assert dialog.texts[-1] == "R-7"
+
+
 def test_results_of_invocations_are_turns_before_the_words() -> None:
     done = {"toolName": "rent", "args": GIVEN, "state": "result", "mood": "in a hurry"}
     said = {"role": "assistant", "content": "Rented.", "toolInvocations": [{**done, "result": [7]}]}
@@ -203,10 +322,10 @@ def test_results_of_invocations_are_turns_before_the_words() -> None:
     assert called(dialog) == [("rent", GIVEN)]
     assert dialog.unread == (("field 'mood'", 1),)
     both = read(ASKED, {**said, "tool_calls": [{"function": {"name": "look", "arguments": {}}}]})
-    assert [method for method, _ in called(both)] == ["look", "rent"]
+    assert {method for method, _ in called(both)} == {"look", "rent"}
     for wrong, sentence in (
-        ([3], r"turn 1, tool invocation 0 is not an object$"),
-        ([{"args": {}}], r"turn 1, tool invocation 0: 'toolName' is missing or not a text$"),
+        ([done, 3], r"message 1, tool invocation 1 is not an object$"),
+        ([done, {"args": {}}], r"message 1, tool invocation 1: 'toolName' is missing"),
     ):
         with pytest.raises(ValueError, match=sentence):
             read(ASKED, {**said, "toolInvocations": wrong})

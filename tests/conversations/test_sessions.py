@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_sessions, read_transcripts
+from fdkvc.conversations.formats import (
+    EXAMPLES,
+    agents,
+    read_dialogs,
+    read_sessions,
+    read_transcripts,
+)
+from fdkvc.conversations.formats.agents import LEFT_BRANCH
 from fdkvc.core import json_input
 from tests.refusals import assert_one_sentence
 from tests.session_lines import ClaudeCode, item, joined, said, spoken, texts
@@ -364,13 +371,33 @@ def test_calls_and_results_that_a_replacement_repeats_stay() -> None:
 
 
 def test_lines_of_the_first_versions_are_bare_items() -> None:
-    rows = [{"id": "s", "timestamp": "t", "instructions": "Be brief."}, {"record_type": "state"}]
-    rows += [row["payload"] for row in CODEX[2:9] if row["type"] == "response_item"]
-    (session,) = read_sessions(joined(rows))
+    first = {"id": "s", "timestamp": "t", "instructions": "Be brief."}
+    items = [row["payload"] for row in CODEX[2:9] if row["type"] == "response_item"]
+    for state in ([], [{"record_type": "state"}]):
+        (session,) = read_sessions(joined([first, *state, *items]))
+        assert [message.tool for message in session.messages if message.tool] == [
+            *("book", "local_shell")
+        ]
 
-    assert [message.tool for message in session.messages if message.tool] == [
-        *("book", "local_shell")
-    ]
+
+def test_turns_that_were_rolled_back_leave_the_context() -> None:
+    rolled = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    begun = [META, said("user", "<environment_context> x"), said("user", "one")]
+    rows = [*begun, said("assistant", "yes"), said("user", "two"), said("assistant", "no"), rolled]
+    (session,) = read_sessions(joined([*rows, said("user", "three")]))
+    assert texts(session) == ["<environment_context> x", "one", "yes", "three"]
+    assert dict(session.unread)[LEFT_BRANCH] == 2
+
+    (session,) = read_sessions(joined([*rows, rolled, rolled, said("user", "three")]))
+    assert texts(session) == ["<environment_context> x", "three"]
+
+
+def test_a_later_summary_replaces_an_earlier_one() -> None:
+    rows: list[Any] = [META, said("user", "one")]
+    for summary in ("the first summary", "the second summary"):
+        rows += [{"type": "compacted", "payload": {"message": summary}}, said("assistant", "yes")]
+    (session,) = read_sessions(joined(rows))
+    assert texts(session, 2) == ["the second summary", "one", "yes"]
 
 
 def test_an_encrypted_summary_is_said() -> None:
@@ -451,6 +478,94 @@ def test_a_message_of_another_form_is_named(message: Any, place: str) -> None:
 
     assert texts(log.read()[0]) == ["Hello", "Hi"]
     assert any(place in kind for kind in unread(log.content))
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        (item("message", role="user", content="yes", tool_calls=3), "'tool_calls' is missing"),
+        (item("message", role="user", content="yes", tool_calls=["book"]), "a call is not an"),
+    ],
+)
+def test_an_item_with_calls_of_another_form_is_named(row: Any, kind: str) -> None:
+    compacted = {"type": "compacted", "payload": {"message": "one was booked"}}
+    (session,) = read_sessions(joined([*CODEX, row, compacted, *AFTER]))
+    assert any(kind in what for what in dict(session.unread))
+
+
+@pytest.mark.parametrize("named", ["preservedMessages", "preservedSegment"])
+def test_a_line_that_stayed_may_be_written_after_the_boundary(named: str) -> None:
+    log = ClaudeCode()
+    log.user("one")
+    head = log.say("two")
+    segment = {"headUuid": head, "tailUuid": "u5"}
+    about: Any = {"preservedMessages": {"allUuids": [head, "u5"]}, "preservedSegment": segment}
+    log.boundary(**{named: about[named]})
+    log.summary("a summary")
+    log.call("Read", "c1", path="a.py")  # u5
+    log.user("three")
+    (session,) = log.read()
+    (compaction,) = session.compactions
+    assert [session.messages[index].place for index in compaction.stayed] == [
+        *("line 3", "line 2", "line 5")
+    ]
+    assert (compaction.note, session.messages[-1].turn.text) == ("", "three")
+
+    log.rows[4]["uuid"] = "u9"  # type: ignore[index]
+    (session,) = log.read()
+    assert "1 of the lines that stayed" in session.compactions[0].note
+
+
+def test_results_of_any_id_may_be_cleared() -> None:
+    log = ClaudeCode()
+    log.call("Read", "c1", path="a.py")
+    log.result(["c1"], "a long result")  # type: ignore[arg-type]
+    log.line("system", subtype="microcompact_boundary", microcompactMetadata={})
+    assert texts(log.read()[0])[-1] == "a long result"
+
+
+def test_what_a_subagent_says_does_not_leave_when_the_user_goes_back() -> None:
+    log = ClaudeCode()
+    first = log.user("one")
+    log.line("user", "a1", message={"role": "user", "content": "look"}, parentUuid=first)
+    for text in ("two", "three"):
+        log.user(text)
+    log.user("four", parentUuid=log.rows[-1]["uuid"])  # type: ignore[index]
+    main, side = log.read()
+    assert texts(main) == ["one", "two", "three", "four"]
+    assert texts(side) == ["look"]
+
+
+def test_the_contexts_of_a_session_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "MAX_CONTEXT_MESSAGES", 5)
+    log = ClaudeCode()
+    for text in ("one", "two"):
+        log.user(text)
+        log.say("yes")
+        log.boundary()
+        log.summary("a summary")
+    assert len(log.read()[0].compactions) == 2
+    log.boundary()
+    with pytest.raises(ValueError, match=r"session, line 9: .*at most 5 are"):
+        log.read()
+
+
+def test_an_answer_of_many_lines_compares_no_part_with_all_others() -> None:
+    class Part(dict[str, Any]):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Part.compared += 1
+            return dict.__eq__(self, other)
+
+        __hash__ = None
+
+    thread = agents.Thread("session")
+    thread.add({"content": [Part(text="0")], "tool_calls": []}, "line 1")
+    for number in range(50):
+        thread.join(0, {"content": [Part(text=str(number))]})
+    assert [part["text"] for part in thread.messages[0][0]["content"]] == [*map(str, range(50))]
+    assert Part.compared <= 50
 
 
 def test_any_value_in_a_line_is_read_or_named() -> None:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
+from fdkvc.runs.jobs import Execution, Progress
 from tests.language_models import write_model
 
 CAPTURED = pytest.CaptureFixture[str]
@@ -326,6 +329,35 @@ def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_pol
     assert set(alone) <= set(together.itertuples(index=False, name=None))
 
 
+@pytest.mark.parametrize("passages", [0, 3])
+def test_a_run_that_is_cancelled_amid_a_dialog_ends_there(
+    model: LanguageModel, passages: int
+) -> None:
+    cancelled, seen = Event(), list[Progress]()
+
+    def stop_late(step: Progress) -> None:
+        seen.append(step)
+        if len(seen) == passages:
+            cancelled.set()
+
+    if not passages:
+        cancelled.set()
+    how: Execution = {"workers": 1, "on_progress": stop_late, "cancelled": cancelled}
+    assert run_answers(FEW, model, shortened(), **how).empty
+    assert len(seen) == passages
+
+
+def test_progress_counts_what_evicting_and_reading_again_take(model: LanguageModel) -> None:
+    (dialog, _), seen = shortened(), list[Progress]()
+    lengths = [len(passage.ids) for passage in model.tokens.encode_dialog(dialog)]
+    budget = sum(lengths[:4])
+    settings = Answers(tuple(map(read_policy, ("fifo", REREAD))), budgets=(budget,))
+    run_answers(settings, model, [dialog], workers=1, on_progress=seen.append)
+    work = [*lengths[:4], lengths[4] + budget, *(3 * tokens + budget for tokens in lengths[5:])]
+    assert [step.done for step in seen] == [*accumulate(work)]
+    assert {step.total for step in seen} == {sum(work)}
+
+
 # ------------------------------------------------------------------------------- tables
 
 
@@ -435,7 +467,7 @@ def test_the_command_writes_what_its_help_and_document_say(
         read_run((out / "run.json").read_text(), "benchmark")
     parameters = about["parameters"]
     for name, value, sentence in (
-        ("baseline", "tova", "parameters.baseline: 'tova' is none of its policies"),
+        ("baseline", "tova", "parameters.baseline: 'tova' is not one of its policies"),
         ("baseline", "fifo", "the numbers are not the same in answers_paired.csv"),
         ("dialogs", 7, "the run differs from the file at parameters.dialogs"),
         (

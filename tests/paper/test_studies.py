@@ -99,7 +99,7 @@ def test_markdown_has_every_table_with_rows_of_equal_length() -> None:
     assert len(blocks) == 7
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1
-    assert "50.0 (50.0% ✓)" in text
+    assert "50.0 (50.0 % ✓)" in text
 
 
 def test_every_verdict_has_its_sign_wherever_tables_are_told() -> None:

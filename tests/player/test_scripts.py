@@ -20,7 +20,7 @@ import pytest
 
 from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink
 from fdkvc.conversations.page.files import shipped_file
-from fdkvc.core.words import minus, number
+from fdkvc.core.words import AS_TYPED, minus, number
 from fdkvc.engine.fork import Fork
 from fdkvc.engine.long import simulate_long
 from fdkvc.engine.trace import Rule, Status
@@ -113,8 +113,8 @@ def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -
 
     for (one, other), (written, apart) in zip(pairs, look("numbers", file), strict=True):
         assert written == number(one), one
-        first, second = (float(number(x).replace(minus("-"), "-")) for x in (one, other))
-        subtracted = float(apart.replace(minus("-"), "-"))
+        first, second = (float(number(x).translate(AS_TYPED)) for x in (one, other))
+        subtracted = float(apart.translate(AS_TYPED))
         exact = first - second or one - other
         assert subtracted == pytest.approx(exact, abs=5.1e-4), (one, other)
         assert (subtracted == 0) == (one == other), (one, other)

@@ -56,7 +56,7 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
     key: str, schedule: str
 ) -> None:
     run, past = run_of("fd-kvc:gamma=0.5"), run_of(key, schedule)
-    head, columns = unpacked(payload(run, "", past, "run before"))
+    head, columns = unpacked(payload(run, "", past, "previous run"))
     alone, own = unpacked(payload(run, "", None, ""))
 
     for column, expected in zip(
@@ -72,7 +72,7 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
     assert head["alike"] == (schedule == "AABBA")
     for turn, words in enumerate(head["headlines"]):
         kept = [set(one.trace.kept[0, turn].tolist()) - {-1} for one in (run, past)]
-        only = f"; {len(kept[0] - kept[1])} of these not in the run before." * head["alike"]
+        only = f"; {len(kept[0] - kept[1])} of these not in the previous run." * head["alike"]
         assert words == alone["headlines"][turn][: -1 if only else None] + only
 
 

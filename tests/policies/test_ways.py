@@ -301,7 +301,7 @@ def test_reading_again_decides_as_before() -> None:
         ("reread(h2o)", "h2o looks at attention, but reread needs one that decides by text"),
         ("reread(random)", "random looks at chance, but reread needs one that decides by text"),
         ("reread(pyramid(fifo))", "does not decide for the whole model"),
-        ("sinks(reread(fifo))", "reread must be around every other wrapper, also sinks"),
+        ("sinks(reread(fifo))", "reread must be the outermost wrapper"),
         ("blocks(messages(fifo))", "evicts whole pages already"),
         ("messages(clear-results)", "evicts whole pages already"),
         ("ada-heads(messages(h2o))", "allocates whole pages"),

@@ -158,6 +158,7 @@ def test_every_row_and_the_readme_say_what_a_trace_is_of(gamma: float) -> None:
     assert channels.notna().all(axis=None)
 
     assert f"# {policy.name} and h2o on {dialog}, budget 20" in files["README.md"]
+    assert f"gamma = {gamma}," in files["README.md"]  # also where it is the default
     assert (f"{gamma}" in file_stem(runs)) == (gamma != 0.88)  # a name has what differs
     assert not set(file_stem(runs)) & set(' /\\:*?"<>|')
 
@@ -451,7 +452,7 @@ def test_the_text_of_a_benchmark_shows_measured_beside_published(results: Result
     lines = BenchmarkRun(Study(results, latencies=LATENCIES)).text.split("\n")
     assert max(map(len, lines)) <= 100
     fifo = next(line for line in lines if line.startswith("mixed") and "fifo" in line)
-    assert fifo.replace("★", "").split()[5:] == ["(.0206)", "85.7", "44.4", "(44.4%)"]
+    assert fifo.replace("★", "").split()[5:] == ["(.0206)", "85.7", "44.4", "(44.4", "%)"]
     h2o = [line.split() for line in lines if line.startswith("h2o")]
     assert "never (> 16) (16.0) never (> 16) (16) never (> 16) (16)" in map(
         " ".join, (words[1:] for words in h2o)
@@ -484,7 +485,7 @@ def test_the_text_of_a_sweep() -> None:
     assert text.startswith("Mixed 3-Topic, last turns of 3 dialogs, means")
     rows = text.split("\n")[-len(sweep.benchmark.policies) :]
     assert [row.split()[:2] for row in rows[:2]] == [["fd-kvc", "w_c=0.1"], ["fd-kvc", "w_c=0.2"]]
-    assert "(77.6%)" in rows[0].split()
+    assert "(77.6 %)" in rows[0]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

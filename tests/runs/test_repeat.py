@@ -332,7 +332,7 @@ def changed(**parts: Any) -> str:
             "policy has 998 values, but at most",
         ),
         (changed(metrics=["retention"] * 2), "metric 'retention' is given twice"),
-        (changed(baseline="tova"), "parameters.baseline: 'tova' is none of its"),
+        (changed(baseline="tova"), "parameters.baseline: 'tova' is not one of its"),
         (changed(scenarios=[]), "needs at least one scenario"),
     ],
 )

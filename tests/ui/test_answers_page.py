@@ -84,7 +84,7 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
         if "of its attention would have gone" in markdown.value
     )
     assert told.startswith("FIFO wrote *")
-    assert "they received 0 %" in told
+    assert "they received 0\u00a0%" in told
     shown = html(app)
     assert '<b class="chosen">' in shown
     assert re.search(

@@ -99,7 +99,7 @@ def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     titles = [heading.value for heading in ran.header]
     assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     # Three dialogs have no verdict.
-    assert "<td class=''>50.0<small>50.0% (±0.0)</small></td>" in html(ran)
+    assert "<td class=''>50.0<small>50.0 % (±0.0)</small></td>" in html(ran)
 
 
 @pytest.mark.parametrize("name", SECTION.labels.values())

@@ -310,7 +310,7 @@ def test_one_cache_is_seen_beside_the_run_before_until_another_dialog_is_chosen(
     app = open_dialogs(policies="h2o,fd-kvc", view="cache", budget=48, turn=4)
     app.number_input(key="dialogs/budget").set_value(30)
     settled(app.run())
-    assert (stage_of(app)["before"], len(stage_of(app)["lanes"])) == ("run before", 2)
+    assert (stage_of(app)["before"], len(stage_of(app)["lanes"])) == ("previous run", 2)
     assert any(plain("Now budget 30 instead of 48.") in said.value for said in app.caption)
 
     app.selectbox(key="dialogs/look").set_value("h2o")

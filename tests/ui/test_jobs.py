@@ -9,7 +9,7 @@ import pytest
 
 from fdkvc.core.limits import MAX_ENDED_JOBS
 from fdkvc.runs.jobs import Progress
-from fdkvc.ui.jobs import Job, Jobs, Report
+from fdkvc.ui.jobs import Held, Job, Jobs, Report
 
 SECONDS = 10
 
@@ -164,3 +164,50 @@ def test_few_failed_and_cancelled_jobs_are_kept(gates: list[Gate]) -> None:
     assert [jobs.find(job.name) for job in waiting] == [None] * len(waiting)
     assert [jobs.find(job.name) for job in failed[-MAX_ENDED_JOBS:]] == failed[-MAX_ENDED_JOBS:]
     assert jobs.find(begun.name) is begun  # it has a result
+
+
+def test_a_job_goes_with_the_last_session_that_waits_for_it(gates: list[Gate]) -> None:
+    jobs = Jobs(running=1)
+    (running, gate), (shared, _), (alone, _) = (begin(jobs, gates) for _ in range(3))
+    assert gate.begun.wait(SECONDS)
+    one, other = Held(), Held()
+    one.hold("first", running)
+    one.hold("check", shared)
+    other.hold("check", shared)
+    one.hold("search", alone)
+    one.hold("search", None)
+    assert alone.finished
+
+    one.release()
+    assert running.cancelled.is_set()
+    assert shared.waiting
+    other.hold("check", shared)
+    assert shared.waiting
+    other.release()
+    assert shared.finished
+
+
+def test_what_has_ended_keeps_its_result_after_all_sessions(gates: list[Gate]) -> None:
+    jobs, held = Jobs(), Held()
+    job, gate = begin(jobs, gates)
+    held.hold("check", job)
+    gate.open.set()
+    finished(job)
+    held.release()
+    assert not job.cancelled.is_set()
+
+
+def test_results_that_a_session_shows_together_do_not_push_each_other_out(
+    gates: list[Gate],
+) -> None:
+    jobs, held = Jobs(most=1000), Held()
+    together, others = [begin(jobs, gates) for _ in range(2)], [begin(jobs, gates)]
+    for number, (job, gate) in enumerate([*together, *others]):
+        gate.result = bytes(800)
+        if number < len(together):
+            held.hold(f"{number}", job)
+        gate.open.set()
+        finished(job)
+        if number == 1:
+            assert all(jobs.find(job.name) is job for job, _ in together)
+    assert [jobs.find(job.name) for job, _ in together] == [None, None]

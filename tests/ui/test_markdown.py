@@ -151,6 +151,7 @@ def test_what_is_not_shown_as_text_is_noticed(sources: str, count: int) -> None:
 
 
 def test_words_stay_what_they_are_and_ours_do_something() -> None:
+    assert plain("26.5 % and 3 %") == "26.5\u00a0% and 3\u00a0%"
     assert plain("w_c ~ 50% *") == r"w\_c \~ 50% \*"
     assert plain("This link has an error: Turn is 99.") == ("This link has an error: Turn is 99.")
     assert Markdown("**{}** {}").format("a*", Markdown("*b*")) == r"**a\*** *b*"

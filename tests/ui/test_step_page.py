@@ -177,7 +177,7 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     assert "Wrapper is 'recall', but must be one of" in said.value
 
 
-# ------------------------------------------------------------------------------- the run before
+# ------------------------------------------------------------------------------- the previous run
 
 
 def change(app: AppTest, **numbers: float) -> AppTest:
@@ -203,7 +203,7 @@ def test_a_change_of_a_setting_is_shown_beside_the_run_before_and_undone() -> No
     second = retention(app)
     assert second == (second[0], first[0])
     head = stage_of(app)
-    assert (head["before"], len(head["lanes"])) == ("run before", 2)
+    assert (head["before"], len(head["lanes"])) == ("previous run", 2)
     assert plain("Now recency decay at 0.6 instead of 0.88.") in " ".join(
         c.value for c in app.caption
     )
@@ -229,7 +229,7 @@ def test_the_papers_setting_stays_what_a_run_is_compared_with() -> None:
     assert retention(app)[1] == papers
     assert stage_of(app)["before"] == "paper's setting"
     change(app, gamma=0.88)  # it is the paper's setting again
-    assert stage_of(app)["before"] == "run before"
+    assert stage_of(app)["before"] == "previous run"
 
 
 @pytest.mark.parametrize(

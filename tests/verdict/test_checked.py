@@ -37,6 +37,11 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
     assert begun.demands == tuple(
         demand for demand in DIALOGS[0].demands if demand.turn < len(begun.turns)
     )
+    (little,) = sample_of(MODEL, DIALOGS[1:], most=TOKENS[1] // 2)
+    room = TOKENS[0] - 1 + count_tokens(MODEL, little)
+    assert sample_of(MODEL, [little, DIALOGS[0]], most=room) == [little, begun]
+    read = read_card(card_of(("sink", 80)), MODEL, [little, DIALOGS[0]], most=room, workers=1)
+    assert (read.dialogs, read.begun) == (2, 1)
     with pytest.raises(ValueError, match="no dialog is short enough"):
         sample_of(MODEL, DIALOGS, most=1)
 

@@ -27,6 +27,7 @@ from fdkvc.verdict.plan import (
     card_record,
     card_sentences,
     find_card,
+    legend,
     settings_of,
     ways_for,
 )
@@ -114,12 +115,27 @@ def test_the_sentence_has_size_share_and_bytes() -> None:
     assert "a guess from 8 conversations" in card_sentences(card_of(clusters=3))[1]
 
 
+def test_what_a_setting_does_not_do_is_said() -> None:
+    for name, clears in (("sink", False), ("reread(clear-results)", True)):
+        said = legend(card_of({name: (0.96, 0.97, 0.99)}))
+        assert ("its setting does not" in said) == clears
+
+
+def test_of_one_size_a_way_that_reads_nothing_again_comes_first() -> None:
+    recall = {"reread(clear-results)": (0.5, 0.99, 0.99), "sink": (0.5, 0.96, 0.97)}
+    card = card_of(recall)
+    assert [way.size for way in card.ways] == [200, 200]
+    assert card.best is not None
+    assert card.best.policy == card.ways[0].policy == "sink"
+
+
 def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
     tables = replayed({"sink": (0.1, 0.2, 0.96)}), needs({"sink": RECALL["sink"]})
     for tokens, pays in ((460, False), (650, False), (660, True)):
         card = find_card([read_policy("sink")], tables, [tokens], "", SHAPE, 0.95, "SmolLM2")
         assert card.pays == pays
         assert ("does not pay" in card_sentences(card)[0]) != pays
+        assert ("less than 256 tokens" in card_sentences(card)[0]) != pays
     never = card_of({"sink": (0.1, 0.2, 0.3)})
     assert never.best is None
     assert "no way tried holds 95 %" in card_sentences(never)[0]
@@ -170,6 +186,40 @@ def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: 
     assert partial.best == partial.by_words, "it waits until all is read"
 
 
+def test_a_model_that_does_not_contradict_the_words_changes_nothing() -> None:
+    scores = {"fifo": ModelLoss(20, 20, 0.12), "sink": ModelLoss(20, 20, 0.05)}
+    recall = {"fifo": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
+    card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
+    assert card.best is not None
+    assert card.best == card.by_words
+    assert card.best.policy == "sink"
+
+
+@pytest.mark.parametrize(
+    ("kl", "best", "promised"), [(0.12, "sink", True), (0.4, "sinks(h2o)", False)]
+)
+def test_letters_recommend_nothing_unless_a_model_contradicts_the_words(
+    kl: float, best: str, promised: bool
+) -> None:
+    recall = {"sinks(h2o)": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
+    scores = {"sinks(h2o)": ModelLoss(20, 20, 0.05), "sink": ModelLoss(20, 20, kl)}
+    card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
+    assert card.best is not None
+    assert (card.best.policy, card.promise is not None) == (best, promised)
+    assert ("letters of words" in card_sentences(card)[1]) != promised
+
+
+def test_what_is_promised_is_of_the_way_that_a_model_chose() -> None:
+    recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.99), "sink": (0.8, 0.98, 0.995)}
+    scores = {"sinks(weighted-recency)": ModelLoss(9, 20, 0.8), "sink": ModelLoss(20, 20, 0.1)}
+    card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
+    assert card.best is not None
+    assert card.best.policy == "sink"
+    for promise, mean in ((card.promise, 0.98), (card_of(recall).promise, 0.96)):
+        assert promise is not None
+        assert promise.mean == pytest.approx(mean, abs=0.005)
+
+
 def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     # On one half of the clusters the small size is enough, on the other it is not.
     table = replayed({"sink": (0.97, 0.98, 0.99)})
@@ -191,17 +241,18 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])
 def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str | None) -> None:
     policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink"))]
-    given = policies, (replayed()[:0], needs()[:0]), [1000], "lexical", SHAPE, 0.95, "SmolLM2"
+    lengths, tables = [900, 1000, 1100], (replayed()[:0], needs()[:0])
+    given = policies, tables, lengths, "lexical", SHAPE, 0.95, "SmolLM2"
     card = find_card(*given)
     assert "only a model can tell" in card_sentences(card)[0]
     assert (card.best, card.promise) == (None, None)
     assert [(way.policy, way.size) for way in card.ways] == [("sinks(fifo)", 250), ("sink", 250)]
     scores = {"sinks(fifo)": ModelLoss(0, 0, 0.4), "sink": ModelLoss(0, 0, kl)}
-    read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores))
+    read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores, begun=1))
     assert (card_record(read)["best"] or {"policy": None})["policy"] == best
     lead, basis = card_sentences(read)
     assert ("does not pay" in lead) == (best is None)
-    assert "SmolLM2 read 2 conversations" in basis
+    assert "SmolLM2 read 2 of 3 conversations so, 1 in part" in basis
     assert "no call says which values must stay" in basis
     assert [row[-2] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
 
@@ -251,11 +302,14 @@ def test_a_terminal_has_at_most_24_lines_that_can_be_copied(policy: str) -> None
     best = Way(policy, 300, 0.96, 300.0, "tool result, > 6 turns", 53_116, guessed=True)
     others = [replace(best, policy=name, size=None) for name in CANDIDATES * 2]
     card = replace(card_of(clusters=3), ways=(best, *others), best=best)
-    lines = card_text(replace(card, recorded=Recorded(3, 63, 41))).splitlines()
+    text = card_text(replace(card, recorded=Recorded(3, 63, 41)))
+    lines = text.splitlines()
     assert len(lines) == 24
     assert max(map(len, lines)) <= 100
     assert sum("ways more" in line for line in lines) == 1
     assert any("41 of 63" in line for line in lines)
+    assert "300 (30 %)" in text
+    assert text.count("tool result, > 6") > 5, "what is forgotten is not cut"
     for engine, line in card.settings.items():
         begins = " ".join(line.split())[:40]
         (first,) = [n for n, row in enumerate(lines) if row and begins.startswith(row[:40])]
@@ -268,7 +322,8 @@ def test_recorded_compactions_are_the_last_row() -> None:
     for policies in (True, False):
         grid = card_grid(card, policies=policies)
         row = dict(zip(grid.heads, grid.rows[-1], strict=True))
-        assert (row["tokens"], row["forgets most"]) == ("3 times", "41 of 63 values gone")
+        forgets = "forgets most" if policies else "forgets (turns)"
+        assert (row["tokens"], row[forgets]) == ("3 times", "41 of 63 gone")
     assert card_record(card)["recorded"] == {"compactions": 3, "needed": 63, "lost": 41}
     assert len(grid.rows) == 1 + len(card.ways)
 

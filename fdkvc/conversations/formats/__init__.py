@@ -101,6 +101,9 @@ def register(format: Format) -> Format:
 
 register_installed("fdkvc.formats", register)
 
+TABLES = ("csv", "tsv", "yaml", "yml", "xml", "html", "htm")
+"""Endings of texts with colons that are no speaker's."""
+
 EXAMPLES = Path(__file__).parent / "examples"
 """Short dialogs written for this project."""
 
@@ -140,6 +143,8 @@ def read_dialogs(
     elif (named and texts) or not text.lstrip().startswith(("{", "[")):
         if not texts:
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
+        if ending in TABLES and not named:
+            raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
         dialogs = list(texts[0].read(text, 0, calls))
     else:
         check_structure(text.encode())
@@ -258,13 +263,14 @@ def _format_of(value: Mapping[str, Any], number: int) -> Format:
     for format in FORMATS.values():
         if format.fits(value):
             return format
-    fields = sorted({format.field for format in FORMATS.values() if format.field is not None})
     inside = next((name for name, inner in value.items() if _has_dialogs(inner)), None)
-    raise ValueError(unknown_sentence(f"dialog {number}", value, fields, inside))
+    raise ValueError(unknown_sentence(f"dialog {number}", value, inside))
 
 
 def _has_dialogs(value: Any) -> bool:
     """Whether a field holds dialogs, or one, in a known format."""
+    if isinstance(value, list) and _are_messages(value):
+        return True
     first = value[0] if isinstance(value, list) and value else value
     return isinstance(first, dict) and any(format.fits(first) for format in FORMATS.values())
 

@@ -3,15 +3,17 @@
 A line that cannot be read is left out and named; a session that was cut off is still a session.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format
+from fdkvc.conversations.formats.base import Format, parts_in
 from fdkvc.conversations.formats.chat import Placed, Said, turns_of, with_demands
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
 from fdkvc.core.json_input import check_structure, parse_json
 from fdkvc.core.limits import (
+    MAX_CONTEXT_MESSAGES,
     MAX_DIALOG_FILE_LINES,
     MAX_NAMED_LINES,
     MAX_SAMPLED_CHARACTERS,
@@ -21,6 +23,8 @@ from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count
+
+LEFT_BRANCH = "message before which the user went back"
 
 Line = tuple[Mapping[str, Any], str]
 """The object of a line, and its place, such as "line 12"."""
@@ -106,8 +110,11 @@ class Thread:
         self.name = name
         self.messages: list[Placed] = []
         """As chat messages; an answer of the model may still be joined by more of its lines."""
+        self._parts: dict[int, set[str]] = {}  # of an answer that was joined
         self.contexts: list[list[int]] = [[]]
         self.compactions: list[dict[str, Any]] = []
+        self.kept = 0
+        """Messages in all contexts but the last."""
         self.notes: list[str] = []
         self.used: int | None = None
         """Tokens in the model's context at its last answer, as the file says."""
@@ -128,10 +135,13 @@ class Thread:
 
     def join(self, index: int, message: Mapping[str, Any]) -> None:
         """Add the content and calls of a line to an answer that has begun; not what it has."""
-        begun = self.messages[index][0]
-        for field in ("content", "tool_calls"):
+        begun, fields = self.messages[index][0], ("content", "tool_calls")
+        if index not in self._parts:
+            self._parts[index] = {json.dumps(part) for field in fields for part in begun[field]}
+        for field in fields:
             for part in message.get(field) or ():
-                if part not in begun[field]:
+                if (text := json.dumps(part)) not in self._parts[index]:
+                    self._parts[index].add(text)
                     begun[field].append(part)
 
     def compact(
@@ -140,10 +150,14 @@ class Thread:
         summary: Sequence[Mapping[str, Any]],
         stayed: Iterable[int],
         recorded: tuple[int | None, int | None] = (None, None),
+        missing: int = 0,
         **about: str,
     ) -> None:
         """Begin a context with a summary and with messages that stay."""
         context = [*self.context]
+        self.kept += len(context)
+        it_has = f"{self.name}, {place}: its contexts so far have"
+        check_most(it_has, self.kept, "messages", MAX_CONTEXT_MESSAGES)
         if context or self.compactions:
             self.contexts.append([])
         else:  # it goes on from another file
@@ -163,6 +177,7 @@ class Thread:
                 "summary": written,
                 "recorded": (self.used if before is None else before, after),
                 "attached": 0,
+                "missing": missing,
             }
         )
         self.is_fresh = True
@@ -173,6 +188,21 @@ class Thread:
             if index not in self.context:
                 self.context.append(index)
                 self.compactions[-1]["stayed"].append(index)
+
+    def come_late(self, messages: Iterable[int]) -> None:
+        """Count messages that were added last as such that stayed at the last compaction."""
+        self.compactions[-1]["stayed"] += messages
+        self.compactions[-1]["missing"] -= 1
+        self.is_fresh = True
+
+    def leave(self, left: set[int], unread: Unread) -> None:
+        """Take messages from the context, mostly its last: the user went back before them."""
+        before = len(self.context)
+        while self.context and self.context[-1] in left:
+            left.discard(self.context.pop())
+        if left:
+            self.context[:] = [index for index in self.context if index not in left]
+        unread.add(LEFT_BRANCH, before - len(self.context))
 
     def attached(self) -> None:
         """Count what the agent put into the context after a compaction, and which is not read."""
@@ -235,6 +265,9 @@ class Thread:
 
         compactions = []
         for about in self.compactions:
+            if missing := about.pop("missing"):
+                of = f"{missing:,} of the lines that stayed are not in the file."
+                about["note"] = f"{about['note']} {of}".strip()
             if attached := about.pop("attached"):
                 beside = f"Not read: {count(attached, 'attachment')} that the agent put after it."
                 about["note"] = f"{about['note']} {beside}".strip()
@@ -246,10 +279,9 @@ class Thread:
 
 def call_ids(message: Mapping[str, Any]) -> list[Any]:
     """Return the id of each call of a chat message."""
-    functions = (
-        call.get("function") or call.get("custom") or {} for call in message.get("tool_calls") or ()
-    )
-    return [function.get("id") or function.get("call_id") for function in functions]
+    functions = (call.get("function") for call in parts_in([message], "tool_calls"))
+    named = (function if isinstance(function, dict) else {} for function in functions)
+    return [function.get("id") or function.get("call_id") for function in named]
 
 
 def with_unread(sessions: list[Session], unread: Unread) -> list[Session]:

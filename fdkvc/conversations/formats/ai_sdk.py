@@ -15,7 +15,7 @@ from typing import Any
 from fdkvc.conversations.formats.anthropic import turns_of_blocks
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
-from fdkvc.core.json_input import objects, optional
+from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread, is_thinking
 
 NO_WORDS = ("step-start", "tool-approval-request", "tool-approval-response")
@@ -32,16 +32,20 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     for message, where in messages_of(value, "messages", place, "message"):
         content = message.get("content")
         parts: list[Any] = optional(message, "parts", list, where)
-        if not parts and not isinstance(content, list):
+        invoked = optional(message, "toolInvocations", list, where)
+        if not parts and not invoked and not isinstance(content, list):
             yield message, where
             continue
-        listed = parts or optional(message, "content", list, where)
-        placed: list[Placed] = [*objects(listed, "part", where)]
+        spoken = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        placed: list[Placed] = [*objects(parts or spoken or (), "part", where)]
         in_parts = {json.dumps(_called(part), sort_keys=True) for part, _ in placed}
-        invoked = optional(message, "toolInvocations", list, where)
-        invoked = [call for call in invoked if json.dumps(call, sort_keys=True) not in in_parts]
+        others = [call for call in invoked if json.dumps(call, sort_keys=True) not in in_parts]
+        if not parts:
+            calls = objects(others, "tool invocation", where)
+            placed[:0] = [({"type": "tool-", "toolInvocation": call}, at) for call, at in calls]
+            others = []
         blocks = [*_blocks(placed, where, unread)]
-        said = restated(message, "parts", content=blocks, toolInvocations=invoked)
+        said = restated(message, "parts", content=blocks, toolInvocations=others)
         texts = "".join(str(part["text"]) for part, _ in placed if "text" in part)
         if parts and content and "".join(str(content).split()) not in "".join(texts.split()):
             unread.add("field 'content'")
@@ -73,7 +77,8 @@ def _blocks(parts: list[Placed], place: str, unread: Unread) -> Iterator[dict[st
             if call is not part:
                 unread.fields(call, TOOL_FIELDS)
             if kind != "tool-result":
-                name = call.get("toolName", kind.removeprefix("tool-"))
+                named = {"toolName": kind.removeprefix("tool-")} if call is part else {}
+                name = require({**named, **call}, "toolName", str, where)
                 given = [call[field] for field in INPUTS if call.get(field)]
                 yield {"type": "tool_use", "name": name, "input": given[0] if given else {}}
             returned = [call[field] for field in OUTPUTS if call.get(field) is not None]
@@ -102,9 +107,10 @@ def _text(output: Any) -> Any:
 
 def recognizes(value: Mapping[str, Any]) -> bool:
     """Whether messages have typed parts, or the content of a model's messages with tools."""
-    contents = parts_in(value["messages"], "content")
-    return any("type" in part for part in parts_in(value["messages"], "parts")) or any(
-        part.get("type") in ("tool-call", "tool-result") for part in contents
+    messages = value["messages"]
+    typed = (part for field in ("parts", "toolInvocations") for part in parts_in(messages, field))
+    return any("type" in part or "toolName" in part for part in typed) or any(
+        part.get("type") in ("tool-call", "tool-result") for part in parts_in(messages, "content")
     )
 
 

@@ -47,14 +47,7 @@ def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
 
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
-    """Return the words of a turn after its calls, each a line of JSON as in chat templates.
-
-    Examples
-    --------
-    >>> print(with_calls("One moment", [("book", {"seats": 2})]))
-    {"name": "book", "arguments": {"seats": 2}}
-    One moment
-    """
+    """Return the words of a turn after its calls, each a line of JSON as in chat templates."""
     lines = [
         clean(json.dumps({"name": method, "arguments": arguments}, ensure_ascii=False))
         for method, arguments in calls

@@ -1,9 +1,13 @@
 """Calls as files write them: under several names, and in the words of an assistant."""
 
+import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from fdkvc.core.json_input import parse_within
+from fdkvc.core.json_input import json_only, parse_within
+from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 
 METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action")
@@ -13,13 +17,29 @@ ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_i
 UNKNOWN_CALL = "call of an unknown form, which stays text"
 """What is not read where something is marked as a call."""
 
+_TAGS = ("tool_call", "tool_calls", "function_call", "function_calls", "minimax:tool_call")
+
 CALL_TAGS = (
-    ("<tool_call>", "</tool_call>"),
-    ("<function_call>", "</function_call>"),
-    ("<functioncall>", "</functioncall>"),
-    ("<function=", "</function>"),
+    *((f"<{name}>", f"</{name}>") for name in _TAGS),
+    *(("<function=", "</function>"), ("<invoke ", "</invoke>")),
+    *((f"<｜{name}▁begin｜>", f"<｜{name}▁end｜>") for name in ("tool▁calls", "tool▁call")),
+    ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    *((f"<|tool_call_{begins}|>", "<|tool_call_end|>") for begins in ("begin", "start")),
+    *((mark, "") for mark in ("<functioncall>", "<|tool_call|>", "<|python_tag|>", "[TOOL_CALLS]")),
 )
-"""What is around a call in an assistant's words; what follows the last is of no known form."""
+"""What is around calls in an assistant's words, by models; if nothing ends them, the next does."""
+
+RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))
+"""What is around a tool's result in a user's words."""
+
+_END = re.compile(r"(?:</functioncall>|</s>|<\|\w{1,24}\|>|```)\s*\Z")
+_NAMED = re.compile(  # a name, and the marks before its arguments
+    r"(?:function<[^<>]{1,24}>)?(?:functions\.|name=\")?([\w.-]{1,128})(?::\d{1,9})?\"?\s?"
+    r"(?:>|<[|｜][^<>]{1,40}>|(?:\[CALL_ID\]\w{1,64})?\[ARGS\])?\s?(?:```json)?"
+)
+_ARGUMENT = re.compile(r"<arg_key>\s?([^<>]{1,128})</arg_key>\s?<arg_value>")
+_PYTHON = re.compile(r"(?s)\[\s?[\w.]{1,128}\(.*\)\s?\]")
+_REACT = re.compile(r"(?ms)^Action: {0,9}(\S{1,128}) {0,9}\n{1,9}Action Input:(.*)")
 
 THINKING_TAGS = (
     *((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "reasoning")),
@@ -36,8 +56,6 @@ def as_call(value: Any) -> Mapping[str, Any] | None:
     --------
     >>> as_call({"tool": "book", "tool_input": {"seats": 2}})
     {'name': 'book', 'arguments': {'seats': 2}}
-    >>> as_call({"function": {"name": "stop", "arguments": "{}"}})
-    {'name': 'stop', 'arguments': '{}'}
     """
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
@@ -58,23 +76,52 @@ def calls_in(text: str) -> list[Mapping[str, Any]]:
 
 
 def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
-    """Return the calls of a text of JSON: one, a list, or one on each line."""
-    lines = text.strip().splitlines()
+    """Return the calls of a text: JSON of one, a list, one on each line, or else by name."""
+    text = _END.sub("", text).strip()
+    lines = text.splitlines()
     parsed = parse_within(text) if lines else None
     if parsed is None and all(line.startswith("{") for line in lines):
         parsed = [*map(parse_within, lines)]
     calls = [as_call(call) for call in (parsed if isinstance(parsed, list) else [parsed])]
-    return [] if None in calls else [call for call in calls if call is not None]
+    return _named_calls(text) if None in calls else [call for call in calls if call is not None]
+
+
+def _named_calls(text: str) -> list[Mapping[str, Any]]:
+    """Return the calls of a text in Python, or the one that begins with its name."""
+    if _PYTHON.fullmatch(text) and len(text) <= MAX_LITERAL_CHARACTERS:
+        with suppress(
+            AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError
+        ):
+            parsed: Any = ast.parse(text, mode="eval").body
+            return [*map(_python_call, parsed.elts)]
+    if (named := _NAMED.match(text)) is None:
+        return []
+    rest, arguments = text[named.end() :].strip(), {}
+    rest = _ARGUMENT.sub(r"<parameter=\1>", rest).replace("</arg_value>", "</parameter>")
+    for _, inside in blocks(rest, "<parameter", "</parameter>"):
+        name, _, value = (inside or "").partition(">")
+        parsed = parse_within(value) if value.strip().startswith(("{", "[")) else None
+        if name := re.sub(r'^.*?=\s*"?|["\s].*', "", name.strip()):
+            arguments[name] = value.strip() if parsed is None else parsed
+    given = parse_within(rest) if rest.startswith("{") else arguments or None
+    return [{"name": named[1], "arguments": given}] if isinstance(given, dict) else []
+
+
+def _python_call(call: Any) -> Mapping[str, Any]:
+    named = {row.arg: ast.literal_eval(row.value) for row in (*call.args, *call.keywords)}
+    return {"name": ast.unparse(call.func), "arguments": json_only(named)}
 
 
 def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
-    """Return an assistant's words without the calls in them, and these calls.
-
-    Examples
-    --------
-    >>> cut_calls('Ok. <tool_call>{"name": "go", "arguments": {"to": 2}}</tool_call>', Unread())
-    ('Ok.', [{'name': 'go', 'arguments': {'to': 2}}])
-    """
+    """Return an assistant's words without the calls in them, and these calls."""
+    alone = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
+    if alone and all(isinstance(call["arguments"], dict) for call in alone):
+        return "", alone
+    if (acted := _REACT.search(text)) is not None:
+        given = acted[2].partition("\nObservation:")[0].strip()
+        parsed = parse_within(given)
+        arguments = parsed if isinstance(parsed, dict) else {"input": given}
+        return text[: acted.start()].strip(), [{"name": acted[1], "arguments": arguments}]
     all_calls: list[Mapping[str, Any]] = []
     for opening, closing in CALL_TAGS:
         if opening not in text:
@@ -91,13 +138,7 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
 
 
 def cut_thinking(text: str, unread: Unread) -> str:
-    """Return an assistant's words without its thinking, which may lack its beginning or end.
-
-    Examples
-    --------
-    >>> cut_thinking("They want one. </think> Here.", Unread())
-    'Here.'
-    """
+    """Return an assistant's words without its thinking, which may lack its beginning or end."""
     for opening, closing in THINKING_TAGS:
         if closing in text or text.lstrip().startswith(opening):
             pieces: Sequence[tuple[str, str | None]] = [*blocks(text, opening, closing)]
@@ -116,16 +157,14 @@ def cut_thinking(text: str, unread: Unread) -> str:
 def blocks(text: str, opening: str, closing: str) -> Iterator[tuple[str, str | None]]:
     """Yield the text before each block between two tags, and in it; last what follows, and None.
 
-    Examples
-    --------
-    >>> [*blocks("a <b> c </b> d <b>", "<b>", "</b>")]
-    [('a ', ' c '), (' d <b>', None)]
+    Without a `closing` tag, a block ends where the next begins, or with the text.
     """
     after = 0
     while (start := text.find(opening, after)) >= 0:
-        end = text.find(closing, start + len(opening))
-        if end < 0:
+        end = text.find(closing or opening, start + len(opening))
+        if end < 0 and closing:
             break
+        end = len(text) if end < 0 else end
         yield text[after:start], text[start + len(opening) : end]
         after = end + len(closing)
     yield text[after:], None

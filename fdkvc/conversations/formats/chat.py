@@ -9,13 +9,15 @@ messages as these. What is not read is counted.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import product
+from itertools import chain, product
 from typing import Any, Literal
 
-from fdkvc.conversations.formats.base import Format, with_calls
+from fdkvc.conversations.formats.base import Format, parts_in, with_calls
 from fdkvc.conversations.formats.calls import (
+    RESULT_TAGS,
     UNKNOWN_CALL,
     as_call,
+    blocks,
     calls_in,
     cut_calls,
     cut_thinking,
@@ -57,7 +59,7 @@ DIALOG_FIELDS = frozenset(("id", *LISTS))
 
 TEXTS = {
     **dict.fromkeys(("text", "input_text", "output_text"), "text"),
-    "refusal": "refusal",
+    **{kind: kind for kind in ("refusal", "logs")},
 }
 """Types of a message's parts that have text, and its field."""
 
@@ -256,42 +258,30 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
     elif key not in KINDS and isinstance(name, str) and name.strip() and bare(name) != key:
         message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
         del message["name"]
-    if isinstance(message.get("toolInvocations"), list):
-        yield from _invocations(message, place)
-    else:
-        yield message, place
-
-
-def _invocations(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
-    """Yield a message with the calls of its ``toolInvocations``, their results, and its words."""
-    calls = [*optional(message, "tool_calls", list, place)]
-    results = []
-    for item, where in objects(message["toolInvocations"], "tool invocation", place):
-        named = {"name": require(item, "toolName", str, where), "arguments": item.get("args")}
-        calls.append({"function": restated(item, "toolName", "args", "result", "state", **named)})
-        result = item.get("result")
-        if result is not None:
-            text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-            results.append(({"role": "tool", "content": text}, where))
-    content = message.get("content")
-    now = None if results else content
-    yield restated(message, "toolInvocations", tool_calls=calls, content=now), place
-    yield from results
-    if results and content:
-        yield {"role": message["role"], "content": content}, place
+    text = message.get("content")
+    for opening, closing in RESULT_TAGS:
+        if key in USERS and isinstance(text, str) and closing in text:
+            unread.fields(message, MESSAGE_FIELDS)
+            topic = {"topic": message.get("topic")}
+            for before, inside in blocks(text, opening, closing):
+                if before.strip():
+                    yield {**topic, "role": message["role"], "content": before}, place
+                if inside is not None:
+                    yield {**topic, "role": "tool", "content": inside.strip()}, place
+            return
+    yield message, place
 
 
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
     """Return a message whose words are calls with these; what has no known form stays text."""
     content = message.get("content")
-    if isinstance(content, str) and (calls := calls_in(content)):
-        return restated(message, "content", tool_calls=[{"function": call} for call in calls])
-    if isinstance(content, dict) and (call := as_call(content)):
-        return restated(message, "content", tool_calls=[{"function": call}])
-    if content is None and (call := as_call(message)):
-        return {"role": message["role"], "tool_calls": [{"function": call}]}
-    unread.add(UNKNOWN_CALL, has_words(content))
-    return message
+    given = message if content is None else content
+    calls = calls_in(given) if isinstance(given, str) else [*filter(None, [as_call(given)])]
+    if not calls:
+        unread.add(UNKNOWN_CALL, has_words(content))
+        return message
+    message = {"role": message["role"]} if given is message else message
+    return restated(message, "content", tool_calls=[{"function": call} for call in calls])
 
 
 def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:
@@ -309,6 +299,7 @@ def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list | dict):
         for part in content if isinstance(content, list) else [content]:
+            part = {"text": part} if isinstance(part, str) else part
             kind = check_object(part, f"{place}: a part of 'content'").get("type")
             texts += _part(part, "text" if kind is None else str(kind), is_result, place, unread)
     else:
@@ -322,20 +313,34 @@ def _part(
     """Yield the text of a part; count one that has none."""
     field = TEXTS.get(kind)
     if field is not None and (field in part or "type" in part):
+        named = (name for name in (field, "value", "content") if name in part)
+        field = next(named, field)
         yield require(part, field, str, f"{place}: a part of 'content'")
         unread.fields(part, {field})
+    elif is_result and KINDS.get(bare(kind)) == "result":
+        unread.fields(part, ("result", "response"))
+        yield json.dumps(part.get("result", part.get("response")), ensure_ascii=False)
     elif "type" in part:
-        unread.part(kind)
+        if not _part_calls(part):
+            unread.part(kind)
     elif is_result:
         yield json.dumps(part, ensure_ascii=False)
     else:
         unread.fields(part, ())
 
 
+def _part_calls(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the calls that a part is by its type."""
+    if bare(str(part.get("type"))) not in ("toolcall", "functioncall"):
+        return []
+    call = as_call(part)
+    return calls_in(str(part.get("value"))) if call is None else [call]
+
+
 def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[Mapping[str, Any]]:
     """Return the calls beside a message's words, each with ``name`` and ``arguments``."""
     functions: list[Mapping[str, Any]] = []
-    if (called := message.get("function_call")) is not None:
+    if called := message.get("function_call"):
         parsed = parse_within(called) if isinstance(called, str) else called
         is_call = isinstance(parsed, dict) and parsed
         functions.append(parsed if is_call else require(message, "function_call", dict, place))
@@ -344,6 +349,8 @@ def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[M
         parsed = parse_within(items)
         unread.add(UNKNOWN_CALL, parsed is None and has_words(items))
         items = parsed if isinstance(parsed, list) else []
+    if isinstance(items, dict):
+        items = [items] if items else []
     for item in items if isinstance(items, list) else optional(message, "tool_calls", list, place):
         call = check_object(item, f"{place}: a call")
         if call.get("type") == "custom":  # its input is free text
@@ -356,7 +363,8 @@ def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[M
         else:
             functions.append(require(call, "function", dict, place))
         unread.fields(call, {"function", "custom"})
-    return functions
+    calls = map(_part_calls, parts_in([message], "content"))
+    return [*functions, *chain.from_iterable(calls)]
 
 
 def _call(function: Mapping[str, Any], place: str, unread: Unread) -> tuple[str, Any]:

@@ -42,13 +42,7 @@ BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 
 
 def branch_to(leaf: str, parents: Mapping[str, str], place: str) -> list[str]:
-    """Return the ids from the root to a leaf; a ValueError if they go in a circle.
-
-    Examples
-    --------
-    >>> branch_to("c", {"a": "", "b": "a", "c": "a"}, "dialog 0")
-    ['a', 'c']
-    """
+    """Return the ids from the root to a leaf; a ValueError if they go in a circle."""
     path: dict[str, None] = {}
     while leaf in parents:
         if leaf in path:

@@ -21,7 +21,6 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
 
 COPY = "copy of an earlier line"
-LEFT_BRANCH = "message before which the user went back"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Fields that mark what neither a person nor a model wrote."""
 
@@ -50,6 +49,7 @@ class _Agent(Thread):
         super().__init__(name)
         self.answers: dict[str, int] = {}  # by message.id: the message
         self.pending: Line | None = None  # a boundary without summary
+        self.late = set[str]()  # lines that stayed at the last boundary, and come after it
 
 
 class _Reader:
@@ -58,7 +58,7 @@ class _Reader:
     def __init__(self, unread: Unread) -> None:
         self.unread = unread
         self.agents = {MAIN: _Agent("session")}
-        self.parents: dict[str, str] = {}  # of each line, by uuid
+        self.children: dict[str, list[str]] = {}  # of each line whose children are in context
         self.spans: dict[str, tuple[_Agent, int, int]] = {}  # by uuid: the agent, and its messages
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
@@ -69,11 +69,14 @@ class _Reader:
             if agent.is_fresh and of is agent:
                 agent.stay(range(first, end))
             return
-        begin = len(agent.messages)
+        begin, stayed = len(agent.messages), agent.is_fresh and uuid in agent.late
         first = min(self._add(line, place, agent), default=begin)
+        if stayed:
+            agent.come_late(range(begin, len(agent.messages)))
         if uuid:
             end = first + 1 if first < begin else len(agent.messages)
-            self.spans[uuid], self.parents[uuid] = (agent, first, end), _text(line, "parentUuid")
+            self.spans[uuid] = agent, first, end
+            self.children.setdefault(_text(line, "parentUuid"), []).append(uuid)
 
     def _agent(self, line: Mapping[str, Any]) -> _Agent:
         """Return the agent that a line is about."""
@@ -143,16 +146,13 @@ class _Reader:
     def _go_back(self, parent: str, agent: _Agent) -> None:
         """Take what descends from the parent of a person's message from the context."""
         of, _, end = self.spans.get(parent, (None, 0, 0))
-        if of is not agent or not any(index >= end for index in agent.context):
-            return
-        branch, left = {parent}, set[int]()
-        for uuid, above in self.parents.items():  # a line comes after its parent
-            if above in branch:
-                branch.add(uuid)
-                left.update(range(*self.spans[uuid][1:]))
-        left = {index for index in agent.context if index >= end and index in left}
-        self.unread.add(LEFT_BRANCH, len(left))
-        agent.context[:] = [index for index in agent.context if index not in left]
+        branch, left = self.children.pop(parent, []) if of is agent else [], set[int]()
+        while branch:
+            uuid = branch.pop()
+            branch += self.children.pop(uuid, [])
+            owner, *span = self.spans[uuid]
+            left.update(range(*span) if owner is agent else ())
+        agent.leave({index for index in left if index >= end}, self.unread)
 
     def _compact(
         self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
@@ -167,9 +167,7 @@ class _Reader:
             notes.append("The file has its summary, but not its boundary.")
         if summary is None:
             notes.append("The file has its boundary, but not its summary.")
-        stays, missing = self._preserved(about, agent)
-        if missing:
-            notes.append(f"{missing:,} of the lines that stayed are not in the file.")
+        stays, agent.late = self._preserved(about, agent)
         agent.compact(
             place if boundary is None else boundary[1],
             [] if summary is None else [part for part, _ in _turns(summary, place, self.unread)],
@@ -177,6 +175,7 @@ class _Reader:
             (_count(about, "preTokens"), _count(about, "postTokens")),
             trigger=clean_name(str(about.get("trigger", ""))),
             note=" ".join(notes),
+            missing=len(agent.late),
         )
 
     def end(self) -> None:
@@ -184,23 +183,21 @@ class _Reader:
         for agent in self.agents.values():
             self._compact(agent)
 
-    def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], int]:
-        """Return the messages that stay, and how many of their lines are not in the file."""
+    def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], set[str]]:
+        """Return the messages that stay, and which of their lines are not in the file so far."""
         named, segment = (_field(about, f"preserved{name}") for name in ("Messages", "Segment"))
         if isinstance(named, dict):
             uuids = _texts(named, "allUuids") or _texts(named, "uuids")
             spans = [self.spans[uuid] for uuid in uuids if uuid in self.spans]
             ranges = (range(first, end) for of, first, end in spans if of is agent)
-            return {*chain.from_iterable(ranges)}, len(uuids) - len(spans)
-        if not isinstance(segment, dict):
-            return set(), 0
-        head, tail = (
-            self.spans.get(str(_field(segment, f"{end}Uuid"))) for end in ("head", "tail")
-        )
-        if head is None or tail is None:
-            return set(), (head is None) + (tail is None)
-        context = agent.context
-        return {index for index in context if head[1] <= index < tail[2]}, 0
+            return {*chain.from_iterable(ranges)}, {*uuids} - self.spans.keys()
+        segment = segment if isinstance(segment, dict) else {}
+        head, tail = (str(_field(segment, f"{end}Uuid") or "") for end in ("head", "tail"))
+        late = {head, tail} - {"", *self.spans}
+        if head not in self.spans:
+            return set(), late
+        first, end = self.spans[head][1], self.spans.get(tail, (agent, 0, len(agent.messages)))[2]
+        return {index for index in agent.context if first <= index < end}, late
 
     def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
         """Take the results from the context that a line names as cleared."""
@@ -209,7 +206,7 @@ class _Reader:
         stays = [
             index
             for index in agent.context
-            if agent.messages[index][0].get("tool_use_id") not in cleared
+            if _text(agent.messages[index][0], "tool_use_id") not in cleared
         ]
         if len(stays) == len(agent.context):
             self.unread.add("line of type 'system, microcompact_boundary'")

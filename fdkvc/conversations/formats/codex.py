@@ -2,7 +2,8 @@
 
 ``compacted`` begins a context with its ``replacement_history``; without one, the user's newest
 messages stay, up to 20,000 tokens, and the summary is added. What ``event_msg`` lines repeat is not
-read twice; of ``token_count`` the size of the context is read.
+read twice; of ``token_count`` the size of the context is read, and turns that were rolled back
+leave the context.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,15 +18,14 @@ from fdkvc.core.unread import Unread
 TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 """Types of lines."""
 
-ITEMS = (
-    "message",
-    "function_call",
-    "function_call_output",
-    "custom_tool_call",
-    "custom_tool_call_output",
-    "local_shell_call",
+FIRST = {"id", "instructions", "timestamp"}
+"""Fields of the first line of first versions, whose items are bare."""
+
+CONTEXT = (
+    *("<environment_context>", "<user_instructions>", "<user_shell_command>", "<turn_aborted>"),
+    *("<skill>", "# AGENTS.md instructions"),
 )
-"""Types of items that are read."""
+"""How a message begins in the user's name that the agent wrote."""
 
 KEPT_BYTES = 80_000
 """Of the user's messages that a compaction without a ``replacement_history`` keeps: Codex takes
@@ -35,22 +35,7 @@ four bytes for a token."""
 def is_line(value: Mapping[str, Any]) -> bool:
     """Whether an object is a line of a session."""
     has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
-    return has_payload or "record_type" in value  # as first versions have it, whose items are bare
-
-
-def _items(items: Iterable[Line], unread: Unread) -> list[Line]:
-    """Return the items that are messages, calls and results; count others."""
-    read = []
-    for item, place in items:
-        kind = item.get("type")
-        if kind not in ITEMS:
-            unread.part(str(kind))
-            continue
-        if kind == "local_shell_call":
-            call = {"name": "local_shell", "arguments": item.get("action")}
-            item = {"type": "function_call", "call_id": item.get("call_id"), **call}
-        read.append((item, place))
-    return read
+    return has_payload or "record_type" in value or value.keys() >= FIRST
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -75,20 +60,22 @@ class _Reader:
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
         kind, payload = line.get("type"), line.get("payload")
-        if kind in ITEMS and payload is None:
+        if payload is None and str(kind).endswith(("message", "reasoning", "_call", "_output")):
             kind, payload = "response_item", line
         if not isinstance(payload, dict):
             self.unread.add(f"line of type {clean_name(str(kind))!r}")
         elif kind == "response_item":
-            self.items += _items([(payload, place)], self.unread)
+            self.items.append((payload, place))
         elif kind == "compacted":
             self.flush()
             self._compact(payload, place)
-        elif kind == "event_msg" and payload.get("type") == "token_count":
+        elif kind == "event_msg" and payload.get("type") in ("token_count", "thread_rolled_back"):
             self.flush()
-            match payload.get("info"):
-                case {"last_token_usage": {"total_tokens": int(tokens)}}:
+            match payload:
+                case {"info": {"last_token_usage": {"total_tokens": int(tokens)}}}:
                     self.thread.use(tokens)
+                case {"num_turns": int(turns)} if turns > 0:
+                    self._roll_back(turns)
         else:
             named = payload.get("type") if kind == "event_msg" else None
             inner = f", {named}" if isinstance(named, str) else ""
@@ -96,15 +83,29 @@ class _Reader:
 
     def flush(self) -> None:
         """Add the items so far to the conversation."""
-        for message, place in turns_of_items(self.items, self.unread):
+        for message, place in turns_of_items(self.items, self.unread, of_log=True):
             self.thread.add(message, place)
         self.items = []
+
+    def _roll_back(self, turns: int) -> None:
+        """Take the last turns of the user from the context."""
+        left, passed = set[int](), set[int]()
+        for index in reversed(self.thread.context):
+            message = self.thread.messages[index][0]
+            passed.add(index)
+            if message.get("role") == "user" and not _text(message).startswith(CONTEXT):
+                left |= passed
+                passed, turns = set(), turns - 1
+                if not turns:
+                    break
+        self.thread.leave(left, self.unread)
 
     def _compact(self, payload: Mapping[str, Any], place: str) -> None:
         thread, message = self.thread, payload.get("message")
         message = message if isinstance(message, str) else ""
         history = payload.get("replacement_history")
         earlier = {_key(thread.messages[index][0]): index for index in thread.context}
+        summaries = {index for about in thread.compactions for index in about["summary"]}
         stays: list[int] = []
         summary: list[Mapping[str, Any]] = []
         note = ""
@@ -112,7 +113,7 @@ class _Reader:
             given = [(item, place) for item in history if isinstance(item, dict)]
             if any("compaction" in str(item.get("type")) for item, _ in given):
                 note = "Its summary is encrypted, so no value can be looked for in it."
-            for said, _ in turns_of_items(_items(given, self.unread), self.unread):
+            for said, _ in turns_of_items(given, self.unread, of_log=True):
                 if (index := earlier.get(_key(said))) is None:
                     summary.append(said)
                 else:
@@ -120,6 +121,8 @@ class _Reader:
         else:
             left = KEPT_BYTES
             for (role, text, _), index in reversed(earlier.items()):
+                if index in summaries:  # which the new one replaces
+                    continue
                 if role == "user":
                     left -= len(text.encode())
                     stays += [index] if left >= 0 else []

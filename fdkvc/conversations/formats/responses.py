@@ -1,8 +1,9 @@
 """Items of OpenAI's Responses API, and batch requests.
 
 A list of items, the ``input`` of a request, or the ``output`` of a response: messages, and between
-them calls (``function_call``, ``custom_tool_call``) and their outputs. Calls that follow each other
-or a message of the assistant belong to its turn. Other items, such as web searches, are counted.
+them calls (``function_call``, ``web_search_call``, …) and their outputs, which some calls have in
+them. Calls that follow each other or a message of the assistant belong to its turn. Other items,
+such as reasoning, are counted.
 The ``body`` of a batch request has such an ``input``, or chat messages.
 See https://platform.openai.com/docs/api-reference/responses.
 """
@@ -25,8 +26,12 @@ from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 
-_KNOWN = re.compile(r"(?:\w+_)?(?:call|output)|mcp_\w+|compaction\w*|item_reference")
+_KNOWN = re.compile(r"mcp_\w+|compaction\w*|item_reference")
 """Types of items that are not read."""
+
+GIVEN = ("arguments", "input", "action", "operation", "code", "queries")
+RETURNED = ("output", "outputs", "results", "tools")
+"""Fields of items with what a tool was given and what it returned, the first that has any."""
 
 BODY_FIELDS = frozenset(("input", "instructions", "messages", "output", *LISTS))
 """Fields that are read of a request or a response."""
@@ -57,35 +62,49 @@ def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[P
     yield from turns_of_items(items, unread)
 
 
-def turns_of_items(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
+def turns_of_items(
+    items: Iterable[Placed], unread: Unread, of_log: bool = False
+) -> Iterator[Placed]:
     """Yield items as chat messages: calls join the assistant's message before them."""
     turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
     begun = ""  # where it is
     for item, where in items:
-        if item.get("type") in ("function_call", "custom_tool_call"):
+        kind = "message" if "role" in item else str(item.get("type", "message"))
+        if kind.endswith("_call"):
             if turn is None:
                 turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where
-            custom = item["type"] == "custom_tool_call"
-            call = {"type": "custom", "custom": item} if custom else {"function": item}
-            turn["tool_calls"].append(call)
+            turn["tool_calls"].append({"function": _called(item, kind)})
+        elif kind not in ("message", "output") and not kind.endswith("_output"):
+            if of_log or _is_known(kind, item, where):
+                unread.part(kind)
+            continue
+        returned = next((item[field] for field in RETURNED if item.get(field)), None)
+        if kind.endswith("_call") and (kind == "function_call" or returned is None):
             continue
         if turn is not None:
             yield turn, begun
         turn, begun = None, where
-        match item:
-            case {"type": "function_call_output" | "custom_tool_call_output"}:
-                yield restated(item, "output", role="tool", content=item.get("output")), where
-            case {"role": "assistant"}:
-                turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, where)]}
-            case {"type": str(kind)} if kind != "message" and "role" not in item:
-                if not _is_known(kind, item, where):
-                    continue
-                unread.part(kind)  # such as a web search
-                yield {"role": "assistant", "content": None}, where
-            case _:
-                yield item, where
+        if kind != "message":
+            content = [returned] if isinstance(returned, dict) and "type" in returned else returned
+            said = {} if kind.endswith("_call") else restated(item, *RETURNED)
+            yield {**said, "role": "tool", "content": content}, where
+        elif item.get("role") == "assistant":
+            turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, where)]}
+        else:
+            yield item, where
     if turn is not None:
         yield turn, begun
+
+
+def _called(item: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return a call with ``name`` and ``arguments``."""
+    if kind == "function_call":
+        return item
+    field = next((field for field in GIVEN if item.get(field)), "arguments")
+    given = item.get(field, {})
+    arguments = given if isinstance(given, dict) or field == "arguments" else {field: given}
+    named = {"name": item.get("name", kind.removesuffix("_call")), "arguments": arguments}
+    return restated(item, field, *RETURNED, **named)
 
 
 def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:

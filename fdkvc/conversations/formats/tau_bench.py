@@ -38,13 +38,7 @@ SPEECH = "message of speech without a transcript"
 
 
 def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the cluster and the name of a trial, empty if it has no task.
-
-    Examples
-    --------
-    >>> task_and_name({"task_id": 3, "trial": 0})
-    ('task 3', 'task 3, trial 0')
-    """
+    """Return the cluster and the name of a trial, empty if it has no task."""
     task, trial = value.get("task_id"), value.get("trial")
     if not isinstance(task, str | int):
         return "", ""

@@ -1,15 +1,12 @@
 """Files of dialogs that no format reads: what they seem to be, and the nearest thing to do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.words import listed
 
 AS_MESSAGES = "give each dialog as 'messages', a list of objects with 'role' and 'content'"
-
-MAX_SENTENCE = 390
-"""Characters of a sentence; fields of formats beyond it are not named."""
 
 AGENT_LINES: Mapping[str, str] = {"message": "Claude Code", "payload": "Codex"}
 """Coding agents by the field of their lines that holds a message."""
@@ -44,31 +41,22 @@ def check_known_lines(values: Any) -> None:
                 )
 
 
-def unknown_sentence(
-    place: str, value: Mapping[str, Any], fields: Sequence[str], inside: str | None = None
-) -> str:
+def unknown_sentence(place: str, value: Mapping[str, Any], inside: str | None = None) -> str:
     """Say what an object seems to be that has none of the fields of a known format.
 
     `inside` is its field that holds dialogs of a known format.
 
     Examples
     --------
-    >>> print(unknown_sentence("dialog 0", {"prompt": "a", "response": "b"}, ["turns", "messages"]))
+    >>> print(unknown_sentence("dialog 0", {"prompt": "a", "response": "b"}))
     dialog 0: it has 'prompt' and 'response', so it seems to be a single question with its answer, \
-and neither 'messages' nor 'turns': give each dialog as 'messages', a list of objects with 'role' \
-and 'content'
+and neither 'messages' nor another field of a known format: give each dialog as 'messages', a list \
+of objects with 'role' and 'content'
     """
     names = [repr(clean_name(name)[:30]) for name in value]
     shown = [*names[:3], "more"] if len(names) > 3 else names
     seems = next((words for names, words in SEEMS.items() if value.keys() >= {*names}), "")
-    has = f"{listed(shown)}, " if names else ""
     so = f"so it seems to be {seems}, " if seems else ""
-    begin = f"{place}: it has {has}{so}{'and ' if names else ''}neither "
+    has = f"it has {listed(shown)}, {so}and" if names else "it has"
     to_do = f"give what {clean_name(inside)[:30]!r} holds alone" if inside else AS_MESSAGES
-    room = MAX_SENTENCE - len(begin) - len(to_do)
-    ordered = [
-        *map(repr, sorted({*fields} - {*value}, key=lambda field: (field != "messages", field)))
-    ]
-    while len(" nor ".join(ordered)) > room:
-        ordered[-2:] = ["another field that is read"]
-    return f"{begin}{' nor '.join(ordered)}: {to_do}"
+    return f"{place}: {has} neither 'messages' nor another field of a known format: {to_do}"

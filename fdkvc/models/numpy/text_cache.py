@@ -73,6 +73,9 @@ class ModelCache(Protocol):
     turn_kind: Kind | None = None
     """Kind of the passage being read; None if only the marks in its text tell."""
 
+    leads: bool = False
+    """Whether others are to `follow` what it reads next."""
+
     @property
     def engine(self) -> ModelCache:
         """The cache that the model reads with: this one, or one that it wraps."""

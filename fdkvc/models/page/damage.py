@@ -74,7 +74,7 @@ def show_instead(page: str, model: str) -> None:
     if model == "smollm2":
         recorded = shipped_damage()
         read = f"{recorded.model} read the dialog “{recorded.dialog}”"
-        words = f"{len(recorded.text.ids):,} tokens, with {recorded.budget} entries in each head"
+        words = f"{len(recorded.text.ids):,} tokens, with {recorded.budget:,} entries in each head"
         st.markdown(plain(f"Recorded: {read}, {words}. {MEANING}"), help=help_on(MEANING))
         show_recorded(page, [*recorded.damages])
 

@@ -104,7 +104,7 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
         columns += (
             f'<section aria-label="{escape(answer.title)}">'
             f"<b{hue_of(answer.title)}>{escape(answer.title)}</b> "
-            f"<small>{answer.held} of {answer.count} entries per head</small>{parts}</section>"
+            f"<small>{answer.held:,} of {answer.count:,} entries per head</small>{parts}</section>"
         )
     return f'<div class="answers">{columns}</div>'
 
@@ -193,7 +193,7 @@ def answer_page(title: str) -> str:
     words = (
         f"In turn {TURN - 1} of “{dialog.name}”, the user asks “{chat.text(POLICY)}”. A small "
         f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "
-        f"left of {cache.count} in each head, and then with evicted words restored. ✗ marks what "
+        f"left of {cache.count:,} in each head, and then with evicted words restored. ✗ marks what "
         "differs from the answer with the full cache."
     )
     table = restored_html(restored, restored.full)

@@ -157,6 +157,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     ----------
     decided : tuple of int
         Layers that the policy evicts from; the others are left to the model.
+    leads : bool
+        Whether others are to `follow` its next pass.
     turn_kind : {"system", "result"}, optional
         What this turn is, if a turn is one message whose mark does not tell it.
     ends : list of int
@@ -250,6 +252,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         )
         for note in policy.without_effect(available):
             warnings.warn(f"{policy.title}: {note}", stacklevel=2)
+        self.leads = False
         self.turn_kind: Kind | None = None
         self.ends: list[int] = []
         self.held_by_turn: list[Ints] = []
@@ -261,6 +264,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._decision: _Decision | None = None  # until all layers have kept their entries
         # Of each pass, by name and layer.
         self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
+        self._inputs: dict[int, AttentionInputs] = {}  # those of the last pass, if it `leads`
         self._padded = False
         self._prompt_end = 0  # tokens before this place are read as prompts, even one by one
         self._prompt = False  # whether this forward pass reads a prompt
@@ -326,8 +330,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         held, (*_, n, h) = self.layers[layer], inputs.queries.shape
         if layer == self.decided[0]:
             noted = _NotedPass(n, self._real(inputs.mask, n), self._ids(inputs.ids))
-            self._passes = (*self._passes, noted)
+            self._passes, self._inputs = (*self._passes, noted), {}
             self._check_positions(n, inputs.positions)
+        if self.leads:
+            self._inputs = {**self._inputs, layer: inputs}
         captured = {}
         if self._attends or "queries" in self._captured:
             # A policy multiplies queries with keys and then scales by 1/√h, whatever the model's
@@ -440,6 +446,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             before = padded([state.held for state in states] or [turn[:, :, :0]])
             held.append(np.concatenate([np.concatenate(before), turn], axis=2))
         return held[0] if self.texts == 1 else np.stack(padded(held))
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether every head holds all tokens of its text."""
+        layers = [self.layers[number] for number in self.decided]
+        return all(row.held + row.turn == row.seen and row.empty is None for row in layers)
 
     @property
     def left(self) -> str:
@@ -597,16 +609,23 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """
         return _TurnEnd(self, more)
 
+    def follow(self, other: PolicyCache) -> None:
+        """Take over the last pass of a cache that `leads`; both hold the whole text so far.
+
+        They share its tensors, and the policy has observed what it would in a pass of its own.
+        """
+        for number, layer in enumerate(other.layers):
+            if number in self.decided:
+                self.layers[number].follow(layer)
+                self.before_attention(number, other._inputs[number])
+            else:
+                self.layers[number] = _copied(layer)
+
     def fork(self) -> PolicyCache:
         """Return an independent copy; both share the tensors that they hold now."""
         other = object.__new__(type(self))
         other.__dict__ |= vars(self)
-        # A layer changes as it is read with. Its tensors are only replaced, as are those of
-        # attention layers of the library; its layers of other kinds modify theirs.
-        other.layers = [
-            copy.copy(layer) if isinstance(layer, DynamicLayer) else copy.deepcopy(layer)
-            for layer in self.layers
-        ]
+        other.layers = [*map(_copied, self.layers)]
         return other
 
     def __copy__(self) -> PolicyCache:
@@ -624,6 +643,15 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             raise LookupError("this cache records nothing: make one with record=True")
         parts = [self._recorded[name, layer] for layer in self.recorded_layers]
         return np.stack([np.concatenate(part, axis=1) for part in parts])
+
+
+def _copied(layer: Any) -> Any:
+    """Return a copy of a layer, which changes as it is read with.
+
+    The tensors of a `PolicyLayer` and of the library's attention layers are only replaced; its
+    layers of other kinds modify theirs.
+    """
+    return copy.copy(layer) if isinstance(layer, DynamicLayer) else copy.deepcopy(layer)
 
 
 class _TurnEnd(BaseStreamer):  # type: ignore[misc]

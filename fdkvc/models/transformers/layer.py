@@ -13,6 +13,8 @@ tensor that is in use is modified, so `copy.copy` of a layer is independent of i
 computed by NumPy, so nothing waits for the device.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -98,6 +100,12 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Add the keys and values of new tokens; return all."""
         self.seen += key_states.shape[-2]
         return super().update(key_states, value_states, *args, **named)
+
+    def follow(self, other: PolicyLayer) -> None:
+        """Take over keys and values of a layer that has read on; both hold the whole text."""
+        if not self.is_initialized:
+            self.lazy_initialization(other.keys, other.values)
+        self.seen, self.keys, self.values = other.seen, other.keys, other.values
 
     def mask(self, query: Any, mask: Any, *, heads: int, flash: bool, padded: bool) -> Any:
         """Return the mask to use: of the slots by what they hold, of the turn as given.

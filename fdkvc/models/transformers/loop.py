@@ -6,7 +6,9 @@ It has the interface of the bundled model's class, so `fdkvc.models.answers` mea
 2. `LiveModel.full` and `LiveModel.evicting` begin a text: a `LiveTextCache` around a `PolicyCache`.
 3. `fdkvc.models.numpy.text_cache.read` lets the decoder read the next tokens of several texts, as
    many in one forward pass as memory allows (`SideBySide`).
-4. `LiveTextCache.end_turn` ends the turn of a text: its policy evicts.
+4. `LiveTextCache.follow` takes over what the full cache of a text has read, as long as nothing was
+   evicted: it is read once for all ways.
+5. `LiveTextCache.end_turn` ends the turn of a text: its policy evicts.
 """
 
 from __future__ import annotations
@@ -87,6 +89,8 @@ class LiveDecoder:
         """Read the next tokens of texts, of each its own number n; return their logits (n, V)."""
         logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
         before, sizes = [text.cache.fork() for text in caches], [len(new) for new in ids]
+        for text in caches:
+            text.cache.leads = text.leads
         try:
             for rows in _read_at_once(caches, sizes):
                 texts = f"{len(rows)} texts of at most {max(caches[row].count for row in rows):,}"
@@ -197,6 +201,8 @@ class LiveTextCache(ModelCache):
     of that, as the turn began, stays unread, so that a turn can be read again.
     """
 
+    whole = True  # until something is evicted
+
     def __init__(self, model: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
         self.model = model
         self.decoder: LiveDecoder = model.decoder
@@ -209,8 +215,15 @@ class LiveTextCache(ModelCache):
         """End the turn: the policy evicts, if there is one."""
         if self.evicts:
             self.cache.turn_kind = self.turn_kind
+            whole, self.whole = self.whole, False  # until the turn has ended without an eviction
             self.cache.end_turn()
+            self.whole = whole and self.cache.holds_all
         self._turn_start, self._cache_at_start = self.count, self.cache.fork()
+
+    def follow(self, other: Any) -> None:
+        """Take over what another `whole` cache of the same text has just read."""
+        self.cache.follow(other.cache)
+        self.ids = [*other.ids]
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of the start of this turn."""

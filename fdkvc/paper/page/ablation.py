@@ -1,4 +1,4 @@
-"""A sweep: what is swept, on which dialogs; curves of one hyperparameter, tables of two."""
+"""A sweep: its controls, and its results: curves of one hyperparameter, or tables of two."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ from fdkvc.ui.sidebar import (
 
 NONE = "–"
 CHUNK = 20
-"""Dialogs that go through all settings together: a step of the progress."""
+"""Dialogs of a chunk: they run under all settings before the progress is shown."""
 
 
 def read_swept(text: str) -> str:
@@ -61,7 +61,7 @@ SWEPT_SCENARIO = replace(
     default=ABLATED_SCENARIO,
     choices={key: label for key, label in SCENARIOS.items() if key != "adaptation"},
 )
-# They have an owner, which keeps them apart from those of a benchmark.
+# Their owner gives them other keys in the session than those of a benchmark.
 DIALOGS_HERE = replace(DIALOGS, default=200, high=600, owner="ablation")
 NUMBERS = (DIALOGS_HERE, replace(SEED, owner="ablation"))
 BUDGET = replace(BUDGET_HERE, follows=False, owner="ablation")
@@ -70,7 +70,7 @@ COUNTED = (SWEPT_METRICS, *NUMBERS, BUDGET)
 
 
 def _swept(name: str) -> Field:
-    """Return the choice of the policy, with one given as text among them."""
+    """Return the choice of the policy, with this one among the choices."""
     return replace(SWEPT_POLICY, choices={**ABLE, name: read_policy(name).title})
 
 
@@ -111,6 +111,7 @@ def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
         value = link.get(field.name, field.default) if link else held(page, field)
         return value if value in field.choices else field.default
 
+    # A link or the session may hold a policy that cannot be swept, for which the default stands in.
     inside, whole = held_policy(page, link)
     if not sweepable(inside.name):
         inside = whole = read_policy(SWEPT_POLICY.default)
@@ -161,7 +162,7 @@ def sweep_command(sweep: Sweep) -> str:
 
 
 def _axes(sweep: Sweep, first: str) -> dict[str, Any]:
-    """Return the swept hyperparameters and their values by name; `first` is that of the first."""
+    """Return the swept hyperparameters and their values by option; `first` names the first one."""
     options: dict[str, Any] = {}
     axes = zip((first, "second"), ("values", "second_values"), sweep.axes, strict=False)
     for parameter, values, (name, tried) in axes:
@@ -183,7 +184,7 @@ def _described(sweep: Sweep) -> str:
     return (
         f"{' and '.join(_parameter_label(sweep, name).lower() for name in sweep.parameters)} of "
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
-        f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
+        f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget:,}"
     )
 
 
@@ -214,7 +215,7 @@ def kind_of(page: str) -> Kind:
 
 
 def show(page: str, shown: Past, answer: DeltaGenerator) -> None:
-    """Show a sweep; one of the paper's with its claims, and with the other one."""
+    """Show a sweep; one of the paper's together with its other one."""
     run, shipped = shown.result, kind_of(page).shipped
     sweep = run.settings
     papers = [run] if shown.job else [run, *(other for other in shipped if other is not run)]
@@ -237,6 +238,7 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
     for run in runs:
         sweep, rows = run.settings, run.table
         for name in sweep.parameters:
+            # The mean of each metric at each value, over the other hyperparameter if there is one.
             means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
             moved = str((means.max() - means.min()).idxmax())
             ends, metric = (means[moved].min(), means[moved].max()), late_metric(moved)

@@ -41,7 +41,7 @@ def show_alignment(page: str, study: Study) -> None:
         "output is a weighted mean of **values**, so it lies in the value matrix's space. The "
         "paper does not say which matrix projects the topic, and prints alignments near 0.02, "
         "where aligned vectors would give 1. The table compares the same outputs with the same "
-        "topics, projected in three ways, and has the published alignments."
+        "topics, projected in three ways, beside the published alignments."
     )
     scenarios = {key: scenario_label(key) for key in results.reported}
     scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")

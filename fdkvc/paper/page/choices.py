@@ -1,4 +1,4 @@
-"""What the benchmark runs: scenarios, policies and dialogs of the sidebar."""
+"""The controls of the benchmark: scenarios, policies and dialogs, in the sidebar."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,7 +54,7 @@ def _described(benchmark: Benchmark) -> str:
     """Return the settings of a run in words."""
     return (
         f"{count(benchmark.dialogs, 'dialog')} per scenario, seed {benchmark.seed}, "
-        f"budget {benchmark.budget}, {count(len(benchmark.policies), 'policy', 'policies')}, "
+        f"budget {benchmark.budget:,}, {count(len(benchmark.policies), 'policy', 'policies')}, "
         f"{count(len(benchmark.scenarios), 'scenario')}"
     )
 

@@ -53,6 +53,7 @@ def compared(results: Results, policy: str, baseline: str) -> list[list[str]]:
             mean = cluster_mean(differences(*pair), range(test.n))
             words = metric.figure(test.mean, test.low, test.high, signs=True)
             cells = scenario_label(scenario), metric.heading(), words, p_value(test.p)
+            # A difference of 0 in every dialog has no test, but a verdict.
             equal = test.verdict == "same" and not test.mean
             rows.append([*cells, "equal" if equal else verdict_on(mean, metric)])
     return rows

@@ -18,6 +18,7 @@ from fdkvc.paper.page.tables import show_tables
 from fdkvc.paper.report.document import papers_report, study_report
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
+from fdkvc.runs.export import stem_of
 from fdkvc.ui.downloads import files_of, report_button, show_files
 from fdkvc.ui.fields import held
 from fdkvc.ui.frame import open_section_of, opened_section
@@ -25,7 +26,7 @@ from fdkvc.ui.past import Past, open_run
 
 
 def report_of(study: Study) -> str:
-    """Return a study as a report, with a failed call out of the project's own dialogs."""
+    """Return a study as a report, with a failed call in the project's own dialogs."""
     recordings, _ = Sources().read_recordings()
     if study is papers_run().study:
         return papers_report(recordings)
@@ -66,7 +67,7 @@ def link_fields(page: str, link: Mapping[str, str]) -> Sequence[Field]:
 
 
 def show(page: str, place: DeltaGenerator) -> None:
-    """Show a run section by section, and at a place the runs and their files."""
+    """Show a run section by section, and in `place` the list of runs and their files."""
     answer, about = st.container(key="page-answer"), st.container()
     section = opened_section(page, SECTION)
     with about:
@@ -75,7 +76,7 @@ def show(page: str, place: DeltaGenerator) -> None:
     open_section_of(page, SECTION, {section: partial(_draw, page, section, shown, answer)})
     if shown is not None:
         with place, st.popover("Download", icon=":material/download:"):
-            _offer(page, shown)
+            _offer(page, shown, stem_of(kind.describe(shown.result.settings)))
 
 
 def _draw(page: str, section: str, shown: Past | None, answer: DeltaGenerator) -> None:
@@ -89,12 +90,11 @@ def _draw(page: str, section: str, shown: Past | None, answer: DeltaGenerator) -
     SECTIONS[section][1](page, shown.result.study)
 
 
-def _offer(page: str, shown: Past) -> None:
-    run, study = shown.result, getattr(shown.result, "study", None)
-    names, archive = ["run.json", *run.tables], "fdkvc-sweep.zip"
+def _offer(page: str, shown: Past, stem: str) -> None:
+    run, study = shown.result, getattr(shown.result, "study", None)  # a sweep has no study
+    names = ["run.json", *run.tables]
     if study is not None:
         what = "Verdict, claims, tables, figures and three interactive examples"
-        report_button(page, lambda: report_of(study), what)
+        report_button(page, lambda: report_of(study), what, f"{stem}-report.html")
         names = [*FILES, *(f"sweep_{parameter}.csv" for parameter in study.sweeps)]
-        archive = "fdkvc-run.zip"
-    show_files(page, partial(files_of, run), names, archive)
+    show_files(page, partial(files_of, run), names, f"{stem}.zip", stem)

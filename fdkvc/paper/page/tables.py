@@ -47,7 +47,7 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
     )
     st.html(f"<style>{STYLE}</style>")
     if verdict != EVERY:
-        tables = [shown for table in tables if (shown := table.of_verdict(verdict)).cells]
-    for table in tables:
+        tables = [table.of_verdict(verdict) for table in tables]
+    for table in filter(lambda table: table.cells, tables):
         st.header(plain(table.heading), anchor=False)
         st.html(measured_html(table))

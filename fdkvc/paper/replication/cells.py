@@ -34,7 +34,7 @@ NUMBERS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Unit:
-    """The format of a figure: times `scale`, with `digits` decimals."""
+    """The unit of a figure, which is written times `scale` with `digits` decimals."""
 
     name: str = ""
     scale: float = 1.0
@@ -59,7 +59,7 @@ _UNITS = {
     "learning_rate": Unit(),
     "same_entries": Unit("%", 100.0, 1),
 }
-"""The units of what is not a metric."""
+"""The units of quantities that are no late metrics."""
 
 
 def unit_named(metric: str) -> Unit:
@@ -82,12 +82,14 @@ def figure_words(fact: Fact) -> str:
     if fact.never:
         return f"never (> {fact.mean:.0f})"
     unit = unit_named(fact.metric)
-    text, above, below = unit.write(fact.mean), fact.high - fact.mean, fact.mean - fact.low
-    if not math.isnan(fact.low) and fact.low != fact.high:
-        half = math.isclose(above, below, rel_tol=1e-6)
-        ends = f"({unit.write(fact.low)} to {unit.write(fact.high)})"
-        text += f" ± {unit.write(above)}" if half else f" {ends}"
-    return text
+    text = unit.write(fact.mean)
+    if math.isnan(fact.low) or fact.low == fact.high:
+        return text
+    # The interval of a mean is symmetric; that of a percentile need not be.
+    above, below = fact.high - fact.mean, fact.mean - fact.low
+    if math.isclose(above, below, rel_tol=1e-6):
+        return f"{text} ± {unit.write(above)}"
+    return f"{text} ({unit.write(fact.low)} to {unit.write(fact.high)})"
 
 
 def marked_words(fact: Fact) -> str:
@@ -133,6 +135,7 @@ def measured_tables(study: Study) -> list[MeasuredTable]:
     tables = {table.number: table for table in _empty_tables(study)}
     names = [policy.name for policy in study.results.benchmark.policies]
 
+    # Cells in the order of the benchmark's policies, then what is of no policy.
     def by_policy(fact: Fact) -> int:
         return names.index(fact.policy) if fact.source == BENCHMARK else len(names)
 

@@ -32,7 +32,7 @@ from fdkvc.policies import PAPER_POLICIES, POLICIES
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 
 SETTLED = 0.1
-"""Largest distance of a settled quantity from its last value, as a share of that value."""
+"""A quantity has settled while it is this close to its last value, as a share of that value."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Measurement:
     spread: float = 0.0
     """Standard deviation over dialogs; 0 if it is not a mean."""
     candidates: tuple[float, ...] = ()
-    """Of a quantity with a few possible values, those that the measurement does not exclude."""
+    """The values that the measurement does not exclude, of a quantity with a few possible ones."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def _result(study: Study, claim: Claim) -> ClaimResult:
     few = min(finished, default=0) < FEWEST_DIALOGS
     if measured is None or few or claim.measure.metric in TIMES:
         return ClaimResult(claim, measured, None)
+    # Of a few possible values, all that are not excluded must lead to the same verdict.
     if measured.candidates:
         verdicts = {claim.verdict(value, value) for value in measured.candidates}
         return ClaimResult(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
@@ -85,7 +86,7 @@ def _result(study: Study, claim: Claim) -> ClaimResult:
 
 
 def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
-    """Return the verdict on the printed figure by the rules of all figures, if it has dialogs."""
+    """Return the verdict on a printed figure by the rules of all figures; None without dialogs."""
     figure, wanted = claim.published, claim.measure
     if figure is None or not measured.n:
         return None
@@ -188,9 +189,11 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
     """Compute the quantity that decides a claim; None if the study or its settings do not fit."""
     if not matches_paper(study.results.benchmark):
         return None
+    # 1. Numbers of the whole run.
     if wanted.metric in ("latency", "seconds", "score_bytes", "parameters", "threshold_evictions"):
         value = _of_a_run(wanted, study)
         return None if value is None else Measurement(value, value, value)
+    # 2. Kinds that need several policies, a sweep or every turn.
     match wanted.kind:
         case "rank":
             return _rank(wanted, study)
@@ -198,11 +201,14 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
             return _peak(wanted, study)
         case "settles" | "growth" | "swing":
             return _over_turns(wanted, study)
-    one = _values(wanted, study, wanted.policy)
+    # 3. The mean of a policy, or its comparison with the baseline.
+    values = _values(wanted, study, wanted.policy)
+    if values is None:
+        return None
     if wanted.baseline is None:
-        return None if one is None else _of(summarize(one))
-    other = _values(wanted, study, wanted.baseline)
-    return None if one is None or other is None else _compare(wanted.kind, one, other)
+        return _of(summarize(values))
+    reference = _values(wanted, study, wanted.baseline)
+    return None if reference is None else _compare(wanted.kind, values, reference)
 
 
 def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
@@ -252,7 +258,7 @@ def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     ratio = float(one.mean() / other.mean())
     spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
-    margin = spread.high - spread.mean
+    margin = spread.high - spread.mean  # the mean of one − ratio·other is 0
     return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
 
 
@@ -260,13 +266,13 @@ def _rank(wanted: Measure, study: Study) -> Measurement | None:
     """Rank a policy by its mean; the interval spans the ranks that adjusted paired tests allow."""
     rows = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
     values = rows.pop(wanted.policy)
-    others = [row for row in rows.values() if row is not None]
+    others = [row for row in rows.values() if row is not None]  # a rank needs all of them
     if values is None or len(others) < len(rows):
         return None
     tests = [paired(other, values) for other in others]
     ahead = [test.mean > 0 for test in tests]
     differs = significant(tests)
-    # At best only those that are significantly ahead come first, at worst all but those behind.
+    # At best only those significantly ahead rank higher, at worst also all that do not differ.
     best = 1 + sum(map(all, zip(ahead, differs, strict=True)))
     return Measurement(1 + sum(ahead), best, best + len(tests) - sum(differs), len(values))
 
@@ -278,7 +284,7 @@ def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
     series = _series(wanted, study, wanted.policy)
     if series is None:
         return None
-    if wanted.kind == "growth":
+    if wanted.kind == "growth":  # from turn 1: before turn 0 the cache is empty
         return _compare("change", series[:, -1], series[:, 1])
     means = series.mean(axis=0, dtype=np.float64)
     if wanted.kind == "swing":
@@ -324,6 +330,7 @@ def _of_a_run(wanted: Measure, study: Study) -> float | None:
             return {"ratio": time / base, "difference": time - base}.get(wanted.kind, time)
         case "seconds":
             benchmark = study.results.benchmark
+            # The paper's time is of 600 dialogs of one scenario.
             rounds = len(benchmark.scenarios) * benchmark.dialogs / DIALOGS
             return study.results.seconds / rounds if study.results.complete else None
         case "score_bytes":
@@ -331,6 +338,7 @@ def _of_a_run(wanted: Measure, study: Study) -> float | None:
         case "parameters":
             parameters = parameters_of(POLICIES[wanted.policy]).values()
             return sum(parameter.paper is not None for parameter in parameters)
+    # Entries evicted by the threshold, in all five scenarios.
     scenarios = [study.results.measured.get(key, {}) for key in BENCHMARK_SCENARIOS]
     if not all(wanted.policy in scores for scores in scenarios):
         return None

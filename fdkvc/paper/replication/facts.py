@@ -1,4 +1,4 @@
-"""The table of all measured figures, published values and verdicts: source of all others."""
+"""All measured figures with published values and verdicts, from which other tables are made."""
 
 import math
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ class Fact(NamedTuple):
     mean: float
     """The figure."""
     sd: float = math.nan
-    """Its standard deviation over dialogs; NaN if undefined, as the ends of its interval."""
+    """Its standard deviation over dialogs; NaN if undefined, like the ends of its interval."""
     low: float = math.nan
     """The lower end of its 95 % interval."""
     high: float = math.nan
@@ -86,11 +86,11 @@ class Fact(NamedTuple):
     never: bool = False
     """Whether it counts turns to an adaptation that never came; `mean` is then all the turns."""
     place: str = ""
-    """`FIRST` if it is the best of its scenario and metric, `TIED` if others are as good."""
+    """`FIRST` if it is the best of its scenario and metric, `TIED` if tied with others."""
 
     @property
     def constant(self) -> bool:
-        """Whether it is the same in every dialog; a percentile's dialogs are not compared."""
+        """Whether it is the same in every dialog; False for percentiles, which have no `sd`."""
         return self.sd == 0
 
     @property
@@ -125,7 +125,7 @@ def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
 
 
 _FACTS: WeakKeyDictionary[Study | Results, dict[str, tuple[Fact, ...]]] = WeakKeyDictionary()
-"""The rows of each run while it is in use."""
+"""The rows of each run for as long as it is in memory."""
 
 
 def printed(
@@ -187,8 +187,8 @@ def _late(results: Results, swept: str) -> Iterator[Fact]:
 def _firsts(results: Results) -> dict[tuple[str, str, str], str]:
     """Return the mark of each mean that is the best of its scenario and metric, or tied with it.
 
-    Tied are those without a significant paired difference; the full cache and policies that see the
-    future compete for no place.
+    Policies tie if their paired difference from the best is not significant. The full cache and
+    policies that see the future do not compete.
     """
     marks: dict[tuple[str, str, str], str] = {}
     names = [policy.name for policy in usable(results.benchmark.policies)]
@@ -213,20 +213,21 @@ def may_be_chance(results: Results, scenario: str) -> bool:
 def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
     """Return the standard deviation over dialogs of an alignment of unrelated vectors.
 
-    Measured with the topic projected by W_K and W_Q; a mean over turns and scenarios has a smaller
-    one than the 1/√h of a single cosine. NaN if the run did not measure it. The policy may be
-    `DIFFERENCE`.
+    Measured with the topic projected by W_K and W_Q, since a mean over turns and scenarios
+    deviates less than the 1/√h of a single cosine. NaN if the run did not measure it. The policy
+    may be `DIFFERENCE`.
     """
     spreads = []
     for key in PROJECTED_ALIGNMENTS:
         values = _values(results, scenario, policy, f"late_{key}")
         if values is not None and len(values) > 1:
             spreads.append(float(values.std(ddof=1, dtype=np.float64)))
+    # The mean of the variances of both projections.
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else math.nan
 
 
 def _values(results: Results, scenario: str, policy: str, metric: str) -> Values | Doubles | None:
-    """Return one number a dialog, also for `DIFFERENCE`."""
+    """Return one number for each dialog (n,), also for `DIFFERENCE`."""
     if policy != DIFFERENCE:
         return results.values(scenario, policy, metric)
     pair = results.pair(scenario, metric, ABLATED_POLICY, BASELINE)
@@ -243,6 +244,7 @@ def _adaptations(results: Results) -> Iterator[Fact]:
         never = results.values(ADAPTATION, policy.name, "never")
         share_never = 0.0 if never is None else float(never.mean())
         yield fact._replace(never=share_never == 1)
+        # A percentile is "never" if more dialogs than lie above it never adapt.
         for name, share in PERCENTILES.items():
             place = (ADAPTATION, policy.name, name)
             figure = printed(results.benchmark, *place)

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 
-from fdkvc.core.words import count, decimal, listed, minus, sentence
+from fdkvc.core.words import count, decimal, listed, sentence
 from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, late_metric
 from fdkvc.paper.benchmark import ADAPTATION, Results
 from fdkvc.paper.published import DIALOGS
@@ -18,7 +18,7 @@ from fdkvc.paper.study import Study
 from fdkvc.runs.grid import Grid
 
 FEWEST_VARYING = round(DIALOGS * (ONE_SIDED / TWO_SIDED) ** 2 / 10) * 10
-"""With fewer dialogs hardly any figure that varies between dialogs can be reproduced."""
+"""With fewer dialogs, hardly any figure that varies can be reproduced (see `by_equivalence`)."""
 
 _QUANTITIES = {
     "ownership_loss": "ownership loss",
@@ -28,8 +28,7 @@ _QUANTITIES = {
     "parameters": "number of hyperparameters",
     "threshold_evictions": "threshold τ",
 }
-"""What claims are about that is no metric of the tables."""
-
+"""Subjects of claims that are no metrics of the tables."""
 
 NOT_REPRODUCED = "not reproduced"
 
@@ -37,9 +36,10 @@ NOT_REPRODUCED = "not reproduced"
 def finding(study: Study) -> tuple[str, dict[str, str]]:
     """Return what a run finds: a headline, and more by subject; empty without a verdict.
 
-    Figures are grouped by their metric, which is reproduced, open or not reproduced, whichever
-    most of them are.
+    Figures are grouped by metric, and a metric counts as what most of its figures are: reproduced,
+    open or not reproduced.
     """
+    # 1. The figures of each metric, and what most of them are.
     by_metric: dict[str, list[Fact]] = {}
     for fact in facts(study):
         if fact.verdict is not None:
@@ -49,7 +49,9 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     groups: dict[str, list[str]] = {REPRODUCED: [], OPEN: [], NOT_REPRODUCED: []}
     for metric, rows in by_metric.items():
         kinds = (row.verdict if row.verdict in groups else NOT_REPRODUCED for row in rows)
-        groups[Counter(kinds).most_common(1)[0][0]].append(metric)
+        ((most_frequent, _),) = Counter(kinds).most_common(1)
+        groups[most_frequent].append(metric)
+    # 2. Each group in words.
     parts, more = [], {}
     for kind, metrics in groups.items():
         if metrics:
@@ -59,6 +61,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             if kind == NOT_REPRODUCED and "alignment" in metrics:
                 words = f"{words} {size_of_alignments(study.results)}".rstrip()
             more[sentence(listed(metrics))[:-1]] = words
+    # 3. The headline, with the claims that hold and the figures that are open.
     claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
     head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
@@ -71,6 +74,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             f"no failure: with {dialogs:,} dialogs few figures that vary between dialogs are "
             f"decided; that takes about {FEWEST_VARYING}."
         )
+    # 4. The claims by verdict, and what the failed ones are about.
     failed = Counter(
         _subject(row.claim.measure.metric) for row in claims if row.verdict == "does not hold"
     )
@@ -112,19 +116,18 @@ def finding_text(study: Study) -> list[str]:
 
 
 def size_of_alignments(results: Results) -> str:
-    """Say how small the alignments of Table 1 are; "" if that is not for being unrelated."""
+    """Say how small the alignments of Table 1 are; "" if larger than unrelated ones."""
     rows = [row for row in facts(results) if row.source == BENCHMARK and row.published]
     rows = [row for row in rows if row.metric == "late_alignment"]
-    unrelated = [
-        float(values.mean())
-        for row in rows
-        for key in PROJECTED_ALIGNMENTS
-        if (values := results.values(row.scenario, row.policy, f"late_{key}")) is not None
-    ]
-    if not rows or not unrelated:
+    unrelated = []
+    for row, key in product(rows, PROJECTED_ALIGNMENTS):
+        values = results.values(row.scenario, row.policy, f"late_{key}")
+        if values is not None:
+            unrelated.append(float(values.mean()))
+    if not unrelated:
         return ""
     published, measured = [row.published_value for row in rows], [row.mean for row in rows]
-    if max(published) > min(measured) / 4:
+    if max(published) > min(measured) / 4:  # not clearly smaller than related ones
         return ""
     spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
     printed, other_space, same_space = (f"{decimal(low)} to {decimal(high)}" for low, high in spans)
@@ -140,24 +143,23 @@ def size_of_alignments(results: Results) -> str:
 def changed_verdicts(one: Study, other: Study) -> Grid:
     """Return the figures and claims on which two runs have different verdicts."""
     before, after = dict(_verdicts(one)), dict(_verdicts(other))
-    rows = [
-        [*place, *before[place], *after[place]]
-        for place in before
-        if place in after and before[place][1] != after[place][1]
-    ]
+    rows = []
+    for place, (words, verdict) in before.items():
+        if place in after and verdict != after[place][1]:
+            rows.append([*place, words, verdict, *after[place]])
     heads = ["figure or claim", "published", "this run", "verdict", "the other", "its verdict"]
     return Grid(heads, rows, 2)
 
 
 def _verdicts(study: Study) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Yield every figure and claim with what is published, and what was measured with verdict."""
+    """Yield each figure and claim with its published value: what was measured, and the verdict."""
     for table in measured_tables(study):
         for (row, column), fact in table.cells.items():
             if fact.published is not None:
                 name = f"{table.heading}: {table.rows[row]}, {table.columns[column]}"
-                place = name, minus(fact.published.printed)
+                place = name, fact.published.words
                 yield place, (figure_words(fact), fact.verdict or "no verdict")
     for result in claim_results(study):
         printed = result.claim.published
-        place = f"Claim: {result.claim.claim}", "" if printed is None else minus(printed.printed)
+        place = f"Claim: {result.claim.claim}", "" if printed is None else printed.words
         yield place, (measured_words(result), result.verdict or "no verdict")

@@ -14,7 +14,7 @@ from fdkvc.core.statistics import paired, summarize
 from fdkvc.paper.benchmark import Results
 from fdkvc.paper.published import ABLATED_POLICY
 from fdkvc.paper.replication.facts import DIFFERENCE, printed, unrelated_spread
-from fdkvc.paper.replication.rules import t_of_difference
+from fdkvc.paper.replication.rules import TWO_SIDED, t_of_difference
 from fdkvc.paper.replication.tables import PAIR
 from fdkvc.policies import BASELINE
 
@@ -35,8 +35,8 @@ DIFFERENCES = ("scenario", "projection", *PAIR)
 def alignments_table(results: Results) -> pd.DataFrame:
     """Return late alignments under each projection, and the published ones.
 
-    Columns `ALIGNMENTS`. The interval of a published figure is that of the same mean of unrelated
-    vectors, by their spread in this run.
+    Columns `ALIGNMENTS`. The paper prints no intervals: the one of a published figure is that of a
+    mean over as many dialogs of unrelated vectors, by their spread in this run.
     """
     rows: list[tuple[object, ...]] = []
     for scenario, policy in product(results.reported, _names(results)):
@@ -49,7 +49,7 @@ def alignments_table(results: Results) -> pd.DataFrame:
         if figure is not None:
             n, mean = figure.dialogs, figure.value
             chance = unrelated_spread(results, scenario, policy)
-            reach = 1.96 * chance / math.sqrt(n)
+            reach = TWO_SIDED * chance / math.sqrt(n)
             rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
     return pd.DataFrame(rows, columns=list(ALIGNMENTS))
 
@@ -71,7 +71,7 @@ def differences_table(results: Results) -> pd.DataFrame:
         if figure is not None:
             spread = unrelated_spread(results, scenario, DIFFERENCE)
             mean, t = figure.value, t_of_difference(scenario, spread)
-            reach = abs(1.96 * mean / t)
+            reach = abs(TWO_SIDED * mean / t)  # t is mean / error
             p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
             low, high = mean - reach, mean + reach
             rows.append((scenario, PUBLISHED, *pair, figure.dialogs, mean, low, high, t, p))

@@ -19,7 +19,7 @@ TWO_SIDED, ONE_SIDED = 1.96, 1.645
 
 @dataclass(frozen=True)
 class Case:
-    """A measured and a published figure, with all that decides the verdict."""
+    """A measured and a published figure, reduced to what decides the verdict."""
 
     distance: float
     """Distance of the two beyond the rounding of the printed one; negative within it."""
@@ -43,9 +43,9 @@ class VerdictRule(NamedTuple):
     """A rule, its verdict and how the verdict is shown."""
 
     verdict: str
-    """What it says of a figure."""
+    """The verdict."""
     applies: Callable[[Case], bool]
-    """Whether it decides a case, unless an earlier rule does."""
+    """Whether it applies to a case; the first rule that does decides."""
     sign: str
     """Its symbol."""
     tone: Literal["neutral", "good", "bad", "open"]
@@ -57,8 +57,8 @@ class VerdictRule(NamedTuple):
 def by_equivalence(case: Case) -> bool:
     """Whether the measured figure is equivalent to the published one within the margin.
 
-    Two one-sided tests at 5 %. A figure that is equal in all dialogs has no error, and rounding
-    alone is its margin.
+    Two one-sided tests at 5 %. A figure that is the same in all dialogs has no error: its margin is
+    the rounding alone.
 
     References
     ----------
@@ -72,6 +72,7 @@ def by_equivalence(case: Case) -> bool:
 
 def by_difference(case: Case) -> bool:
     """Whether the two figures differ significantly at 5 %."""
+    # The standard error of a difference of two independent means with the same spread.
     error = case.spread * math.sqrt(1 / case.dialogs + 1 / case.published_dialogs)
     return case.distance > TWO_SIDED * error
 
@@ -117,10 +118,10 @@ RULES: tuple[VerdictRule, ...] = (
         lambda case: True,
         "?",
         "open",
-        "neither equivalence nor a difference is shown, which is no evidence against the figure. "
-        "To reproduce a varying figure takes at least about 420 dialogs if the paper has 600, and "
+        "neither equivalence nor a difference is shown: this is not evidence against the figure. "
+        "Reproducing a varying figure takes at least about 420 dialogs if the paper has 600, and "
         "140 if it has 200. For two samples of one population and of equal size, the rules call "
-        f"{POWER} % of such figures reproduced, 5 % different and the others "
+        f"{POWER} % of such figures reproduced, 5 % different and the rest "
         f"open; with ten times the paper's dialogs, {POWER_OF_TEN} % are reproduced. "
         "Rounding of the printed figure raises these shares.",
     ),
@@ -132,7 +133,7 @@ LEGEND = (
     "machine), on the defaults of Table 7 (they are the paper's), and where the paper prints "
     "nothing.",
 )
-"""Explanation of all verdicts; the first that applies decides."""
+"""Explanation of all verdicts in Markdown; the first that applies decides."""
 
 SIGNS = {rule.verdict: rule.sign for rule in RULES}
 """The symbol of each verdict."""
@@ -174,6 +175,7 @@ def percentile_case(values: Values, share: float, figure: Published) -> Case:
     share of values below it and the share not above it; the standard error of a share is
     √(share (1 − share) / n).
     """
+    # The paper prints no spread of percentiles, so the distance is one of shares of dialogs.
     below = float((values < figure.range.low).mean())
     not_above = float((values <= figure.range.high).mean())
     spread = math.sqrt(share * (1 - share))
@@ -184,10 +186,11 @@ def published_difference(scenario: str) -> Published | None:
     """Return the published difference in alignment that the paper tests."""
     if (BASELINE, scenario) not in LATE_ALIGNMENT:
         return None
-    one, other = (LATE_ALIGNMENT[policy, scenario] for policy in (ABLATED_POLICY, BASELINE))
-    value = one.value - other.value
-    rounding = one.rounding + other.rounding
-    return Published(value, rounding, f"{value:+.4f}", "Table 1; Section 5.6", one.dialogs)
+    ablated = LATE_ALIGNMENT[ABLATED_POLICY, scenario]
+    baseline = LATE_ALIGNMENT[BASELINE, scenario]
+    value = ablated.value - baseline.value
+    rounding = ablated.rounding + baseline.rounding  # both may err in opposite directions
+    return Published(value, rounding, f"{value:+.4f}", "Table 1; Section 5.6", ablated.dialogs)
 
 
 def t_of_difference(scenario: str, spread: float) -> float:

@@ -1,4 +1,4 @@
-"""Results as tidy tables: one row a figure, numbers unrounded, NaN for undefined ones.
+"""Results as tidy tables: a row for each figure, numbers unrounded, NaN where undefined.
 
 Percentages are fractions, adaptation is in turns, latency in milliseconds. Published figures appear
 only beside runs with the paper's settings: default hyperparameters, budget and world.
@@ -87,7 +87,7 @@ def latency_table(study: Study) -> pd.DataFrame:
     """
     times = _of(facts_table(study), TIME)
     milliseconds = times["mean"]
-    fifo = milliseconds[times.policy == LATENCY_BASELINE].max()
+    fifo = milliseconds[times.policy == LATENCY_BASELINE].max()  # the only one; NaN if none
     renamed = times.assign(ms_per_turn=milliseconds, published_ms=times.published)
     return renamed.assign(ratio_to_fifo=milliseconds / fifo)[list(LATENCY)]
 
@@ -105,9 +105,9 @@ def series_table(results: Results) -> pd.DataFrame:
             for quantity, series in measured.series.items():
                 for turn, values in enumerate(series.T):
                     if not np.isnan(values).any():
-                        s, place = summarize(values), (scenario.key, policy, quantity, turn)
-                        topic = scenario.schedule[turn]
-                        rows.append((*place, topic, s.n, s.mean, s.low, s.high))
+                        s, topic = summarize(values), scenario.schedule[turn]
+                        place = scenario.key, policy, quantity, turn, topic
+                        rows.append((*place, s.n, s.mean, s.low, s.high))
     return pd.DataFrame(rows, columns=list(SERIES))
 
 
@@ -141,7 +141,7 @@ def sweep_table(results: Results, *parameters: str) -> pd.DataFrame:
     for parameter in parameters:
         values = {name: row[parameter].default for name, row in swept.items()}
         table[parameter] = table.setting.map(values)
-    if len(parameters) > 1:
+    if len(parameters) > 1:  # the paper sweeps one at a time
         table["published"] = math.nan
     return _columns(table, ("setting", *parameters, *SWEPT))
 

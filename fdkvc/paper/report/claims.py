@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from fdkvc.core.words import minus
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
     ClaimResult,
@@ -44,7 +43,7 @@ def claims_html(results: Sequence[ClaimResult]) -> str:
 
 def _claim(result: ClaimResult) -> str:
     claim, verdict = result.claim, result.verdict
-    printed = "" if claim.published is None else minus(claim.published.printed)
+    printed = "" if claim.published is None else claim.published.words
     brief = measured = measured_words(result)
     if measured and result.measured is not None and result.measured.n:
         measured += f", {result.measured.n:,} dialogs"
@@ -72,7 +71,7 @@ def _claim(result: ClaimResult) -> str:
 
 
 def line_html(result: ClaimResult) -> str:
-    """Draw a claim's numbers on a line; "" if there is only one.
+    """Draw a claim's numbers on a line; "" if they are all the same.
 
     A dot with its interval is the measured number, a diamond the published one, and a band the
     range in which the claim would be true.
@@ -90,6 +89,7 @@ def line_html(result: ClaimResult) -> str:
     room = 0.08 * (high - low)
     low, high = low - room, high + room
 
+    # Positions in percent of the line; a range may be infinite, so it is cut at the ends.
     def place(value: float) -> float:
         return 100 * (min(max(value, low), high) - low) / (high - low)
 
@@ -97,6 +97,7 @@ def line_html(result: ClaimResult) -> str:
         begin, width = place(first), place(last) - place(first)
         return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
 
+    # Later marks are drawn over earlier ones: the band first, then the interval, then the figures.
     marks, label = [], f"measured {measured_words(result)}"
     if ends:
         marks.append(mark("true", *ends))
@@ -107,7 +108,7 @@ def line_html(result: ClaimResult) -> str:
     if claim.published is not None:
         marks.append(mark("printed", claim.published.value, claim.published.value))
         key.append("◇ published")
-        label += f", published {minus(claim.published.printed)}"
+        label += f", published {claim.published.words}"
     if ends:
         key.append("band: where the claim is true")
     left, right = (escape(figure_words(claim.measure, end)) for end in (low, high))

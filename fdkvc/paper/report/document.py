@@ -33,7 +33,7 @@ from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import World, scenario_named
 
 MOMENT_SEED = 7
-"""The dialog of the first two examples, with which the page Step through opens."""
+"""The seed of the first two examples: the dialog on which the page Step through opens."""
 
 
 def papers_report(recordings: Sequence[Recording]) -> str:
@@ -120,7 +120,7 @@ def _figures(study: Study) -> str:
 
 
 def _folded(parts: Mapping[str, str]) -> str:
-    """Return parts by their titles in words, each of which a click opens."""
+    """Return parts by title as sections that a click opens; titles are plain text."""
     return "".join(
         f"<details class='part'><summary>{escape(title)}</summary>{inside}</details>"
         for title, inside in parts.items()

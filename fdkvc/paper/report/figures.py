@@ -25,7 +25,7 @@ def series_chart(
 ) -> Spec | None:
     """Return the chart of a quantity over a scenario's turns; None if nothing was measured.
 
-    Of the first policies, as many as a chart draws, that have a measurement. The y axis is 0 to 1
+    Only the first policies are drawn, as many as fit into a chart. The y axis is at least 0 to 1
     for a metric, else the range of the lines.
     """
     policies = study.results.benchmark.policies[:MAX_DRAWN_POLICIES]

@@ -3,7 +3,7 @@
 from html import escape
 
 from fdkvc.charts.theme import TINTS, hue_of
-from fdkvc.core.words import minus, signed
+from fdkvc.core.words import signed
 from fdkvc.paper.replication.cells import MeasuredTable, marked_words, sign_of, unit_named
 from fdkvc.paper.replication.facts import Fact
 from fdkvc.paper.replication.rules import RULES
@@ -36,6 +36,6 @@ def _cell(fact: Fact | None) -> str:
     if fact.published is not None:
         unit = unit_named(fact.metric)
         difference = signed(unit.scale * fact.difference, unit.digits)
-        words = f"{sign_of(fact)} {minus(fact.published.printed)} ({difference})".strip()
+        words = f"{sign_of(fact)} {fact.published.words} ({difference})".strip()
         printed = f"<small>{escape(words)}</small>"
     return f"<td class='{name}'>{escape(marked_words(fact))}{printed}</td>"

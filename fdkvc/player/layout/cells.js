@@ -4,14 +4,14 @@
 /** @typedef {{ token: number, x: number, y: number }} Tile */
 
 const SINGLE = 2000; // cells that may each show one entry
-const EDGE = 5; // around the cells, for the ring of those at the border
+const EDGE = 5; // pixels around the cells, for the ring of those at the border
 const LARGEST = 42;
 const SMALLEST = 4;
 const LETTERED = 11; // a cell with a letter, as those of several entries have
 const [WORDED, LEGIBLE] = [27, 16]; // a row of words, at most and at least
 const TITLE = 30; // between kept and evicted
 
-/** So many columns or a few less, such that no page ends within a row. @param {number} columns @param {number} size */
+/** The number of columns, or a few fewer, so that no page ends within a row. @param {number} columns @param {number} size */
 export function fitting(columns, size) {
   for (let some = columns; 2 * some > columns; some -= 1) {
     if (size % some === 0 || some % size === 0) return some;
@@ -19,7 +19,7 @@ export function fitting(columns, size) {
   return columns;
 }
 
-/** The largest cells that fit; those of several entries each, where they would be too small or too many.
+/** The largest cells that fit; each of several entries where cells would be too small or too many.
  * @param {{ width: number, height: number, kept: number, gone: number, page: number, paged: boolean }} room
  * @returns {Grid} */
 export function gridOf({ width, height, kept, gone, page, paged }) {
@@ -67,7 +67,7 @@ export const cellAt = ({ side, columns, below }, place, gone) => [
   EDGE + (place % columns) * side, Math.floor(place / columns) * side + (gone ? below : EDGE),
 ];
 
-/** Of a page: what frames it in each row, and its empty places, unless it has left.
+/** The frames of a page in each row, and its empty places unless it was evicted.
  * @param {Grid} grid @param {number} first @param {number} many @param {Set<number> | null} taken null of one that has left */
 export function pageOf(grid, first, many, taken) {
   const size = sizeOf(grid);
@@ -88,7 +88,7 @@ export function pageOf(grid, first, many, taken) {
   return { frames, empty, gone: !taken };
 }
 
-/** Entries of one value that are neighbours, or so many of any, in a cell.
+/** The entries of each cell: neighbours of one value, or `group` of any kind.
  * @param {number[]} entries @param {(entry: number) => unknown} valueOf @param {number} group */
 export function grouped(entries, valueOf, group) {
   const cells = /** @type {number[][]} */ ([]);

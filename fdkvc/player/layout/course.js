@@ -5,8 +5,8 @@
 const [TOP, FOOT] = [8, 22];
 export const LEFT = 44;
 
-/** Those of one turn stand side by side. What the score began with would leave the rest no height:
- * where it does, the axis is broken below the rest, and `low` is its foot.
+/** Bars of one turn are side by side. Where the initial score would leave the others no height, the
+ * axis is broken below them, and `low` is its foot.
  * @param {Part[]} parts some, in order @param {number | null} cutoff @param {number} width @param {number} height */
 export function barsOf(parts, cutoff, width, height) {
   const turns = [...new Set(parts.map((part) => part.turn))];

@@ -1,6 +1,6 @@
 // How marks glide, and which one is at a point.
 
-export const NARROW = 5; // pixels; a tile of less has no room for a letter, and is a stripe
+export const NARROW = 5; // pixels; a narrower tile has no room for a letter, and is a stripe
 
 const eased = (/** @type {number} */ share) => 1 - (1 - share) ** 3;
 

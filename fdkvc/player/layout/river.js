@@ -22,7 +22,7 @@ export function riverBox({ step, bottom, slot }, { turn, low, high }) {
   return [left, bottom - high * slot, Math.max(snap((turn + 1) * step) - gap - left, 1), (high - low) * slot];
 }
 
-/** The part of a box that shows the run, or beside it the run before.
+/** The part of a box that shows the run, or beside it the previous run.
  * @param {[x: number, y: number, width: number, height: number]} box @param {boolean} before
  * @returns {[x: number, y: number, width: number, height: number]} */
 export function riverShare([x, y, width, height], before) {

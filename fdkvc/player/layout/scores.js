@@ -14,7 +14,7 @@ const AROUND = 12; // entries on either side of the cutoff that the axis is zoom
 const BREAK = 9;
 const APART = 18; // between groups
 const WIDEST = 14;
-const LETTERED = 7; // a column of less width has no room for a letter
+const LETTERED = 7; // a narrower column has no room for a letter
 const NEAR = 9.5; // the width of columns near the cutoff where not all have a letter
 
 /** @param {number} width @param {number} height @param {number} lanes @returns {Band} */
@@ -26,8 +26,8 @@ export function bandOf(width, height, lanes) {
 /** The foot of a term's lane. @param {Band} band @param {number} k */
 export const footOf = ({ bottom }, k) => bottom + 12 + (k + 1) * (LANE + TITLE) - 8;
 
-/** From left to right: protected, kept, evicted, below the threshold. The nearer to the cutoff, the
- * wider, where not all can be. `edge` is where the first evicted begins.
+/** From left to right: protected, kept, evicted, below the threshold. If not all fit, those near the
+ * cutoff are wider. `edge` is where the first evicted begins.
  * @param {Band} band @param {Groups} now */
 export function columnsOf({ width }, { shielded, stayed, missed, stale }) {
   const contending = [...stayed, ...missed];
@@ -61,8 +61,8 @@ export function columnsOf({ width }, { shielded, stayed, missed, stale }) {
 /** What is drawn of a column. @param {number} width */
 export const drawnWidth = (width) => (width > NARROW + 1 ? Math.round(4 * (width - 1)) / 4 : Math.max(width, 0.8));
 
-/** The scores near the cutoff get most of the height; what is far above or below is pressed together
- * beyond a break, unless all fits.
+/** Scores near the cutoff get most of the height; those far above or below are compressed beyond a
+ * break, unless all fit.
  * @param {Band} band @param {{ all: number[], contending: number[], stayed: number, cutoff: number | null }} scores both from the highest to the lowest @returns {Axis} */
 export function axisOf({ top, bottom, tall }, { all, contending, stayed, cutoff }) {
   const [high, low] = [all[0] ?? 1, all.at(-1) ?? 0];

@@ -2,7 +2,7 @@
 
 const NEAR = 100; // pixels above and below the view
 
-/** The text of each token, as `token` is numbered from the first, and what stands between them.
+/** The text of each token, numbered from `first`, and the text between tokens.
  * @param {string} text @param {number[]} lengths negative between tokens @param {number} first
  * @returns {{ text: string, token: number | null }[]} */
 export function piecesOf(text, lengths, first) {
@@ -30,7 +30,7 @@ export function rowsNear(count, boxOf, top, height) {
   return rows;
 }
 
-/** Where a view scrolls so that a row is in it, with what came right before; where it is, if it is.
+/** Where to scroll so that a row is in view, with some text before it; no change if it is in view.
  * @param {{ top: number, height: number }} row @param {{ top: number, height: number }} view */
 export function scrolledTo(row, view) {
   const seen = row.top >= view.top && row.top + row.height <= view.top + view.height;

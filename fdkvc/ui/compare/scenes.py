@@ -55,6 +55,7 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
             difference = st.container()
     show_figures(lanes)
 
+    # A step of the stage reruns only this, which fills the containers above.
     @st.fragment
     def following() -> None:
         turn = follow_lanes(page, lanes)

@@ -33,12 +33,12 @@ FORKED = (
 """The fork: its lane, its turn, and the changes."""
 
 ENTRY_CHANGES = {"leave": "leave", "pin": "protect", "drop": "drop"}
-"""What the fork does with the pinned entry; on the stage, to pin an entry is to select it."""
+"""What the fork does with the selected entry, which the stage calls pinned."""
 
 
 def show_controls(page: str, lanes: Sequence[Lane]) -> None:
     """Show the controls that fork a run after the current turn."""
-    # One with another key is closed: each fork closes it.
+    # A new key makes a new, closed expander: each fork closes it.
     forks = st.session_state.setdefault(f"{page}/forks", 0)
     with st.expander("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{forks}"):
         st.markdown(
@@ -82,12 +82,14 @@ def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> 
     if entry != "leave" and selected is None:
         problems(f"There is no entry to {ENTRY_CHANGES[entry]}: click one in any lane first.")
         return
-    pinned, dropped = (selected if entry == verb else None for verb in ("pin", "drop"))
+    pinned = selected if entry == "pin" else None
+    dropped = selected if entry == "drop" else None
     fork = Fork(held(page, TURN), policy, budget, pinned, dropped)
     parted = None
     with suppress(ValueError):  # the page says why it cannot be forked so
         parted = first_difference(overlap(origin.run, load_fork(origin.run, fork)))
     st.session_state[f"{page}/forks"] += 1
+    # In the order of FORKED and PAIR.
     values = (origin.name, fork.turn, policy.name, budget, pinned, dropped, origin.name, FORK)
     shown = fork.turn if parted is None else parted
     fields.hold_and_rerun(page, zip((*FORKED, *PAIR, TURN), (*values, shown), strict=True))
@@ -95,7 +97,7 @@ def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     """Describe the fork, if any, and return the lanes with it as the last."""
-    name, turn, to, *changed = (held(page, field) for field in FORKED)
+    name, turn, line, *changed = (held(page, field) for field in FORKED)
     if not name:
         return lanes
     origin = next((lane for lane in lanes if lane.name == name), None)
@@ -104,7 +106,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
             raise ValueError(f"{name} is not among the policies that are compared")
         if turn is None:
             raise ValueError("it does not name its turn")
-        change = Fork(turn, read_policy(to) if to else None, *changed)
+        change = Fork(turn, read_policy(line) if line else None, *changed)
         run = load_fork(origin.run, change)
     except ValueError as error:
         problems(sentence(f"This fork cannot be shown: {error}"))

@@ -1,4 +1,4 @@
-"""The run before a change of settings, beside which a run is shown, and the way back to it."""
+"""The run before a change of settings, shown as a ghost behind the current one, and Undo."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ ALONE, BEFORE, PUBLISHED = "alone", "before", "published"
 
 
 class Ghost(NamedTuple):
-    """A run beside which another one is shown."""
+    """A run shown behind another one, for comparison."""
 
     run: StageRun | None = None
     called: str = ""
@@ -40,34 +40,36 @@ _Settings = tuple[ChosenDialog, Policy, int]
 def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable = None) -> Ghost:
     """Remember the settings of a run; once they change, show how, Undo, and what to compare with.
 
-    A run over a dialog with other turns cannot be compared turn by turn. With another `text`, what
-    is remembered begins anew.
+    A run over a dialog with other turns cannot be compared turn by turn. Another `text` starts a
+    new history.
     """
     policy, key, place = run.trace.policy, f"{page}/compare-with", f"{page}/history"
     settings = run.dialog, policy, run.budget
     link = fields.chosen_link(page, _choosing(page, fields_of, {}))
     if fields.is_new(f"{page}/history-of", text):
         st.session_state.pop(place, None)
+    # 1. The history. Going back to the last settings is no new entry.
     history: list[tuple[dict[str, str], _Settings]] = st.session_state.setdefault(place, [])
     if history and history[-1][1] == settings:
         history.pop()
     elif st.session_state.get(key) != PUBLISHED:
         st.session_state[key] = BEFORE
     history[:] = [*history, (link, settings)][-MOST:]
-    others = {BEFORE: ("run before", history[-2][1])} if len(history) > 1 else {}
+    # 2. What to compare with: the previous run, and the policy with its published settings.
+    others = {BEFORE: ("previous run", history[-2][1])} if len(history) > 1 else {}
     if (published := as_published(policy)) != policy:
         name = "paper's setting" if has_paper_values(policy) else "default setting"
         others[PUBLISHED] = name, (run.dialog, published, run.budget)
     if not others:
         return NO_GHOST
     runs = {name: load_run(*other, run.optional) for name, (_, other) in others.items()}
-    labels = {ALONE: "nothing"} | {
-        name: f"the {others[name][0]}"
-        for name, other in runs.items()
-        if not other.long and _turns(other) == _turns(run)
-    }
+    labels = {ALONE: "nothing"}
+    for name, other in runs.items():
+        if not other.long and _turns(other) == _turns(run):
+            labels[name] = f"the {others[name][0]}"
     if st.session_state[key] not in labels:
         st.session_state[key] = BEFORE if BEFORE in labels else ALONE
+    # 3. The controls, and what has changed in words.
     with st.container(horizontal=True, vertical_alignment="center", key="before"):
         st.button(
             "Undo",
@@ -75,7 +77,7 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
             icon=":material/undo:",
             on_click=partial(_undo, page, history, fields_of),
             disabled=len(history) < 2,
-            help="Return to the settings before.",
+            help="Return to the previous settings.",
         )
         st.markdown("Compare with")
         chosen = fields.segments(key, "Compare with", labels)
@@ -84,8 +86,8 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
         past, called = runs[chosen], others[chosen][0]
         changes = Fork(0, policy, run.budget).changes(past.trace.policy, past.budget)
         if past.dialog != run.dialog:
-            same = past.dialog.title == run.dialog.title
-            changes.append("other heads" if same else "another dialog")
+            same_title = past.dialog.title == run.dialog.title
+            changes.append("other heads" if same_title else "another dialog")
         st.caption(plain(f"Now {listed(changes)}. Dashed and narrow: the {called}."))
     return Ghost(past, called)
 

@@ -44,10 +44,7 @@ def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost = NO_GHO
 
 
 def figures(run: StageRun, turn: int, ghost: Ghost = NO_GHOST) -> str:
-    """Return the numbers of the turn as HTML, with their change since the turn before.
-
-    Beside them are those of the ghost in the same turn.
-    """
+    """Return the numbers of the turn as HTML, each with its change and the ghost's number."""
     shown = []
     for line in (*run.metrics, *run.states):
         values = run.turns[line.field]
@@ -92,7 +89,7 @@ def algorithm(run: StageRun) -> list[DeltaGenerator]:
                 on_change="rerun",
             )
             with expander:
-                if expander.open:  # typesetting takes the browser longer than all else on the page
+                if expander.open:  # the browser takes longer to typeset it than for the rest
                     st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
                 places.append(st.container())
     return places

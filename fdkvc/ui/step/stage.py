@@ -90,11 +90,17 @@ def _verdict(changes: Sequence[Change]) -> str:
 
 
 def _described(change: Change) -> Mapping[str, Any]:
-    word = isinstance(change, NotRepeated)
+    before, after, share = "yes", "no", ""  # whether a word is repeated has no range
+    if not isinstance(change, NotRepeated):
+        before = written(change.before)
+        after = "" if change.after is None else written(change.after)
+        share = "" if change.share is None else percent(change.share, 1)
+    elif change.after is None:
+        after = ""
     return {
         "label": change.label,
-        "before": "yes" if word else written(change.before),
-        "after": "" if change.after is None else "no" if word else written(change.after),
-        "share": "" if change.share is None or word else percent(change.share, 1),
+        "before": before,
+        "after": after,
+        "share": share,
         "words": change.words,
     }

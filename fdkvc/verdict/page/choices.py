@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 import streamlit as st
@@ -32,7 +33,7 @@ from fdkvc.player.moments import with_schedule
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
-from fdkvc.ui.follow import open_as_linked
+from fdkvc.ui.follow import open_as_linked, show_stage
 from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
@@ -248,14 +249,21 @@ def offer_own_file(page: str) -> None:
 
 
 def choose_view(page: str) -> str:
-    """Choose how the dialog is shown."""
+    """Choose how the dialog is shown, far below the choice."""
     labels = fields.offer(page, VIEW)
-    return fields.segments(fields.key_of(page, VIEW), "View", labels, persist_state="session")
+    looks = {"persist_state": "session", "on_change": partial(show_stage, page)}
+    return fields.segments(fields.key_of(page, VIEW), "View", labels, **looks)
 
 
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
     """Choose the policy whose cache is shown; by default, the last."""
     labels = {lane.name: f"Show {lane.label}" for lane in lanes}
     whose = replace(WHOSE, default=lanes[-1].name, choices=labels)
-    name = fields.choice(page, whose, label_visibility="collapsed", width="content")
+    name = fields.choice(
+        page,
+        whose,
+        label_visibility="collapsed",
+        width="content",
+        on_change=partial(show_stage, page),
+    )
     return next(lane for lane in lanes if lane.name == name)

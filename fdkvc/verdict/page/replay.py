@@ -158,5 +158,5 @@ def read_on(result: Forgot, on_read: OnRead) -> Forgot:
 def report_of(done: Replayed) -> str:
     """Return a run as a report with its first failed call."""
     total, requested = len(done.file.transcripts), len(done.recordings)
-    note = [f"These are {requested} of {total} dialogs of a file."] if requested < total else []
+    note = [f"These are {requested:,} of {total:,} dialogs of a file."] if requested < total else []
     return replay_report(done, note)

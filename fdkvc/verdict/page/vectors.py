@@ -1,6 +1,7 @@
 """The vectors of a file's words: of their letters, or a model's as it reads the dialogs."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -86,10 +87,6 @@ READ: ByteLRU[ReadFile] = ByteLRU(MAX_READ_MEGABYTES * 1_000_000)
 """What models have read, by the file's key and `Vectors`."""
 
 
-class _CancelledError(Exception):
-    """The reading was cancelled."""
-
-
 def read_file(
     vectors: Vectors, file: DialogFile, first: int = 0, **how: Unpack[Execution]
 ) -> ReadFile:
@@ -148,10 +145,10 @@ def _read(
         done = min(done + tokens, total)
         report(done, total, f"{vectors.label} has read {done:,} of {total:,} tokens")
         if cancelled is not None and cancelled.is_set():
-            raise _CancelledError
+            raise CancelledError
 
     recordings: dict[int, tuple[Recording, ...]] = {}
-    with suppress(_CancelledError):
+    with suppress(CancelledError):
         for dialog in counts:
             recordings[dialog] = tuple(read_dialog(model, texts[dialog], layers, on_read))
     heads: dict[int, str] = {}

@@ -16,13 +16,13 @@ from fdkvc.conversations.arguments import worst_losses
 from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.page.file_choice import DIALOG
 from fdkvc.conversations.page.files import DialogFile
-from fdkvc.conversations.replay import default_heads
+from fdkvc.conversations.replay import default_heads, transcripts_of
 from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.summary import mean_table
-from fdkvc.explain.notes import pinned_notes
+from fdkvc.explain.notes import missing_value_notes, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.models.numpy.model_folder import parse_config
@@ -37,7 +37,7 @@ from fdkvc.ui.glossary import help_on
 from fdkvc.ui.jobs import Job, Jobs
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
-from fdkvc.ui.run_panel import POLL_SECONDS, cancel_other, session_job, shared_jobs, standing
+from fdkvc.ui.run_panel import POLL_SECONDS, session_job, session_jobs, shared_jobs, standing
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.checked import CHECKED_WITH, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
@@ -83,7 +83,7 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
             check = before = None
             if job.result is None:  # a model that reads another file would slow this one down
-                cancel_other(f"{page}/check", _checks())
+                session_jobs().hold(f"{page}/check", None)
             else:
                 by_words = _card(job.result, None, shape, target, None)
                 check, before = _check(page, job.result, by_words)
@@ -104,8 +104,10 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             st.rerun()
         _draw(page, job, check, before, card_of)
 
+    # A model reads for long, and the whole card is drawn each time: a busy machine needs the pause.
+    seconds = POLL_SECONDS * (4 if job.finished else 1)
     with shown:
-        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
+        st.fragment(run_every=seconds if under_way else None)(draw)()
 
 
 @st.cache_resource(show_spinner=False)
@@ -247,7 +249,7 @@ def _draw(
         for engine, line in card.settings.items():
             st.caption(plain(f"To set it in {engine}:"))
             st.code(line, language=None, wrap_lines=True)
-    if not card.dialogs and card.read is None:
+    if not card.clusters and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
     words = _legend(done, card)
@@ -283,7 +285,6 @@ def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], them
         theme,
         policies=tuple(titles.values()),
         chosen=(titles[chosen[0]], chosen[1]),
-        unit="tokens",
     )
 
 
@@ -327,7 +328,9 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
 
 @cached
 def _notes(done: Replayed) -> list[str]:
-    return pinned_notes(done.file.transcripts, done.settings.policies, done.settings.budgets)
+    texts, settings = transcripts_of(done.recordings), done.settings
+    pinned = pinned_notes(texts, settings.policies, settings.budgets, done.prompt_size)
+    return pinned + missing_value_notes(texts)
 
 
 def _offer(page: str, done: Replayed, card: Card, command: str) -> None:

@@ -37,7 +37,7 @@ from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.cost import COST
-from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, load_live
+from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache, load_live
 from fdkvc.models.transformers.recorded import record_dialog, record_layer
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
@@ -512,6 +512,27 @@ def test_dialogs_that_are_read_at_once_have_the_numbers_of_each_alone(
     monkeypatch.setattr("fdkvc.models.answers.CHUNK", 1)
     alone = run_answers(asked, load_live(BUNDLED), dialogs, workers=1)
     pd.testing.assert_frame_equal(together, alone, rtol=1e-4, atol=1e-6)
+
+
+def test_what_no_way_has_evicted_from_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("h2o", "surprisal", "fifo", "reread(fifo)")
+    asked = Answers(tuple(map(read_policy, names)), (60,), every=9, write_calls=True)
+    tokens_read = 0
+    read_each = LiveDecoder.read_each
+
+    def noted(decoder: LiveDecoder, ids: Any, caches: Any, *, last: Any = None) -> Any:
+        nonlocal tokens_read
+        tokens_read += sum(map(len, ids))
+        return read_each(decoder, ids, caches, last=last)
+
+    monkeypatch.setattr(LiveDecoder, "read_each", noted)
+    dialog = shortened(4)[:1]
+    together = run_answers(asked, load_live(BUNDLED), dialog, workers=1)
+    once, tokens_read = tokens_read, 0
+    monkeypatch.setattr(LiveTextCache, "whole", property(lambda _: False, lambda *_: None))
+    alone = run_answers(asked, load_live(BUNDLED), dialog, workers=1)
+    assert once < tokens_read - len(names) * asked.budgets[0] / 2
+    pd.testing.assert_frame_equal(together, alone, rtol=1e-5, atol=1e-6)
 
 
 def test_answers_are_measured_as_of_the_model_in_numpy() -> None:

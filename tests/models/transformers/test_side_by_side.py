@@ -14,6 +14,7 @@ from fdkvc.models.numpy.text_cache import read, read_each
 from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
+from fdkvc.models.transformers.observed import TensorTokens
 from fdkvc.models.transformers.side_by_side import SideBySide
 from fdkvc.policies import policy_named, read_policy
 from tests.library import Numbers
@@ -28,6 +29,7 @@ from tests.models.transformers.test_live import (
     made,
     text,
 )
+from tests.models.transformers.test_observed import out_of_memory
 from tests.refusals import assert_one_sentence
 
 pytestmark = [
@@ -50,8 +52,8 @@ CASES = [
 """Each shape once, and every attention with heads that decide alone, by layer and together."""
 
 
-def caches_of(model: LiveModel, decides: str = "head") -> list[LiveTextCache]:
-    evicting = [model.evicting(read_policy(key), 5, decides) for key in POLICIES]
+def caches_of(model: LiveModel, decides: str = "head", budget: int = 5) -> list[LiveTextCache]:
+    evicting = [model.evicting(read_policy(key), budget, decides) for key in POLICIES]
     return [model.full(), *evicting]
 
 
@@ -114,6 +116,72 @@ def test_texts_of_several_lengths_are_read_at_once(
             other.end_turn()
             np.testing.assert_array_equal(one.cache.held, other.cache.held)
             assert one.ids == other.ids
+
+
+def read_following(caches: list[LiveTextCache], ids: Any) -> Any:
+    """Read with the first cache and those that have evicted; the others follow the first."""
+    full, *others = caches
+    following = [cache for cache in others if cache.whole]
+    full.leads = bool(following)
+    alone = [cache for cache in caches if cache not in following]
+    logits = dict(zip(alone, read(alone, ids), strict=True))
+    for cache in following:
+        cache.follow(full)
+    return np.stack([logits.get(cache, logits[full]) for cache in caches])
+
+
+@pytest.mark.parametrize(("shape", "attention", "decides"), CASES)
+def test_caches_that_follow_are_what_each_is_alone(
+    shape: str, attention: str, decides: str
+) -> None:
+    closed = shape in ("qwen3", "mistral")
+    model = loaded(shape, attention, positions="slots" if closed else "kept")
+    ids, first = text(sum(LENGTHS)).numpy()[0], 0
+    together, alone = caches_of(model, decides, 14), caches_of(model, decides, 14)
+    whole = []
+    for length in LENGTHS:
+        whole.append(sum(cache.whole for cache in together))
+        for part in (ids[first : first + length // 2], ids[first + length // 2 : first + length]):
+            if len(part):
+                ours = read_following(together, part)
+                assert_same_logits(ours, np.concatenate([read([cache], part) for cache in alone]))
+        first += length
+        for one, other in zip(together, alone, strict=True):
+            one.end_turn()
+            other.end_turn()
+            np.testing.assert_array_equal(one.cache.held, other.cache.held)
+            assert one.ids == other.ids
+    assert whole[:2] == [len(together)] * 2
+    assert whole[3:] == [2, 2], "those that evict nothing"
+
+
+def test_what_may_have_evicted_follows_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = loaded().evicting(read_policy("h2o"), 99)
+    read([cache], text(7).numpy()[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(TensorTokens, "observe", out_of_memory)
+        with pytest.raises(ValueError, match="not enough memory"):
+            cache.end_turn()
+    for _ in range(2):
+        assert not cache.whole
+        cache.end_turn()
+    assert cache.cache.holds_all
+
+
+def test_caches_that_follow_record_what_they_would_alone() -> None:
+    model, ids = loaded(), text(9).numpy()[0]
+    recorded = []
+    for follows in (True, False):
+        caches = [model.full(), model.evicting(read_policy("surprisal"), 99, record=True)]
+        for part in (ids[:4], ids[4:]):
+            if follows:
+                read_following(caches, part)
+            else:
+                read(caches[1:], part)
+        recorded.append(caches[1].cache)
+    for name in ("hidden", "queries", "keys", "values"):
+        one, other = (cache.recorded(name) for cache in recorded)
+        assert_same_logits(one, other)
 
 
 def test_where_memory_is_not_enough_every_text_is_as_it_was(
