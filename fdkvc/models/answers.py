@@ -192,13 +192,16 @@ OnRead = Callable[[int, bool], None]
 
 
 def work_of(settings: Answers, passages: Sequence[EncodedPassage]) -> list[int]:
-    """Return about how many tokens a model reads in each passage: full caches read it as one."""
+    """Return about how many tokens a model reads in each passage: full caches read it as one.
+
+    Where something is read again, it is after every other passage: whole messages leave some room.
+    """
     work, start, cases = list[int](), 0, [*settings.cases]
     for tokens in (len(passage.ids) for passage in passages):
         apart = sum(start > budget for _, budget in cases)
         start += tokens
         again = sum(size for policy, size in cases if policy.reads_again and start > size)
-        work.append(tokens * (1 + apart) + again)
+        work.append(tokens * (1 + apart) + again // 2)
     return work
 
 

@@ -222,6 +222,7 @@ def _run_scenario(
     # Late metrics need the outputs of the late turns alone.
     outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
     for policy in benchmark.policies:
+        # Without the entries of each turn, which take far more memory than all metrics.
         trace = simulate(
             policy, dialogs, benchmark.budget, entries=False, outputs_from=outputs_from
         )

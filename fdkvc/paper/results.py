@@ -146,6 +146,7 @@ class StudyRun(BenchmarkRun):
 
     @property
     def timed(self) -> dict[str, pd.DataFrame | str]:
+        # Latencies are among the cells and claims, so these differ from run to run, too.
         measured = measured_tables(self.study)
         return {
             **super().timed,

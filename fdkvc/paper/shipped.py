@@ -81,6 +81,7 @@ def ablation_name(parameter: str) -> str:
 def _results(
     part: str, rows: Mapping[tuple[str, ...], Values], benchmark: Benchmark, seconds: float
 ) -> Results:
+    # An array's name: part, scenario, policy, field of `PolicyScores`, metric.
     measured: dict[str, dict[str, PolicyScores]] = {}
     for place, values in rows.items():
         if place[0] == part and len(place) == 5:  # probes have shorter names

@@ -50,15 +50,9 @@ def _rows(runs: Mapping[str, StageRun], tables: Mapping[str, pd.DataFrame]) -> s
     """Return the tables of several runs as one, in which every row names its run."""
     parts = []
     for policy, run in runs.items():
-        origin = pd.DataFrame(
-            {
-                "policy": policy,
-                "dialog": run.dialog.title,
-                "budget": run.budget,
-                "version": fdkvc.__version__,
-            },
-            index=tables[policy].index,
-        )
+        about = {"policy": policy, "dialog": run.dialog.title, "budget": run.budget}
+        about["version"] = fdkvc.__version__
+        origin = pd.DataFrame(about, index=tables[policy].index)
         parts.append(pd.concat([origin, tables[policy]], axis="columns"))
     return csv_text(pd.concat(parts, ignore_index=True))
 

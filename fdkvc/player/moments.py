@@ -30,7 +30,7 @@ def nearly_kept(run: StageRun) -> tuple[int, int | None]:
     Entries from earlier turns are preferred to new ones. If that turn evicts nothing, the next one
     that does is taken; if none does, the last turn and None.
     """
-    changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1
+    changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1  # turns that begin a topic
     last = run.dialogs.turns - 1
     first = min(int(changes[0]) + 1, last) if len(changes) else 0
     for turn in range(first, last + 1):

@@ -100,16 +100,10 @@ def pack_lanes(
     runs: Sequence[StageRun], heads: Sequence[LaneHead], text: DialogText | None, name: str
 ) -> bytes:
     """Return runs over one dialog for the browser: what each turn keeps and evicts, with ranks."""
-    lanes = [
-        {
-            **_course(run),
-            **asdict(head),
-            "tint": look.place,
-            "hued": head.label.startswith(FD_KVC),
-            "terms": [],
-        }
-        for run, head, look in zip(runs, heads, looks([h.label for h in heads]), strict=True)
-    ]
+    lanes = []
+    for run, head, look in zip(runs, heads, looks([head.label for head in heads]), strict=True):
+        hue = {"tint": look.place, "hued": head.label.startswith(FD_KVC)}
+        lanes.append({**_course(run), **asdict(head), **hue, "terms": []})
     columns: list[NDArray[Any]] = []
     for run in runs:
         columns += _stays(run.trace) if run.long else _columns(run.entries, ())
@@ -119,8 +113,8 @@ def pack_lanes(
         for turn in range(dialogs.turns)
     ]
     if text:
-        head = {"headlines": headlines, "text": vars(text)}
-        return _packed("transcript", runs[0], name, lanes, columns, head)
+        parts = {"headlines": headlines, "text": vars(text)}
+        return _packed("transcript", runs[0], name, lanes, columns, parts)
     return _packed("lanes", runs[0], name, lanes, columns, {"headlines": headlines})
 
 
@@ -152,7 +146,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     # Topic names are made for one token of each pattern of bits, as there are many tokens.
     _, examples, pattern = np.unique(bits, return_index=True, return_inverse=True)
     topics, order = np.unique(dialogs.topics_of(0, examples), return_inverse=True)
-    which, recording = order[pattern], choice.recording
+    topic_of, recording = order[pattern], choice.recording  # each token's place in `topics`
     said: dict[tuple[int, ...], str] = {}  # the value of each mention, by its tokens
     for demand, mentions in recording.evidence if recording else ():
         said |= dict.fromkeys(mentions, demand.value)
@@ -164,7 +158,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "bounds": dialogs.bounds[0].tolist(),
         "changes": topic_changes(dialogs)["turn"].tolist(),
         "names": topics.tolist(),
-        "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
+        "named": topic_of.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
         # Longer mentions come last: in the browser, the last one that has a token counts.
         "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],
@@ -175,12 +169,9 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
 
 def _course(run: StageRun) -> Mapping[str, Any]:
     trace, turns = run.trace, range(run.dialogs.turns)
-    course = {
-        "label": trace.policy.label,
-        "long": run.long,
-        "deciding": [*run.deciding.items()],
-    }
-    if run.long:
+    deciding = [*run.deciding.items()]
+    course = {"label": trace.policy.label, "long": run.long, "deciding": deciding}
+    if run.long:  # the browser derives its turns from the stays of tokens
         constant = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
         return {**course, **constant, "counts": [], "cutoffs": [], "digits": []}
     views = [turn_view(run.at(turn).trace, run.dialogs, 0, turn) for turn in turns]
@@ -196,23 +187,13 @@ def _course(run: StageRun) -> Mapping[str, Any]:
 
 def _lane(run: StageRun) -> Mapping[str, Any]:
     courses, name = term_courses(run.trace), run.trace.policy.quantity_name
-    return {
-        **_course(run),
-        "terms": [
-            {
-                "name": name(course.term),
-                "remembers": course.remembers,
-                "gained": course.gained,
-                "shares": [
-                    {"name": step, "values": share.tolist()}
-                    for step, share in course.shares.items()
-                ],
-            }
-            for course in courses
-        ],
-        "lines": _lines(run),
-        "origin": no_history(run.trace, courses),
-    }
+    terms = []
+    for course in courses:
+        shares = [{"name": step, "values": share.tolist()} for step, share in course.shares.items()]
+        term = {"name": name(course.term), "remembers": course.remembers, "gained": course.gained}
+        terms.append({**term, "shares": shares})
+    origin = no_history(run.trace, courses)
+    return {**_course(run), "terms": terms, "lines": _lines(run), "origin": origin}
 
 
 def _lines(run: StageRun) -> list[Mapping[str, Any]]:
@@ -235,7 +216,7 @@ def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
     )
     # A negative difference wraps around, as does the sum in the browser.
     token = np.diff(entries["token"].to_numpy(np.int64), prepend=0).astype(np.uint32)
-    parts = terms if len(terms) > 1 else ()
+    parts = terms if len(terms) > 1 else ()  # a single term is the score
     numbers = [entries[name].to_numpy(np.float32) for name in ("score", *parts)]
     return [token, flags.astype(np.uint8), *numbers]
 
@@ -246,6 +227,7 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
     The stays are in the order of their ends and then of their tokens. A token that is recalled and
     evicted again within a turn has none.
     """
+    # Of each token: whether it is in the cache, and since which turn.
     held = np.zeros(1 + int(trace.kept.max(initial=0)), np.bool_)
     since = np.zeros(len(held), np.uint32)
     stays: list[NDArray[Any]] = []
@@ -259,11 +241,7 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
         since[now & ~held] = turn
         held = now
     token, first, end = np.concatenate(stays, axis=1).astype(np.int64)
-    return [
-        np.diff(token, prepend=0).astype(np.uint32),
-        first.astype(np.uint32),
-        end.astype(np.uint32),
-    ]
+    return [column.astype(np.uint32) for column in (np.diff(token, prepend=0), first, end)]
 
 
 def _planes(column: NDArray[Any]) -> bytes:

@@ -90,6 +90,7 @@ def drawing(chart: Spec, name: str) -> str:
     drawn = drawn[drawn.index("<svg") :]
     # Ids are unique within a picture only, and a page may hold many.
     drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")
+    # As variables, the colours follow the page into dark mode.
     for variable, (colour, _) in VARIABLES.items():
         drawn = re.sub(rf'"{colour}"', f'"var(--{variable})"', drawn, flags=re.IGNORECASE)
     return f"<figure>{drawn}</figure>"

@@ -171,7 +171,7 @@ class StageRun:
             # Free slots are −1, which selects the last, unused column.
             held_then[place[trace.kept[0, turn - trace.first_turn]]] = True
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
-            tokens = np.array([*chain.from_iterable(mentions)])
+            tokens = np.array([*chain.from_iterable(mentions)])  # (N,), those of M mentions
             starts = np.cumsum([0, *map(len, mentions[:-1])])
             # 2. The turn that evicted each token for good, beyond the turn while it is held (T, N).
             ends = np.maximum.accumulate(np.where(held[:, place[tokens]], turns + 1, born[tokens]))
@@ -264,7 +264,7 @@ def build_run(
 def continue_run(trunk: StageRun, change: Fork) -> StageRun:
     """Continue a run with something changed; a ValueError says why that is not possible."""
     dialogs = trunk.dialogs
-    # Not the trunk's slots: a policy without a budget has one for every token.
+    # Not the number of the trunk's slots: a policy without a budget has one for every token.
     budget = trunk.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     future = turns_table(trace, dialogs, metrics=trunk.optional)

@@ -32,7 +32,7 @@ def sentences_of(
         pairs.update(zip(run.entries["turn"].tolist(), run.entries["token"].tolist(), strict=True))
     if not every or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
         pairs = set()
-    if entry is not None:
+    if entry is not None:  # also in turns in which it is no longer cached
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
     sentences = {}
     for turn, token in sorted(pairs):

@@ -56,15 +56,16 @@ export class WhyInAll {
   #entry(turn, token, chosen, sentences) {
     const { dialog, lanes } = this;
     const fates = lanes.map((lane) => this.fate(lane, turn, token));
-    const held = fates.filter(({ held }) => held).length;
+    const several = lanes.length > 1, held = fates.filter(({ held }) => held).length;
+    const said = several ? { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it' } : { ...fates[0], below: '' };
     const sections = lanes.map((lane, k) => make('section', { className: 'of-lane' },
       make('h2', { 'data-policy': lane.hued }, lane.label),
-      make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)),
+      several ? make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)) : null,
       make('span', { className: 'how' }, fates[k].below),
       fates[k].beside ? make('span', { className: 'how' }, fates[k].beside) : null,
       chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    const head = heading(dialog, token, dialog.valueOf.get(token), chosen, { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it' }, this.unpin);
+    const head = heading(dialog, token, dialog.valueOf.get(token), chosen, said, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());
     return [head, ...sections, ...hint];
   }

@@ -42,6 +42,7 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
         raise ValueError(
             f"a cluster needs {error.name}: install requirements-dask.txt, or the extra dask"
         ) from None
+    # 1. Check all that can be checked before the run.
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     _check_scheduler(address)
@@ -53,6 +54,7 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
                 f"`python -m dask worker {address}` in the project's folder"
             )
         _check_workers(client, address)
+        # 2. Watch for workers while the caller runs: without any, Dask would wait for ever.
         ended, abandoned = threading.Event(), threading.Event()
         watch = threading.Thread(target=_watch, args=(client, ended, abandoned), daemon=True)
         watch.start()
@@ -72,7 +74,7 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
 
 def _watch(client: Any, ended: threading.Event, abandoned: threading.Event) -> None:
     """Close a client, which cancels its chunks, after `PATIENCE` seconds without any worker."""
-    since = perf_counter()
+    since = perf_counter()  # when a worker was last seen
     while not ended.wait(PATIENCE / 20):
         try:
             if client.nthreads():

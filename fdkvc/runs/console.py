@@ -163,6 +163,7 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
             due = progress.seconds + SECONDS_PER_LINE
             write(text)
 
+    # In a thread of its own: a chunk may take longer than `SECONDS_PER_LINE`.
     def repeat() -> None:
         while not ended.wait(max(0.0, _last_line + SECONDS_PER_LINE - monotonic())):
             if monotonic() >= _last_line + SECONDS_PER_LINE:

@@ -101,12 +101,8 @@ def with_readme(
 
     It begins with `settings` by what they are of.
     """
-    lines = [
-        f"# {title}",
-        "",
-        f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;",
-    ]
-    lines += ["missing values are empty.", ""]
+    note = f"Made with FD-KVC Lab {fdkvc.__version__}. Numbers are not rounded;"
+    lines = [f"# {title}", "", note, "missing values are empty.", ""]
     lines += [f"- Settings of {name}: {values}." for name, values in (settings or {}).items()]
     for name, content in files.items():
         lines += ["", f"## {name}", "", meanings()["files"].get(name, "")]

@@ -34,6 +34,7 @@ class Finished:
         self._out = Path(out).resolve()
         self.path, self._key = self._out.with_name(f"{self._out.name}.unfinished"), b""
         self.results: dict[int, Any] = {}
+        # Parent folders that opening the file creates, to be removed if the run leaves nothing.
         self._made = [folder for folder in self.path.parents if not os.path.lexists(folder)]
         with self._reported():
             try:
@@ -59,6 +60,7 @@ class Finished:
             # A killed run may have written only part of the mark.
             if head[: len(MARK)] != MARK[: len(head)] and not _KEYLESS.match(head):
                 raise not_ours
+            # Before it was locked, another run may have removed the file and made a new one.
             if os.path.exists(self.path) and os.path.samestat(
                 os.fstat(file.fileno()), os.stat(self.path)
             ):

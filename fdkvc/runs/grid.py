@@ -94,13 +94,10 @@ class Grid:
 
     def html(self, caption: str, kind: str = "grid") -> str:
         """Return the table as HTML; `kind` and `caption` as for `html_table`."""
-        rows = [
-            [
-                f"<td{hue_of(first)}>{escape(first)}</td>",
-                *(f"<td>{escape(word)}</td>" for word in row),
-            ]
-            for first, *row in self.rows
-        ]
+        rows = []
+        for first, *words in self.rows:
+            cells = [f"<td>{escape(word)}</td>" for word in words]
+            rows.append([f"<td{hue_of(first)}>{escape(first)}</td>", *cells])
         return html_table(self.heads, rows, caption, kind)
 
     def markdown(self) -> str:
@@ -153,13 +150,8 @@ def marked(
     """
     case = [name for name in CASE if name in paired]
     marks = {"better": DIFFERS, "worse": DIFFERS, "equivalent": EQUIVALENT, "open": " "}
-    compared = dict(
-        zip(
-            paired[case].itertuples(index=False, name=None),
-            paired.verdict.map(marks),
-            strict=True,
-        )
-    )
+    compared_cases = paired[case].itertuples(index=False, name=None)
+    compared = dict(zip(compared_cases, paired.verdict.map(marks), strict=True))
     cases = table[case].itertuples(index=False, name=None)
     # An equal margin keeps the figures of a column aligned.
     margin = " " if places else ""

@@ -39,6 +39,7 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
         # The type of one word: X of ``X | None`` and of ``tuple[X, ...]``.
         inner = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
         word = inner[0] if len(inner) == 1 else hint
+        # A flag can only switch on, so one that is on by default is no option.
         if word in WORDS and (word is not bool or field.default is False):
             yield field, word, several
 
@@ -91,6 +92,7 @@ def options_of(settings: Any) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for field, word, several in _options(type(settings)):
         value, write = getattr(settings, field.name), WORDS[word][1]
+        # Whole numbers are always written: a file then means the same when a default changes.
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()

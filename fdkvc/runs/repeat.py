@@ -98,6 +98,7 @@ def difference(one: str, other: str) -> tuple[float, bool]:
         for name, cell, twin in zip(rows[0], row, again, strict=False):
             if name in WORDS:
                 continue
+            # `QUOTIENTS` must be within their tolerance, but are not reported as the largest.
             moved = _moved(cell, twin)
             within = within and moved <= QUOTIENTS.get(name, TOLERANCE)
             if name not in QUOTIENTS:
@@ -113,7 +114,7 @@ def _moved(cell: str, twin: str) -> float:
     except ValueError:
         return math.inf
     moved = abs(now - before) / max(1.0, abs(before))
-    return math.inf if math.isnan(moved) else moved
+    return math.inf if math.isnan(moved) else moved  # a number in one, "nan" in the other
 
 
 def comparison_sentence(record: Record, comparison: Comparison) -> str:
@@ -124,12 +125,12 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
     if comparison.other:
         parts.append(f"the run differs from the file at {listed(comparison.other)}")
     if apart:
-        most = max(apart.values())
-        by = f"by up to {most:.0e}" if math.isfinite(most) else "in their rows or words"
+        largest = max(apart.values())
+        by = f"by up to {largest:.0e}" if math.isfinite(largest) else "in their rows or words"
         parts.append(f"the numbers are not the same in {', '.join(apart)}, where they differ {by}")
     if close:
-        most = max(close.values())
-        parts.append(f"the numbers are the same to {most:.0e} in {', '.join(close)}")
+        largest = max(close.values())
+        parts.append(f"the numbers are the same to {largest:.0e} in {', '.join(close)}")
     if identical:
         parts.append(f"the numbers are the same, byte for byte, in {', '.join(identical)}")
     if unknown:
@@ -157,7 +158,9 @@ def _circumstances(record: Record) -> str:
             changed.append(names.get(name, name))
     if record.processor and record.processor != processor():
         changed = ["the processor", *changed]
-    words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}" if changed else ""
+    words = ""
+    if changed:
+        words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}"
     if not record.processor:
         unsaid = "the file does not name the original processor"
         return f"{words}, and {unsaid}" if words else unsaid

@@ -104,6 +104,7 @@ def _stop(calls: _Calls, count: int) -> None:
 
 def processor() -> dict[str, str]:
     """Return what the last bits of numbers depend on: architecture, BLAS kernels and SIMD."""
+    # BLAS kernels and NumPy's SIMD loops add in different orders on different processors.
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     kernels = {f"{pool['internal_api']} {pool.get('architecture', '')}".strip() for pool in pools}
     instructions: dict[str, list[str]] = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[assignment]

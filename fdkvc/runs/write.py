@@ -73,7 +73,7 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
         raise ValueError("the folder '' cannot be written: it has no name")
     path = Path(os.path.realpath(folder))
     try:
-        existing = _innermost(path)
+        existing = _innermost(path)  # on the disk where missing folders would be created
         if not existing.is_dir():
             what = "written: it" if existing == path else f"created: {str(existing)!r}"
             raise ValueError(f"the folder {str(path)!r} cannot be {what} is not a folder")
@@ -109,6 +109,7 @@ def _check_file(path: Path) -> None:
 def _sync(path: Path) -> None:
     if sys.platform == "win32" and path.is_dir():
         return  # Windows opens no folders
+    # Without fsync, a power cut after the rename could leave an empty file.
     handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(handle)

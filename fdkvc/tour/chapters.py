@@ -105,6 +105,7 @@ def _misleads() -> Chapter:
     token = int(kept[kept >= 0].min())  # the oldest entry
     score = run.entries[run.entries.token == token].set_index("turn").score
     window = float(run.trace.policy.settings["window"].default)
+    # The share of its score that it has got since the topic changed.
     late = 1 - float(score[since - 1] / score[turn])
     sentences = (
         f"This dialog is synthetic: its topics are letters. It moves to topic {new} in "
@@ -155,14 +156,14 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     # The same run with the argument pinned: does the call then have all that it needs?
     again = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
     met = Evidence(again.trace, spoken.recording).lost[needs.index(demand)][0] < 0
-    left = int(np.isin(tokens, run.trace.kept[0, demand.turn - 1]).sum())
+    remaining = int(np.isin(tokens, run.trace.kept[0, demand.turn - 1]).sum())
     value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
     lost = (
         f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
         f"{demand.turn} and needs the {demand.slot}, {value}.",
         f"It was last mentioned in turn {demand.mentions[-1].turn}, and in turn {failure.turn} "
         f"{policy.title} evicts its word {word}.",
-        f"So the call finds {left or 'none'} of the "
+        f"So the call finds {remaining or 'none'} of the "
         f"{count(len(tokens), 'entry', 'entries')} that it needs.",
     )
     kept = (
@@ -233,6 +234,7 @@ def _sinks() -> Chapter:
 def closing() -> Chapter:
     """Return the last scene, from what policies cost a pretrained model."""
     rows, damages = first_rows(), shipped_damage().damages
+    # Rows are in the order of the damage: the first one without attention weights costs least.
     attends = ["attention" in read_policy(name).looks_at for name in rows.policy]
     best = rows[~np.array(attends)].iloc[0]
     published = rows.set_index("policy")["mean"][POLICY]

@@ -1,6 +1,7 @@
 """The policies of the registry: how they compare, idea, equations, parameters and source."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import streamlit as st
 
@@ -54,7 +55,7 @@ def show_general_card(page: str) -> None:
 @cached
 def _general_card() -> Card:
     """Return the card of the example conversations."""
-    texts = [text for key in SHIPPED for text in shipped_file(key).transcripts]
+    texts = [*chain.from_iterable(shipped_file(key).transcripts for key in SHIPPED)]
     recordings = LexicalRecordings(texts, encoding=Encoding())
     about = {"digest": "", "target": int(TARGET.default) / 100, "searched": True}
     run = ReplayRun.measure(ways_for(recordings), recordings, about, workers=1)
@@ -93,6 +94,7 @@ def option_steps(policy: Policy) -> dict[str, list[Step]]:
     steps: dict[str, list[Step]] = {}
     seen = [step.equation for step in policy.steps]
     for name, field in policy.settings.items():
+        # A numeric option is off at one end of its range and on at the other.
         for value in field.choices or (field.low, field.high):
             if not field.accepts(value, field.kind):
                 continue

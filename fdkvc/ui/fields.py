@@ -86,7 +86,7 @@ def arriving_link() -> Mapping[str, str]:
         hold(page, field, value)
     if _ARRIVED not in st.session_state:
         return {}
-    st.session_state.pop(_CHOSEN, None)
+    st.session_state.pop(_CHOSEN, None)  # following a link adds no second entry to the history
     link: Mapping[str, str] = st.session_state.pop(_ARRIVED)
     return link
 
@@ -190,7 +190,7 @@ def link_writer(page: str, fields: Sequence[Field]) -> Callable[[], None]:
     values: dict[str, Any] = {}
 
     def write() -> None:
-        read = moving if values else fields
+        read = moving if values else fields  # empty only at the first call, by the page itself
         values.update({field.name: running(page, field) for field in read})
         st.session_state[_LOOKED_AT] = page
         for field in fields:
@@ -226,7 +226,7 @@ def settle(page: str, field: Field, given: Any, read: Callable[[Any], Value]) ->
         typed[key] = given, last
         problems(f"{error}. Still using {last}.")
         return read(last)
-    typed[key] = given, given
+    typed[key] = given, given  # what was typed, and the value used
     return meant
 
 
@@ -297,7 +297,7 @@ def offer(page: str, field: Field) -> dict[Any, str]:
         value = [key for key in value if key in labels]
     elif value is not None and value not in labels:
         value = field.default
-    shown, key = _by_key(_LABELS), key_of(page, field)
+    shown, key = _by_key(_LABELS), key_of(page, field)  # labels when the widget was last drawn
     if shown.get(key) == list(labels.items()):
         hold(page, field, value)
     else:

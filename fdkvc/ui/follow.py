@@ -97,7 +97,7 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
         entry = sent["entry"]
         exists = entry is not None and 0 <= entry < dialogs.bounds[0, -1]
         hold(page, ENTRY, int(entry) if exists else None)
-        hues = sent[HUES.name]
+        hues = sent[HUES.name]  # from the browser, so it may be anything
         hold(page, HUES, hues if hues in HUES.choices else HUES.default)
     view = {field.name: held(page, field) for field in (TURN, ENTRY, HUES)}
     stage_view(page).update(view)
@@ -170,6 +170,7 @@ def follow_lanes(page: str, lanes: Sequence[Lane], sentences: int | None = None)
 
 def beside(lanes: Sequence[Lane]) -> list[Lane]:
     """Put a fork beside its parent."""
+    # The sort is stable: a fork has its parent's place, and comes after it.
     names = [lane.name for lane in lanes]
     return sorted(lanes, key=lambda lane: names.index(lane.origin or lane.name))
 

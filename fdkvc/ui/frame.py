@@ -126,10 +126,12 @@ def page(
     `adopt` applies a link to the session, and returns a sentence for each part that is not allowed.
     A `staged` page has a stage, which writes the address itself.
     """
+    # 1. The link, before any widget is drawn: only then may it set their values.
     _ensure_navigation()
     link = fields.arriving_link()
     fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
     wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
+    # 2. The head of the page, then the page itself.
     with st.container(horizontal=True, vertical_alignment="center", key="page-head"):
         st.title(plain(TITLES[name]), anchor=False)
         beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
@@ -142,6 +144,7 @@ def page(
         yield shown
     if [*link] == ["section"]:  # followed for that section alone
         scroll_to(".stTabs")
+    # 3. The address, with the values that the widgets have now.
     if not staged:
         fields.write_link(name, fields_of(name, {}))
 

@@ -112,9 +112,9 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     cores = {lane.name: lane.run.trace.policy.core.key for lane in lanes}
     # The last name that is new since the previous run, and the first lane of its policy.
     added = next((name for name in reversed(names) if name not in before), None)
-    kin = next((name for name in names if added and cores[name] == cores[added]), added)
-    if kin != added and added not in [held(page, field) for field in PAIR]:
-        for field, name in zip(PAIR, (kin, added), strict=True):
+    sibling = next((name for name in names if added and cores[name] == cores[added]), added)
+    if sibling != added and added not in [held(page, field) for field in PAIR]:
+        for field, name in zip(PAIR, (sibling, added), strict=True):
             hold(page, field, name)
     last_two = names[-2:] if len(names) > 1 else [*names, *names]
     with st.container(horizontal=True):
@@ -143,6 +143,7 @@ def differences(first: StageRun, second: StageRun) -> pd.DataFrame:
 @cached
 def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
     """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
+    # Of a fork, no turns of its parent, whose line would be covered.
     columns = ["turn", *(line.field for line in lanes[0].run.metrics)]
     rows = [
         lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, columns].assign(lane=lane.label)

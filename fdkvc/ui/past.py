@@ -82,6 +82,7 @@ class Past:
         """When it was requested, on the reader's clock."""
         if self.job is None:
             return self.date
+        # The browser's offset is positive west of Greenwich.
         zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 

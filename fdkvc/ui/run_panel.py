@@ -38,8 +38,10 @@ def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None
     """
     jobs = shared_jobs()
     job = jobs.find(st.session_state.get(job_key(page)))
-    if job is None and (job := jobs.going_on(type(content), browser())):
-        st.session_state[job_key(page)] = job.name
+    if job is None:  # a new session: its browser may have a run that goes on
+        job = jobs.going_on(type(content), browser())
+        if job is not None:
+            st.session_state[job_key(page)] = job.name
     busy = job is not None and not job.finished
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
         # No callback: it would start the previous settings, without one that was just typed.
@@ -96,7 +98,7 @@ def show_command(limit: str, command: str) -> None:
 @st.fragment(run_every=POLL_SECONDS)
 def _watch(page: str, job: Job) -> None:
     if job.finished:
-        st.rerun()
+        st.rerun()  # the whole page, which shows the result
     with st.container(horizontal=True, vertical_alignment="center"):
         share, words = standing(job)
         st.progress(share, text=plain(words), width=460)

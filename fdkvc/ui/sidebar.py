@@ -186,7 +186,7 @@ def around_of(policy: Policy) -> Field:
     """Return the choice of the wrappers that fit a policy."""
     fitting: dict[str, Any] = {NOTHING: "none"}
     for key, wrapper in WRAPPERS.items():
-        with suppress(ValueError):
+        with suppress(ValueError):  # the wrapper refuses this policy
             wrapped(key, policy)
             fitting[key] = wrapper
     return replace(AROUND, choices=fitting)
@@ -198,6 +198,7 @@ def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:
         policy = read_policy(link[POLICY.name])
     except (KeyError, ValueError):
         return link
+    # A variant's settings have its own values as defaults.
     numbers = {name: str(field.default) for name, field in policy.settings.items()}
     if isinstance(policy, Wrapper) and AROUND.name not in link:
         numbers[AROUND.name] = policy.key

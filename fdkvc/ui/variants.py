@@ -45,24 +45,24 @@ def choose_policies(
     page: str, field: Field = CHOSEN, most: int = MAX_BENCHMARK_POLICIES
 ) -> tuple[Policy, ...]:
     """Show the controls; return at most `most` policies in the order on screen."""
-    if field.follows:
+    if field.follows:  # before the widget is drawn
         _follow_one(page, field, most)
     policies, key = _policies(page, field), f"{key_of(page, field)}/all"
     first = {*field.default, *PAPER_POLICIES, CHANCE, *held(page, field)}
-    every = bool(st.session_state.get(key))
+    show_all = bool(st.session_state.get(key))
     # Until all are asked for, only the usual ones, the chosen ones and variants.
     titles = {}
     for name, policy in policies.items():
-        if every or name in first or name not in field.choices:
+        if show_all or name in first or name not in field.choices:
             titles[name] = policy.title
     names = fields.several(page, replace(field, choices=titles))
-    if every or len(titles) < len(policies):
+    if show_all or len(titles) < len(policies):
         st.button(
-            "Fewer" if every else plain(f"{len(policies) - len(titles)} more …"),
+            "Fewer" if show_all else plain(f"{len(policies) - len(titles)} more …"),
             key=f"{key}/button",
             type="tertiary",
             on_click=st.session_state.__setitem__,
-            args=(key, not every),
+            args=(key, not show_all),
         )
     _add_variant(page, field)
     if len(names) > most:

@@ -16,7 +16,7 @@ from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.runs.options import options_of
 from fdkvc.verdict.model_shape import option_of
-from fdkvc.verdict.plan import Card, card_grid, card_sentences
+from fdkvc.verdict.plan import Card, card_grid, card_sentences, legend
 from fdkvc.verdict.results import LOSS_COLUMNS, ReplayRun, replay_grid
 
 
@@ -30,6 +30,7 @@ def card_html(run: ReplayRun, card: Card) -> str:
     """Return the sentences, the table, what a model read, and the worst losses."""
     html = "".join(f"<p>{escape(words)}</p>" for words in card_sentences(card))
     html += card_grid(card).html("Ways to fit the conversations")
+    html += f"<p>{escape(legend(card))}</p>"
     for engine, line in card.settings.items():
         html += f"<p>{escape(engine)}</p><pre>{escape(line)}</pre>"
     best = card.best

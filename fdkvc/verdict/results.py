@@ -249,7 +249,8 @@ class ReplayRun(Run):
             "replay_forgotten.csv": self.forgotten,
         }
         if (card := self.card) is not None:
-            tables["plan.csv"] = pd.DataFrame(card_record(card)["ways"]).drop(columns="reading")
+            ways = pd.json_normalize(card_record(card)["ways"])  # what a model lost, in columns
+            tables["plan.csv"] = ways.drop(columns="reading", errors="ignore")
         return tables
 
     @cached_property

@@ -216,6 +216,7 @@ def test_what_a_person_asked_does_not_follow_them_to_the_next_page(page: Page) -
     asked: list[str | bytes] = []  # a bound method is no handler
     page.on("websocket", lambda socket: socket.on("framesent", lambda sent: asked.append(sent)))
     page.goto("/")
+    expect(page.locator(".why header")).to_contain_text("evicted in turn 4")  # not "0 of 1"
     page.get_by_text("What would have kept it?").click()
     expect(page.get_by_text("would have kept it, a change").first).to_be_visible()
     settled(page)

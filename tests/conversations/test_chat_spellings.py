@@ -515,24 +515,6 @@ def test_nothing_is_without_words_that_has_some(message: dict[str, Any], kind: s
         read(message)
 
 
-LINES: dict[str, list[Any]] = {
-    "Claude Code": [
-        {"type": "summary", "summary": "Bikes"},
-        {"type": "user", "message": {"role": "user", "content": "Two bikes"}, "uuid": "1"},
-    ],
-    "Codex": [
-        {"type": "session_meta", "payload": {"id": "s"}},
-        {"type": "response_item", "payload": {"type": "message", "role": "user"}},
-    ],
-}
-
-
-@pytest.mark.parametrize("agent", LINES)
-def test_a_session_in_a_list_is_named(agent: str) -> None:
-    with pytest.raises(ValueError, match=rf"session of a coding agent \({agent}\).*on each line"):
-        read_transcripts(json.dumps(LINES[agent]).encode())
-
-
 def test_lines_of_an_unknown_type_with_words_are_refused() -> None:
     begin = {"type": "begin", "id": "s"}
     for line in ({"type": "user", "content": "Two bikes"}, {"type": "note", "more": ["yes"]}):

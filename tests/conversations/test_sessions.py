@@ -411,6 +411,18 @@ def test_an_encrypted_summary_is_said() -> None:
 # --------------------------------------------------------------------------------------- bad input
 
 
+@pytest.mark.parametrize("content", [(EXAMPLES / "agent.jsonl").read_bytes(), joined(CODEX)])
+def test_a_list_of_the_lines_is_the_same_session(content: bytes) -> None:
+    rows = [json.loads(line) for line in content.splitlines()]
+    for text in (json.dumps(rows), f"\n {json.dumps(rows, indent=1)}"):
+        for given, read in zip(read_sessions(content), read_sessions(text.encode()), strict=True):
+            assert (texts(read), read.contexts) == (texts(given), given.contexts)
+            assert read.messages[0].place == given.messages[0].place.replace("line", "item")
+    cut = json.dumps(rows)[:-20].encode()
+    (session, *_) = read_sessions(cut)
+    assert any(f"item {len(rows)}, which is not JSON" in kind for kind, _ in session.unread)
+
+
 def test_a_boundary_without_a_summary_and_a_summary_without_a_boundary_are_said() -> None:
     log = ClaudeCode()
     log.user("one")

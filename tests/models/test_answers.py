@@ -353,7 +353,11 @@ def test_progress_counts_what_evicting_and_reading_again_take(model: LanguageMod
     budget = sum(lengths[:4])
     settings = Answers(tuple(map(read_policy, ("fifo", REREAD))), budgets=(budget,))
     run_answers(settings, model, [dialog], workers=1, on_progress=seen.append)
-    work = [*lengths[:4], lengths[4] + budget, *(3 * tokens + budget for tokens in lengths[5:])]
+    work = [
+        *lengths[:4],
+        lengths[4] + budget // 2,
+        *(3 * tokens + budget // 2 for tokens in lengths[5:]),
+    ]
     assert [step.done for step in seen] == [*accumulate(work)]
     assert {step.total for step in seen} == {sum(work)}
 

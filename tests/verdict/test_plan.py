@@ -14,7 +14,7 @@ import pytest
 import fdkvc
 from fdkvc.conversations.forgot import ModelLoss, Recorded
 from fdkvc.conversations.lexical import LexicalRecordings
-from fdkvc.conversations.replay import ARGUMENTS, REPLAYED
+from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.ways import unpinned, way_words
@@ -31,7 +31,7 @@ from fdkvc.verdict.plan import (
     settings_of,
     ways_for,
 )
-from fdkvc.verdict.results import card_text
+from fdkvc.verdict.results import ReplayRun, card_text
 
 SHAPE = read_shape("4x2x64x16")
 SIZES = (100, 200, 400)
@@ -338,6 +338,17 @@ def test_what_a_model_reads_of_more_dialogs_counts_with_what_it_has_read() -> No
     assert [*both.scores] == ["sink"]
     assert (both.scores["sink"].right, both.scores["sink"].values) == (5, 8)
     assert both.scores["sink"].kl == pytest.approx(0.2)
+
+
+def test_the_file_of_a_plan_has_what_a_model_lost() -> None:
+    settings = Replay(tuple(map(read_policy, RECALL)), SIZES)
+    spoken = LexicalRecordings([Transcript("one", (Turn("user", "a table for two " * 90),))])
+    read = ModelRead("SmolLM2", ("d0",), 900, {"sink": ModelLoss(4, 5, 0.1)})
+    run = ReplayRun(settings, spoken, replayed(), needs(), 1.0, "0", shape=SHAPE, read=read)
+    plan = run.tables["plan.csv"].set_index("policy")
+    assert plan["reading.right"]["sink"] == 4
+    assert plan["reading.kl"].dropna().to_dict() == {"sink": 0.1}
+    assert "reading" not in plan
 
 
 def test_what_is_compared_fits_the_dialogs() -> None:

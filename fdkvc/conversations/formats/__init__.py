@@ -33,7 +33,7 @@ from fdkvc.conversations.formats import (
     tooltalk,
 )
 from fdkvc.conversations.formats.base import Format
-from fdkvc.conversations.formats.unknown import check_known_lines, unknown_sentence
+from fdkvc.conversations.formats.unknown import unknown_sentence
 from fdkvc.conversations.sessions import Session
 from fdkvc.conversations.tools import listed_tools
 from fdkvc.core.extensions import register_installed
@@ -222,7 +222,6 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
         else:
             beside.fields({} if inner == [values] else values, {"conversations"})
             values = inner
-    check_known_lines(values)
     if _are_messages(values):
         values = [values]  # one conversation
     check_most("the file has", len(values), "dialogs", MAX_DIALOGS)

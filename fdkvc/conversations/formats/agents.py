@@ -1,11 +1,13 @@
-"""What the logs of coding agents share: lines of JSON, and a conversation with its contexts.
+"""What the logs of coding agents share: lines of JSON, or a list, and a conversation's contexts.
 
 A line that cannot be read is left out and named; a session that was cut off is still a session.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from json import JSONDecoder
 from typing import Any
 
 from fdkvc.conversations.formats.base import Format, parts_in
@@ -48,6 +50,7 @@ def agent_format(
 
     def recognizes(text: str) -> bool:
         # Other formats have files of one line of 50 MB, whose parsing would be in vain.
+        text = text.lstrip()[:MAX_SAMPLED_CHARACTERS] if _is_list(text) else text
         sample = (line for line in _numbered(text) if len(line[1]) < MAX_SAMPLED_CHARACTERS)
         for _, (_, line) in zip(range(MAX_SAMPLED_LINES), sample, strict=False):
             try:
@@ -63,8 +66,25 @@ def agent_format(
 
 
 def _numbered(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that is not blank, and its number from 1, without a list of all."""
+    """Yield each line that is not blank, and its number from 1, without a list of all.
+
+    Of a list of JSON, they are its items, and last what cannot be read.
+    """
     start, number = 0, 0
+    if _is_list(text):
+        start, decode = text.index("[") + 1, JSONDecoder().raw_decode
+        while start < len(text) and text[start] != "]":
+            if text[start] in " \t\r\n,":
+                start += 1
+                continue
+            try:
+                end = decode(text, start)[1]
+            except (ValueError, RecursionError):
+                end = len(text)
+            number += 1
+            yield number, text[start:end]
+            start = end
+        return
     while start < len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
@@ -74,10 +94,17 @@ def _numbered(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def _is_list(text: str) -> bool:
+    return re.match(r"\s*\[\s*\{", text) is not None
+
+
 def lines_of(text: str, unread: Unread) -> Iterator[Line]:
     """Yield the object of each line; count and name the lines that have none."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
-    named = 0
+    named, noun = 0, "line"
+    if _is_list(text):
+        check_structure(text.encode())
+        noun = "item"
     for number, line in _numbered(text):
         try:
             check_structure(line.encode())
@@ -86,13 +113,13 @@ def lines_of(text: str, unread: Unread) -> Iterator[Line]:
         except ValueError as error:
             value, reason = None, str(error).removeprefix(f"line {number} ")
         if isinstance(value, dict):
-            yield value, f"line {number}"
+            yield value, f"{noun} {number}"
         else:
             named += 1
             if named <= MAX_NAMED_LINES:
-                unread.add(f"line {number}, which {_relative(reason)}")
+                unread.add(f"{noun} {number}, which {_relative(reason)}")
             else:
-                unread.add("more lines that cannot be read")
+                unread.add(f"more {noun}s that cannot be read")
 
 
 def _relative(reason: str) -> str:

@@ -50,13 +50,7 @@ THINKING_TAGS = (
 
 
 def as_call(value: Any) -> Mapping[str, Any] | None:
-    """Return an object with ``name`` and ``arguments`` of a call in any known form, else None.
-
-    Examples
-    --------
-    >>> as_call({"tool": "book", "tool_input": {"seats": 2}})
-    {'name': 'book', 'arguments': {'seats': 2}}
-    """
+    """Return an object with ``name`` and ``arguments`` of a call in any known form, else None."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
     if not isinstance(value, dict):

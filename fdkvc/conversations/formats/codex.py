@@ -35,7 +35,7 @@ four bytes for a token."""
 def is_line(value: Mapping[str, Any]) -> bool:
     """Whether an object is a line of a session."""
     has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
-    return has_payload or "record_type" in value or value.keys() >= FIRST
+    return has_payload or value.keys() == {"record_type"} or value.keys() >= FIRST
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -8,9 +8,6 @@ from fdkvc.core.words import listed
 
 AS_MESSAGES = "give each dialog as 'messages', a list of objects with 'role' and 'content'"
 
-AGENT_LINES: Mapping[str, str] = {"message": "Claude Code", "payload": "Codex"}
-"""Coding agents by the field of their lines that holds a message."""
-
 SEEMS: Mapping[tuple[str, ...], str] = {
     ("instruction", "output"): "an instruction with its answer (Alpaca)",
     ("prompt", "response"): "a single question with its answer",
@@ -25,20 +22,6 @@ SEEMS: Mapping[tuple[str, ...], str] = {
     ("text",): "a plain text, of which a line is read as a turn if it begins as in 'User: hello'",
 }
 """What an object seems to be that has all of these fields; the first counts."""
-
-
-def check_known_lines(values: Any) -> None:
-    """Raise a ValueError if a list of JSON is a session of a coding agent."""
-    for value in values if isinstance(values, list) else ():
-        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            continue
-        for field, agent in AGENT_LINES.items():
-            if "role" not in value and isinstance(value.get(field), dict):
-                raise ValueError(
-                    f"the file seems to be a session of a coding agent ({agent}), by its fields "
-                    f"'type' and {field!r}: give it as the agent wrote it, with an object on each "
-                    "line and not in a list"
-                )
 
 
 def unknown_sentence(place: str, value: Mapping[str, Any], inside: str | None = None) -> str:

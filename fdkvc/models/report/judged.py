@@ -25,7 +25,7 @@ from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "28 November 2026"
-COMPARISONS = "What a plan older than its run asked, and what came out"
+COMPARISONS = "Questions asked before the run, and their answers"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
     "values_right_of_full": "Values still right, of those right with the full cache, %",

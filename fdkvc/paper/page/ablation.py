@@ -245,10 +245,11 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
             between = " and ".join(map(metric.with_unit, ends))
             reach = f"moves {metric.title.lower()} between {between}"
             effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
-    (_, most, first), *others = sorted(effects, reverse=True)
-    head = f"{most} matters most: it" if others else most
-    rest = "".join(f" {label} {reach}." for _, label, reach in others)
-    return f"{head} {first}.{rest}"
+    ranked = sorted(effects, reverse=True)  # by how far each moves a metric
+    _, strongest, effect = ranked[0]
+    head = f"{strongest} matters most: it" if len(ranked) > 1 else strongest
+    rest = "".join(f" {label} {reach}." for _, label, reach in ranked[1:])
+    return f"{head} {effect}.{rest}"
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:

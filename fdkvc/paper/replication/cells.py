@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -148,6 +149,7 @@ def measured_tables(study: Study) -> list[MeasuredTable]:
 
 def _place(fact: Fact) -> tuple[int | str, str, str]:
     """Return the number of a fact's table, its row and its column."""
+    # A source with a table of its own, such as an ablation, comes before the metric.
     by_metric = NUMBERS.get(fact.metric, fact.metric.removeprefix("late_"))
     number = NUMBERS.get(fact.source, by_metric)
     if fact.source in ABLATIONS:
@@ -162,6 +164,7 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     benchmark = study.results.benchmark
     policies = {policy.name: policy.title for policy in benchmark.policies}
     scenarios = {key: scenario_label(key) for key in study.results.reported}
+    # Tables 1 to 4: a row for each policy, and in Table 1 one for the tested difference.
     rows = policies
     if {ABLATED_POLICY, BASELINE} <= policies.keys():
         rows = {**rows, DIFFERENCE: f"{policies[ABLATED_POLICY]} − {policies[BASELINE]}"}
@@ -172,6 +175,7 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     yield MeasuredTable(3, "Late-turn topic diversity, %", "policy", policies, scenarios)
     columns = {**scenarios, TIME: "latency, ms a turn"}
     yield MeasuredTable(4, "Late-turn retention, %, and latency", "policy", policies, columns)
+    # Tables 5 and 6: the ablations, a row for each value.
     for parameter, results in study.sweeps.items():
         swept = results.benchmark
         values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
@@ -189,6 +193,7 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
         for row in HYPERPARAMETERS
     }
     yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
+    # Metrics that the paper does not have.
     for key in benchmark.metrics:
         if f"late_{key}" not in NUMBERS:
             title = metric_named(key).heading()
@@ -224,8 +229,10 @@ def sign_of(fact: Fact) -> str:
 
 def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
-    verdicts = [fact.verdict for table in tables for fact in table.cells.values()]
-    return {verdict: verdicts.count(verdict) for verdict in SIGNS}
+    verdicts: Counter[str | None] = Counter()
+    for table in tables:
+        verdicts.update(fact.verdict for fact in table.cells.values())
+    return {verdict: verdicts[verdict] for verdict in SIGNS}
 
 
 def scenario_label(key: str) -> str:

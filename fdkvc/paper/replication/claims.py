@@ -307,6 +307,7 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
         if values is None:
             return None
         rows[float(getattr(policy, wanted.parameter or ""))] = values
+    # A value whose mean is not significantly lower than the highest may be the peak as well.
     highest = max(rows, key=lambda value: float(rows[value].mean()))
     others = [value for value in rows if value != highest]
     differs = significant([paired(rows[value], rows[highest]) for value in others])
@@ -319,7 +320,7 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
 
 
 def _of_a_run(wanted: Measure, study: Study) -> float | None:
-    """Return a number of the whole run, which does not vary between dialogs."""
+    """Return a number of the run as a whole, which does not vary between dialogs."""
     memory = study.memories.get(wanted.policy)
     match wanted.metric:
         case "latency":

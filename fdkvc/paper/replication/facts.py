@@ -138,6 +138,7 @@ def printed(
     if not matches_paper(benchmark):
         return None
     if swept:
+        # The paper sweeps one hyperparameter of FD-KVC on one scenario, all others at default.
         variant = read_policy(policy)
         papers = scenario == ABLATED_SCENARIO and variant.key == ABLATED_POLICY
         if not papers or swept not in variant.settings:
@@ -173,7 +174,7 @@ def _late(results: Results, swept: str) -> Iterator[Fact]:
     benchmark, firsts = results.benchmark, _firsts(results)
     names = [policy.name for policy in benchmark.policies]
     places = [*product(results.reported, names, late_metrics(benchmark))]
-    if not swept:
+    if not swept:  # the differences that the paper's t-tests examine
         places += product(results.reported, [DIFFERENCE], ["late_alignment"])
     for place in places:
         values = _values(results, *place)

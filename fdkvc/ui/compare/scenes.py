@@ -72,7 +72,7 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
 def show_difference(first: Lane, second: Lane, turn: int) -> None:
     """Say where two runs diverge, and show what only one of them keeps."""
     shared = overlap(first.run, second.run)
-    table = differences(first.run, second.run)
+    table = differences(first.run, second.run)  # of all turns, computed once
     table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
         st.markdown(plain(_difference_words(first, second, turn, shared, table)))

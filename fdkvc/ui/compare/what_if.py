@@ -51,6 +51,7 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
             by_name = {lane.name: lane for lane in lanes}
             run = Field("Run", name="run", default=lanes[-1].name, choices=by_name)
             origin = by_name[fields.choice(draft, run)]
+        # Each run has controls of its own, so that one keeps what was typed for it.
         place, help = f"{draft}/{origin.name}", "A smaller budget evicts at once."
         with right:
             changed = replace(BUDGET_HERE, help=help, default=origin.run.budget)

@@ -64,8 +64,8 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
         return NO_GHOST
     runs = {name: load_run(*other, run.optional) for name, (_, other) in others.items()}
     labels = {ALONE: "nothing"}
-    for name, other in runs.items():
-        if not other.long and _turns(other) == _turns(run):
+    for name, candidate in runs.items():
+        if not candidate.long and _turns(candidate) == _turns(run):
             labels[name] = f"the {others[name][0]}"
     if st.session_state[key] not in labels:
         st.session_state[key] = BEFORE if BEFORE in labels else ALONE

@@ -97,10 +97,5 @@ def _described(change: Change) -> Mapping[str, Any]:
         share = "" if change.share is None else percent(change.share, 1)
     elif change.after is None:
         after = ""
-    return {
-        "label": change.label,
-        "before": before,
-        "after": after,
-        "share": share,
-        "words": change.words,
-    }
+    values = {"before": before, "after": after, "share": share}
+    return {"label": change.label, **values, "words": change.words}
