@@ -23,11 +23,7 @@ from fdkvc.conversations.formats.chat import is_demanded, values_in
 from fdkvc.conversations.mentions import MentionFinder, wordings_of
 from fdkvc.conversations.session_text import ContextText, span_kind
 from fdkvc.conversations.sessions import Compaction, MadeCall, Session
-from fdkvc.core.limits import (
-    MAX_DEMANDS,
-    MAX_SESSION_VALUES,
-    MAX_VALUE_CHARACTERS,
-)
+from fdkvc.core.limits import MAX_DEMANDS, MAX_SESSION_VALUES, MAX_VALUE_CHARACTERS
 from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError
 from fdkvc.core.words import decimal
 from fdkvc.engine.evidence import reread_once

@@ -137,9 +137,7 @@ def replay(
 
 
 def replay_arguments(
-    settings: Replay,
-    recordings: Sequence[Recording],
-    **how: Unpack[Execution],
+    settings: Replay, recordings: Sequence[Recording], **how: Unpack[Execution]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the table of `replay`, and one with every argument of every call.
 
@@ -231,9 +229,7 @@ def deciders(mode: str, recordings: Sequence[Recording]) -> int:
 
 
 def run_job(
-    settings: Replay,
-    recordings: Sequence[Recording],
-    cancelled: threading.Event | None = None,
+    settings: Replay, recordings: Sequence[Recording], cancelled: threading.Event | None = None
 ) -> Chunk | None:
     """Return the rows of some dialogs; None if cancelled before they are complete."""
     one_blas_thread()  # here too, since this may be another process

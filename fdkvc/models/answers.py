@@ -144,10 +144,7 @@ class Answers:
 
 
 def run_answers(
-    settings: Answers,
-    model: AnyModel,
-    transcripts: Sequence[Transcript],
-    **how: Unpack[Execution],
+    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], **how: Unpack[Execution]
 ) -> pd.DataFrame:
     """Let a model read and answer dialogs under every policy and budget.
 
@@ -283,10 +280,7 @@ def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Float
 
 
 def _read(
-    settings: Answers,
-    model: AnyModel,
-    transcript: Transcript,
-    on_read: OnRead,
+    settings: Answers, model: AnyModel, transcript: Transcript, on_read: OnRead
 ) -> Reading[list[Row]]:
     """Read a dialog, and return its rows."""
     passages = encode_dialog(model, transcript)

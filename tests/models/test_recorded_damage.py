@@ -109,7 +109,7 @@ def test_what_is_said_of_damage_is_counted_again(recorded: RecordedDamage) -> No
     assert f"Half of this KL is in {half:,} of {len(falling):,} words" in healed
     before = sum(damage.of_words[at] for at in damage.restored)
     after = sum(hurt.restored or 0 for hurt in damage.hurt)
-    assert f"changes their KL from {before:.1f} to {after:.1f} nats." in healed
+    assert f"changes their KL from {before:,.1f} to {after:,.1f} nats." in healed
     assert len(damage_sentences(replace(damage, hurt=()), "FIFO")) == 1
 
 

@@ -539,9 +539,7 @@ def _gap(
 
 
 def tool_prompts(
-    template: str,
-    special: SpecialTokens,
-    lists: Sequence[ToolList],
+    template: str, special: SpecialTokens, lists: Sequence[ToolList]
 ) -> list[str | None]:
     """Return the system prompt in which a template writes each list of tools, None if it does not.
 

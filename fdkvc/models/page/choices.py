@@ -78,11 +78,7 @@ SECTION = Field(
     "Section",
     name="section",
     default="why",
-    choices={
-        "why": "Why this answer",
-        "back": "Restore evicted words",
-        "damage": "Damage",
-    },
+    choices={"why": "Why this answer", "back": "Restore evicted words", "damage": "Damage"},
 )
 _SIDEBAR = (MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
 _CHAT = (MESSAGES, STOPS, POLICIES, BUDGET, DECIDES)
