@@ -38,8 +38,11 @@ KL, RIGHT = "kl", "values_right_of_full"
 """What is compared."""
 
 SAMPLE_TOKENS = 3_000
-"""Most tokens of a sample: a pretrained model of 135 million parameters reads them under eight ways
-in less than a minute on two idle cores; one dialog alone takes one core."""
+"""Most tokens of a sample."""
+
+MOST_WORK = 10_000
+"""Tokens that each of two cores may read for such a sample under all ways, first or again: about a
+minute with a pretrained model of 135 million parameters."""
 
 TRIED_DIALOGS = 32
 """Most dialogs that are encoded to find some that are short enough for such a sample."""
@@ -140,15 +143,12 @@ def read_card(
     if before is not None:
         on_read(before)
         transcripts = [dialog for dialog in transcripts if dialog.name not in before.names]
-    sample = sample_of(model, transcripts, most)
-    passages = [encode_dialog(model, dialog) for dialog in sample]
-    tokens = sum(len(passage.ids) for row in passages for passage in row)
+    sample, runs, works = _affordable(card, groups, model, transcripts, most)
+    tokens = sum(count_tokens(model, dialog) for dialog in sample)
     names = tuple(dialog.name for dialog in sample)
     begun = sum(dialog not in transcripts for dialog in sample)
     read = ModelRead(model.name, names, tokens, {}, complete=False, begun=begun)
-    runs = [_sized(group, tokens / len(sample) / card.tokens) for group in groups]
     title = f"{count(sum(map(len, groups)), 'way')}, {count(tokens, 'token')}"
-    works = [sum(sum(work_of(run, row)) for row in passages) for run in runs]
     reports = _reports(how.get("on_progress"), works, title)
     # One dialog takes one core: then the groups are read at once.
     at_once = len(sample) == 1 and how.get("workers") != 1
@@ -163,6 +163,32 @@ def read_card(
         if before is None:
             on_read(read)
     return read if before is None else before.joined(read)
+
+
+def _affordable(
+    card: Card,
+    groups: Sequence[Sequence[Way]],
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    most: int,
+) -> tuple[list[Transcript], list[Sized], list[int]]:
+    """Return a sample of at `most` so many tokens, and the run and the work of each group.
+
+    Where ways read so much again that it would take longer than others of its size, it is smaller.
+    """
+    allowed = MOST_WORK * most / SAMPLE_TOKENS
+    while True:
+        sample = sample_of(model, transcripts, most)
+        passages = [encode_dialog(model, dialog) for dialog in sample]
+        tokens = sum(len(passage.ids) for row in passages for passage in row)
+        runs = [_sized(group, tokens / len(sample) / card.tokens) for group in groups]
+        works = [sum(sum(work_of(run, row)) for row in passages) for run in runs]
+        # The groups of one dialog are read at once, each by one core; several dialogs share cores.
+        longest = max(works) if len(sample) == 1 else sum(works) / 2
+        smaller = tokens * 9 // 10
+        if longest <= allowed or smaller < SAMPLE_TOKENS // 4:
+            return sample, runs, works
+        most = smaller
 
 
 def _sized(group: Sequence[Way], ratio: float) -> Sized:

@@ -10,6 +10,7 @@ from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
+from fdkvc.verdict import checked
 from fdkvc.verdict.checked import read_card, readings_of, sample_of, ways_to_read
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.plan import Card, ModelRead, Way
@@ -44,6 +45,19 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
     assert (read.dialogs, read.begun) == (2, 1)
     with pytest.raises(ValueError, match="no dialog is short enough"):
         sample_of(MODEL, DIALOGS, most=1)
+
+
+def test_a_sample_is_smaller_where_ways_read_much_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked, "SAMPLE_TOKENS", 400)
+    monkeypatch.setattr(checked, "MOST_WORK", 450)
+    whole, less = (
+        read_card(card_of((name, 80)), MODEL, DIALOGS, most=sum(TOKENS), workers=1)
+        for name in ("sink", "reread(messages(fifo))")
+    )
+    assert whole.complete
+    assert less.complete
+    assert (whole.dialogs, whole.tokens) == (2, sum(TOKENS))
+    assert 0 < less.tokens < sum(TOKENS)
 
 
 def card_of(*sizes: tuple[str, int | None], tokens: float = 800) -> Card:
