@@ -333,7 +333,7 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     assert page.locator(".dialog-words [data-token]").count() < len(words) / 3
     page.get_by_role("radio", name="Side by side").click()
     expect(page.locator(".stage .lane")).to_have_count(2)
-    expect(page.locator(".stage .lane").first).to_contain_text("2048 of 2048 kept")
+    expect(page.locator(".stage .lane").first).to_contain_text("2,048 of 2,048 kept")
     cell = page.locator(".stage .lane").first.get_by_role("option")
     expect(cell).to_have_attribute("aria-label", re.compile(r"^\d+ entries from .*token \d+, "))
 
