@@ -204,5 +204,6 @@ def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step,
 
 def before_eviction(steps: tuple[Step, ...], *inserted: Step) -> tuple[Step, ...]:
     """Return a policy's steps with others inserted before its eviction."""
-    index = [step.kind for step in steps].index("evict")
+    kinds = [step.kind for step in steps]
+    index = kinds.index("evict") if "evict" in kinds else len(steps)  # an extension may name none
     return (*steps[:index], *inserted, *steps[index:])

@@ -35,6 +35,7 @@ from fdkvc.policies import (
     wrapped,
 )
 from fdkvc.policies.base import Available, Score, Update
+from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
 from fdkvc.policies.wrapper import Wrapper
@@ -571,3 +572,11 @@ def test_a_variant_changes_what_is_inside_too() -> None:
     assert other.changes(policy, 56) == ["H2O queries=each instead of Recall (H2O)"]
     assert other.resets(policy)
     assert not Fork(3, policy=policy_named("h2o")).resets(policy)
+
+
+def test_a_policy_that_names_no_steps_can_be_wrapped() -> None:
+    class Unexplained(Fifo):
+        steps = ()
+
+    kinds = [step.kind for step in wrapped("sinks", Unexplained()).steps]
+    assert kinds == ["protect"]
