@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.research.planned import PLANS, comparisons, differences, plan, texts, ways
 from fdkvc.core.statistics import cluster_mean, holm
-from fdkvc.models.judged import planned_comparisons, planned_ways
+from fdkvc.models.judged import SIZES, planned_comparisons, planned_ways
 from fdkvc.models.report.judged import comparison_name
 from fdkvc.policies import read_policy
 from tests.app_pages import ROOT
@@ -87,13 +87,15 @@ def test_values_right_have_no_figure_where_the_full_cache_gets_few_of_them_right
         assert compared.mean_diff.notna().all() == bool(figures)
 
 
-def test_the_shipped_results_are_those_of_the_plan() -> None:
+@pytest.mark.parametrize("name", PLANS)
+def test_the_shipped_results_are_those_of_the_plan(name: str) -> None:
+    the_plan = plan(name)
     asked = [
         (question["asks"], comparison["sample"], *(" + ".join(comparison[side]) for side in SIDES))
-        for question in ASKED["questions"]
+        for question in the_plan["questions"]
         for comparison in question["comparisons"]
     ]
-    table = planned_comparisons()
+    table = planned_comparisons(name)
     columns = ["asks", "sample", "more", "less"]
     for metric in ("kl", "values_right_of_full"):
         of_metric = table[table.metric == metric]
@@ -102,10 +104,10 @@ def test_the_shipped_results_are_those_of_the_plan() -> None:
     for row in table.itertuples():
         assert comparison_name(str(row.more), str(row.less))
 
-    known = planned_ways()
-    for name, sample in ASKED["samples"].items():
+    known = planned_ways(name)
+    for title, sample in the_plan["samples"].items():
         for who in ("head", "model"):
-            part = known[(known["sample"] == name) & (known.decides == who)]
+            part = known[(known["sample"] == title) & (known.decides == who)]
             assert [*dict.fromkeys(part.policy)] == sample[who]
             assert (part.n.dropna() <= sample["conversations"]).all()
 
@@ -113,7 +115,7 @@ def test_the_shipped_results_are_those_of_the_plan() -> None:
 def test_documents_have_the_shipped_figures() -> None:
     results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
     tables = texts()
-    for table in tables.values():
+    for table in (*tables.values(), *texts(SIZES).values()):
         assert table in results
     readme = (ROOT / "README.md").read_text("utf-8").splitlines()
     shown = {line for line in readme if line.count("`") == 2 and line.startswith("| ")}
