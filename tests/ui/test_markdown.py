@@ -236,10 +236,12 @@ def test_what_a_file_says_is_text() -> None:
 
     bring(app, refused_dialogs())
 
-    told, *_ = hostile_texts(app)  # before the headline on the file that stays
-    # The file and the dialog of it.
-    assert told.count(plain(HOSTILE[:50])) == 2
+    told, *_ = hostile_texts(app)
+    # The file, the dialog of it, and the file that stays.
+    assert told.count(plain(HOSTILE[:50])) == 3
+    assert told in [error.value for error in app.error]
 
 
 def bring(app: AppTest, content: bytes) -> None:
-    app.file_uploader[0].set_value([(f"{HOSTILE}.json", content, "application/json")]).run()
+    (uploader,) = [place for place in app.file_uploader if place.label == "Dialogs or a trace"]
+    uploader.set_value([(f"{HOSTILE}.json", content, "application/json")]).run()
