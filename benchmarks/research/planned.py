@@ -4,7 +4,7 @@
     python -m benchmarks.research.planned DATA OUT [--plan P] [--sample N] [--workers W]
         [--minutes M]
 
-Plan 1 is plan.toml, and 2 plan_sizes.toml.
+Plan 1 is plan.toml, 2 plan_sizes.toml, and 3 plan_cleared.toml.
 
 DATA is as for `judged`. Every conversation is read as the command ``answers`` reads it, in the
 order of its sample, and kept in OUT; a run that was stopped goes on. After M minutes no
@@ -32,6 +32,7 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, verdict_on
 from fdkvc.models.judged import (
+    CLEARED,
     FIRST,
     PLANNED,
     SHARE,
@@ -45,7 +46,7 @@ from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
-PLANS = {PLANNED: "plan.toml", SIZES: "plan_sizes.toml"}
+PLANS = {PLANNED: "plan.toml", SIZES: "plan_sizes.toml", CLEARED: "plan_cleared.toml"}
 DECIDES = ("head", "model")
 RIGHT = "values_right_of_full"
 BY = ("recent", "middle", "old", "user", "assistant", "result")
