@@ -17,13 +17,14 @@ import numpy as np
 from fdkvc.core.arrays import read_safetensors
 from fdkvc.core.attention import Floats
 from fdkvc.core.json_input import check_object
-from fdkvc.core.parameters import Parameter, check_parameter
+from fdkvc.core.parameters import check_parameter
 from fdkvc.core.transcripts import clean_name, different_names
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.decoder import Decoder, Layer, Shape
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.model_folder import (
+    POSITIVE,
     RANGES,
     check_memory,
     check_model_folder,
@@ -47,8 +48,6 @@ PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 OWN_MODELS = "FDKVC_MODELS"
 """The environment variable with the paths of a user's models, one a line; `fdkvc app` sets it."""
-
-_POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
 
 
 class AnyModel(Protocol):
@@ -257,7 +256,7 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     def number(name: str, default: Any = None, kind: type = int) -> Any:
         value = config.get(name)
         value = default if value is None else value
-        check_parameter(f"{name} in config.json", RANGES.get(name, _POSITIVE), value, kind)
+        check_parameter(f"{name} in config.json", RANGES.get(name, POSITIVE), value, kind)
         return value
 
     if config["model_type"] != "llama":

@@ -40,6 +40,7 @@ from fdkvc.core.words import as_value_error, error_reason
 
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
+POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
 _LAYERS = Parameter("Layers", "", low=1, high=1024)
 _HEADS = Parameter("Heads", "", low=1, high=1024)
 _WIDTH = Parameter("Width", "", low=1, high=1_000_000)
