@@ -309,8 +309,10 @@ def read_gguf(path: Path) -> GgufFile:
     try:
         fields, tensors = _Header(content).read()
     except struct.error:  # a value ends beyond the content
-        end = f"the end of the file, or {MAX_GGUF_HEADER_BYTES:,} bytes"
-        raise ValueError(f"its header is truncated, or has a size beyond {end}") from None
+        raise ValueError(
+            "its header is truncated, or has a size beyond the end of the file or "
+            f"{MAX_GGUF_HEADER_BYTES:,} bytes"
+        ) from None
     end = 0  # of the tensor before
     for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
         if tensor.start < end:
