@@ -109,16 +109,8 @@ def load_language_model(
         return LanguageModel(model_name(path), decoder, tokens, model_digest(path))
 
 
-class _Shared:
-    """The place of one model in this process."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.model: LanguageModel | None = None
-        self.failed: tuple[object, str] | None = None  # the files that failed, and the error
-
-
-_SHARED: dict[str, _Shared] = {}
+_LOCKS: dict[str, Lock] = {}
+_SHARED: dict[str, LanguageModel] = {}  # by name
 
 
 def shared_language_model(
@@ -126,34 +118,15 @@ def shared_language_model(
 ) -> LanguageModel:
     """Return a model that is loaded on first use, and then shared by the whole process.
 
-    Each model has its own lock, so nobody waits for the loading of another model. A model that
-    failed is loaded again only after its files have changed; until then the same ValueError is
-    raised at once.
+    Each model has its own lock, so nobody waits for the loading of another model.
     """
-    shared = _SHARED.setdefault(str(name), _Shared())
-    if shared.model is None:
+    key = str(name)
+    if key not in _SHARED:
         on_progress(0)  # shown also to those who wait while another session loads it
-    with shared.lock:
-        if shared.model is None:
-            files = _files_of(name)
-            if shared.failed and shared.failed[0] == files:
-                raise ValueError(shared.failed[1])
-            try:
-                shared.model = load_language_model(name, on_progress)
-            except ValueError as error:
-                shared.failed = files, str(error)
-                raise
-        return shared.model
-
-
-def _files_of(name: str | Path) -> object:
-    """Return the size and time of a model's files, by which a change is noticed."""
-    try:
-        path = find_model(str(name))
-        files = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
-        return [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    except (OSError, ValueError):
-        return None
+        with _LOCKS.setdefault(key, Lock()):
+            if key not in _SHARED:
+                _SHARED[key] = load_language_model(name, on_progress)
+    return _SHARED[key]
 
 
 def offered_models() -> dict[str, str | Path]:

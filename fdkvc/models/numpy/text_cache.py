@@ -382,8 +382,8 @@ class EvictingCache(TextCache):
         self._eviction, step = before.after(len(new), vectors, self._features)
         # 3. Note what was evicted. The properties return copies: forks may share the originals.
         held, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
-        evicted_in[step.evicted] = len(self.ends)
-        evicted_by[step.evicted] = step.rule
+        evicted, rule = step.find_evicted()
+        evicted_in[evicted], evicted_by[evicted] = len(self.ends), rule
         # With a second tier, a token may have come back: what is held is not evicted.
         if self._eviction.slots.size > held.size:
             layer, head, slot = np.nonzero(held >= 0)
