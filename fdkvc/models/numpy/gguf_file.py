@@ -211,7 +211,7 @@ class GgufFile(Mapping[str, Floats]):
                 texts[f"{name}_token"] = str(tokens[token])
         return texts
 
-    @property
+    @cached_property
     def tokenizer(self) -> dict[str, Any]:
         """The content of ``tokenizer.json``."""
 

@@ -108,9 +108,6 @@ class Tokens:
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
     note: str = ""
     """How dialogs are not read as by a chat model, in a sentence; "" if they are."""
-    _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
-    """Surprisal of the tokens seen so far."""
-
     calls_as_json: ClassVar[bool] = False
     """Whether calls are JSON, or lines."""
 
@@ -356,9 +353,8 @@ class Tokens:
         It is the surprisal of the first word in a token's text, 0 if there is none; see
         `fdkvc.core.token_traits`.
         """
-        for token in {*ids} - self._surprisal.keys():
-            self._surprisal[token] = text_surprisal(self.text([token]))
-        return [self._surprisal[token] for token in ids]
+        by_token = {token: text_surprisal(self.text([token])) for token in {*ids}}
+        return [by_token[token] for token in ids]
 
 
 @dataclass(frozen=True)
@@ -565,24 +561,27 @@ def _tools(transcript: Transcript) -> ToolList | None:
 
 
 def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
-    """Read the tokenizer of a model with a vocabulary of this size, from its folder or file.
+    """Read the tokenizer of a checked model with a vocabulary of this size.
 
     Raises a ValueError that names the file and the problem.
     """
-    from tokenizers import Tokenizer
-
-    if isinstance(stored, Path) and not (stored / TOKENIZER).is_file():
-        raise ValueError(f"there is no file {TOKENIZER}")
-    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
-        if isinstance(stored, Path):
-            tokenizer = Tokenizer.from_file(str(stored / TOKENIZER))
-        else:
-            check_tokenizer(content := stored.tokenizer)
-            tokenizer = Tokenizer.from_str(json.dumps(content))
-    return _tokens_of(tokenizer, vocabulary, *_template(stored))
+    if isinstance(stored, Path):
+        if not (stored / TOKENIZER).is_file():
+            raise ValueError(f"there is no file {TOKENIZER}")
+        content = (stored / TOKENIZER).read_bytes()
+    else:
+        with as_value_error(f"{TOKENIZER} cannot be read"):
+            check_tokenizer(stored.tokenizer)
+        content = json.dumps(stored.tokenizer).encode()
+    return read_tokens(content, vocabulary, *_template(stored))
 
 
-def read_tokens(content: str, template: str = "", special: SpecialTokens = ()) -> Tokens:
+def read_tokens(
+    content: bytes,
+    vocabulary: int = MAX_VOCABULARY,
+    template: str = "",
+    special: SpecialTokens = (),
+) -> Tokens:
     """Read the content of a checked ``tokenizer.json``, for a model with a chat template or none.
 
     Raises a ValueError that names the problem.
@@ -590,15 +589,9 @@ def read_tokens(content: str, template: str = "", special: SpecialTokens = ()) -
     from tokenizers import Tokenizer
 
     with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
-        tokenizer = Tokenizer.from_str(content)
-    return _tokens_of(tokenizer, MAX_VOCABULARY, template, special)
-
-
-def _tokens_of(
-    tokenizer: Any, vocabulary: int, template: str, special: SpecialTokens = ()
-) -> Tokens:
-    vocabulary_ids = tokenizer.get_vocab()
-    highest = max(vocabulary_ids.values(), default=0)
+        tokenizer: Any = Tokenizer.from_buffer(content)
+    ids = tokenizer.get_vocab()
+    highest = max(ids.values(), default=0)
     if highest >= vocabulary:
         raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
     with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be used"):
@@ -610,9 +603,9 @@ def _tokens_of(
         for token in range(min(highest + 1, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
-        if vocabulary_ids.keys() >= {*MARKS.values(), END}:
-            marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
-            return Tokens(tokenizer, first, marks, vocabulary_ids[END], (vocabulary_ids[END],))
+        if ids.keys() >= {*MARKS.values(), END}:
+            marks = {writer: (ids[mark],) for writer, mark in MARKS.items()}
+            return Tokens(tokenizer, first, marks, ids[END], (ids[END],))
         return marked_tokens(tokenizer, first, template, special)
 
 
