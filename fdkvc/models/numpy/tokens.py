@@ -179,8 +179,7 @@ class Tokens:
         if "kinds" in looks_at:
             features["kinds"], features["tools"] = self._kinds(ids, kind)
         if "traits" in looks_at:
-            user = self._speaker(ids) == SPEAKERS.index("user")
-            features["traits"] = token_traits(*self._written(ids), user)
+            features["traits"] = token_traits(*self._written(ids), self._kind(ids) == "user")
         return features
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
@@ -265,8 +264,8 @@ class Tokens:
         close an answer, once the next message follows, belong to that message.
         """
         messages = self._messages(ids, kind)
-        marked = self._speaker(ids) >= 0
-        speakers = np.full(len(ids), _SPEAKER_OF[messages[0].kind] if marked else -1, np.intp)
+        first = messages[0].kind if self._kind(ids) else ""
+        speakers = np.full(len(ids), _SPEAKER_OF[first], np.intp)
         for message in messages:
             speakers[message.start :] = _SPEAKER_OF[message.kind]
         return speakers
@@ -333,11 +332,6 @@ class Tokens:
         while decoded and not decoded[-1].strip():
             decoded.pop()
         return mark[: len(decoded)]
-
-    def _speaker(self, ids: Sequence[int]) -> int:
-        """Return the speaker of a passage by the mark that it begins with."""
-        kind = self._kind(ids)
-        return SPEAKERS.index("user" if kind == "user" else "system") if kind else -1
 
     def _kind(self, ids: Sequence[int]) -> SpanKind | Literal[""]:
         """Return the kind of a passage by the mark that it begins with, "" without one."""
