@@ -179,7 +179,7 @@ class Tokens:
         if "kinds" in looks_at:
             features["kinds"], features["tools"] = self._kinds(ids, kind)
         if "traits" in looks_at:
-            features["traits"] = token_traits(*self._written(ids), self._kind(ids) == "user")
+            features["traits"] = token_traits(*self._written(ids), self.mark_of(ids)[1] == "user")
         return features
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
@@ -211,11 +211,10 @@ class Tokens:
             yield offset + max(lengths, default=0), offset + len(self.prompt)
         yield offset + self.mark_of(ids)[0], offset + len(ids)
 
-    def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
-        """Return how many tokens at a passage's start are up to the end of its mark, and the names.
+    def mark_of(self, ids: Sequence[int]) -> tuple[int, SpanKind | Literal[""]]:
+        """Return how many tokens at a passage's start are up to the end of its mark, and its kind.
 
-        The names are whose mark it is, several where marks are equal: writers, or the kinds
-        ``prompt`` and ``result``.
+        The kind is "" without a mark.
         """
 
         def has(first: int, part: tuple[int, ...]) -> bool:
@@ -227,13 +226,15 @@ class Tokens:
         for before in (self.closing, self.first, self.prompt):
             starts |= {first + len(before) for first in starts if has(first, before)}
         # 2. Of the marks there, the one that ends last counts: one mark may begin another.
-        ends: dict[int, list[str]] = {0: []}
+        ends: dict[int, set[SpanKind]] = {0: set()}
         for first in starts:
             for kind, mark in [*self.marks.items(), *self.openings]:
                 if has(first, mark):
-                    ends.setdefault(first + len(mark), []).append(kind)
+                    ends.setdefault(first + len(mark), set()).add(_KIND_OF[kind])
         length = max(ends)
-        return length, ends[length]
+        # A model may begin calls and words with the same mark.
+        several = len(ends[length]) > 1
+        return length, "assistant" if several else next(iter(ends[length]), "")
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -264,7 +265,7 @@ class Tokens:
         close an answer, once the next message follows, belong to that message.
         """
         messages = self._messages(ids, kind)
-        first = messages[0].kind if self._kind(ids) else ""
+        first = messages[0].kind if self.mark_of(ids)[1] else ""
         speakers = np.full(len(ids), _SPEAKER_OF[first], np.intp)
         for message in messages:
             speakers[message.start :] = _SPEAKER_OF[message.kind]
@@ -307,8 +308,7 @@ class Tokens:
                     messages.append(_Message(start, text, message_kind))
                     break  # the longest mark, which comes first
         if not messages:  # a plain model, or the rest of a message that was read in parts
-            length, _ = self.mark_of(ids)
-            messages = [_Message(0, length, self._kind(ids))]
+            messages = [_Message(0, *self.mark_of(ids))]
         if kind is not None:  # the passage is the last message: the prompt comes before it
             messages[-1] = messages[-1]._replace(kind=kind)
         return messages
@@ -332,14 +332,6 @@ class Tokens:
         while decoded and not decoded[-1].strip():
             decoded.pop()
         return mark[: len(decoded)]
-
-    def _kind(self, ids: Sequence[int]) -> SpanKind | Literal[""]:
-        """Return the kind of a passage by the mark that it begins with, "" without one."""
-        _, names = self.mark_of(ids)
-        if not names:
-            return ""
-        # A model may begin calls and words with the same mark.
-        return _KIND_OF[names[0]] if len({*names}) == 1 else "assistant"
 
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
