@@ -227,7 +227,7 @@ class TextCache(ModelCache):
 
         Without it the arrays grow as tokens are read, with copies.
         """
-        self._vectors.reserve(end)
+        self._vectors.reserve(self.count, end)
 
     def forget_queries(self) -> None:
         """Forget the queries of all tokens so far but the last.
@@ -263,7 +263,7 @@ class TextCache(ModelCache):
     def _take(self, other: TextCache, count: int) -> None:
         """Become a copy of the first tokens of a cache; vectors that are stored here are shared."""
         self.ids = other.ids[:count]
-        self._vectors = other._vectors.fork(count, self._vectors.names)
+        self._vectors = other._vectors.fork(self._vectors.names)
 
     def follow(self, other: Any) -> None:
         """Take over what another `whole` cache of the same text has read since.
@@ -289,7 +289,7 @@ class TextCache(ModelCache):
         """Return a fork that stores no hidden states: few policies need them."""
         other = self.fork()
         names = [name for name in self._vectors.names if name != "hidden"]
-        other._vectors = self._vectors.fork(self.count, names)
+        other._vectors = self._vectors.fork(names)
         return other
 
     def before_turn(self, turn: int, restored: Sequence[int] = ()) -> TextCache:

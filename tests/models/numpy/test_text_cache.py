@@ -375,14 +375,6 @@ def test_forks_share_what_both_have_read(decoder: Decoder) -> None:
         read([alone := TextCache(decoder)], ids)
         read([alone], more)
         np.testing.assert_array_equal(fork.vectors("values"), alone.vectors("values"))
-    del first
-    read([third := cache.fork()], [9])  # where the first one wrote
-    assert np.shares_memory(third.vectors("keys"), cache.vectors("keys"))
-    read([cache], [5, 6])
-    assert third.ids == [*ids, 9]
-    read([alone := TextCache(decoder)], ids)
-    read([alone], [9])
-    np.testing.assert_array_equal(third.vectors("keys"), alone.vectors("keys"))
 
 
 def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
