@@ -346,7 +346,7 @@ def test_a_model_over_the_machines_memory_is_refused_before_it_is_read(
 
 def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "made.gguf")
-    with pytest.raises(ValueError, match="it is not a folder"):
+    with pytest.raises(ValueError, match="neither a folder nor a GGUF"):
         load_language_model(tmp_path / "made.gguf")
 
 

@@ -64,7 +64,9 @@ def check_model_folder(folder: Path) -> int:
     Raises a ValueError that names the file and the problem.
     """
     if not folder.is_dir():
-        raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
+        if folder.exists():
+            raise ValueError("it is neither a folder nor a GGUF file")
+        raise ValueError("there is no such folder or file")
     config = read_json(folder / "config.json")
     require(config, "model_type", str, "config.json")
     for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
