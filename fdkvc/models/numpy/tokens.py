@@ -242,9 +242,7 @@ class Tokens:
         if not self.marks:
             return ()
         # A system prompt may be given as the user's words, and then has the user's mark.
-        prompts = {mark for kind, mark in self.openings if kind == "prompt"}
-        told_apart = prompts - {(), *self.marks.values()}
-        return SPEAKERS if told_apart else SPEAKERS[:2]
+        return SPEAKERS if "system" in self.kinds else SPEAKERS[:2]
 
     @property
     def kinds(self) -> tuple[str, ...]:
