@@ -63,7 +63,7 @@ OPTIONS = (
     "turns(fd-kvc, picks=0.4)",
     "turns(h2o queries=each)",
     "blocks(fd-kvc, size=4)",
-    "blocks(h2o window=0.3, size=3, score=largest)",
+    "blocks(h2o window=0.3, size=3)",
     "blocks(recall(snapkv, tier=1), size=8)",
     "blocks(fd-kvc tau=0.6, size=5)",
     "recall(blocks(fifo))",
