@@ -317,6 +317,68 @@ def snapkv(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     return Verdict(entries, terms, newest_tokens(entries, min(w, seen.budget)))
 
 
+def scissorhands(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Evict what was low most often within the history; `low` writes one bit for each query."""
+    entries = cache + [Entry(token, {"low": 0.0}) for token in seen.new]
+    margin = math.inf
+    length = seen.parameters["history"]
+    for logits, visible in queries_of(seen, entries):
+        weights = paid(logits, visible)
+        limit = (seen.parameters["threshold"] - 1e-5) / len(visible)
+        for entry in entries:
+            record = f"{int(entry.scores['low']):0{length}b}"
+            low = entry.token in weights and weights[entry.token] < limit
+            entry.scores["low"] = float(int((record + ("1" if low else "0"))[-length:], 2))
+        gaps = (abs(weight - limit) * len(visible) for weight in weights.values())
+        margin = min(margin, *gaps)
+    terms = {
+        entry.token: {"negative low count": -float(f"{int(entry.scores['low']):b}".count("1"))}
+        for entry in entries
+    }
+    window = int(seen.budget * seen.parameters["window"])
+    return Verdict(entries, terms, newest_tokens(entries, window), [], margin)
+
+
+def fastgen(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Put the first structure that recovers enough attention before the rest."""
+    entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
+    now = dict.fromkeys((entry.token for entry in entries), 0.0)
+    for logits, visible in queries_of(seen, entries):
+        for token, weight in paid(logits, visible).items():
+            now[token] += weight
+    for entry in entries:
+        entry.scores["cumulative"] += now[entry.token]
+    sums = {entry.token: entry.scores["cumulative"] for entry in entries}
+
+    special = {token for token in sums if token in seen.dialog.tokens[: seen.parameters["sinks"]]}
+    by_sum = sorted(sums, key=lambda token: (-sums[token], token))
+    heavy = int(seen.parameters["frequent"] * len(entries))
+    frequent = special | set(by_sum[:heavy])
+    local = frequent | newest_tokens(entries, int(seen.parameters["local"] * len(entries)))
+    margin = math.inf
+    chosen = set(sums)
+    for structure in (special, frequent, local):
+        recovered = math.fsum(now[token] for token in structure) / math.fsum(now.values())
+        margin = min(margin, abs(recovered - seen.parameters["recovery"]))
+        if recovered >= seen.parameters["recovery"]:
+            chosen = structure
+            if 0 < heavy < len(by_sum):  # who is frequent made a difference
+                gap = sums[by_sum[heavy - 1]] - sums[by_sum[heavy]]
+                margin = min(margin, gap / sums[by_sum[0]] or math.inf)
+            break
+    for entry in entries:
+        entry.scores["chosen"] = float(entry.token in chosen)
+    most = max(sums.values())
+    terms = {
+        token: {
+            "in the structure": float(token in chosen),
+            "frequency": 0.5 * share(sums[token], most),
+        }
+        for token in sums
+    }
+    return Verdict(entries, terms, set(), [], margin)
+
+
 def keydiff(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep the keys that are unlike the mean of all keys brought to length 1."""
     entries = cache + [Entry(token) for token in seen.new]
@@ -568,6 +630,8 @@ NEW: dict[str, Callable[[Seen, int], dict[str, float]]] = {
     "learned": new_learned,
     "h2o": lambda seen, token: {"cumulative": 0.0},
     "h2o-mean": lambda seen, token: {"cumulative": 0.0, "queries": 0.0},
+    "scissorhands": lambda seen, token: {"low": 0.0},
+    "fastgen": lambda seen, token: {"cumulative": 0.0},
 }
 """What an entry that comes back starts with, where a policy remembers anything of it."""
 
@@ -724,6 +788,8 @@ POLICIES: dict[str, Policy] = {
     "h2o-mean": h2o_mean,
     "tova": tova,
     "snapkv": snapkv,
+    "scissorhands": scissorhands,
+    "fastgen": fastgen,
     "expected-attention": expected_attention,
     "keydiff": keydiff,
     "knorm": knorm,
@@ -746,6 +812,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "h2o-mean": {"queries": "mean"},
     "tova": {},
     "snapkv": {"window": 0.25, "kernel": 5},
+    "scissorhands": {"history": 8, "threshold": 1.0, "window": 0.1, "queries": "mean"},
+    "fastgen": {"recovery": 0.9, "sinks": 4, "frequent": 0.3, "local": 0.3, "queries": "mean"},
     "expected-attention": {"sinks": 4},
     "keydiff": {},
     "knorm": {},
@@ -761,7 +829,7 @@ RELATIVE = (1.5e-6, 0.0)
 """Scores within this share of the cutoff tie with it."""
 
 TIES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("fifo", "full", "sink", "shift", "random"), (0.0, 0.0)),
+    **dict.fromkeys(("fifo", "full", "sink", "shift", "scissorhands", "random"), (0.0, 0.0)),
     **dict.fromkeys(
         ("keydiff", "fd-kvc", "fd-kvc-adaptive", "surprisal", "learned"), (1.5e-6, 1.5e-6)
     ),

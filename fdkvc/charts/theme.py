@@ -60,6 +60,8 @@ POLICIES = {
     "Full cache": ("#55565c", "#b9bbc2"),
     "FD-KVC adaptive": ("#7f58e2", "#8a74ea"),
     "H2O mean": ("#b84f62", "#c56a7a"),
+    "Scissorhands": ("#9a5b8f", "#cf9cc6"),
+    "FastGen": ("#2f5d50", "#7fb8a4"),
     "Expected attention": ("#5f739c", "#93a8d6"),
     "KeyDiff": ("#6d6a2a", "#c2bd6b"),
     "Key norm": ("#7f6a5a", "#b8a696"),

@@ -12,6 +12,7 @@ from fdkvc.policies.base import Policy as Policy
 from fdkvc.policies.blocks import Blocks
 from fdkvc.policies.clear_results import ClearResults
 from fdkvc.policies.expected_attention import ExpectedAttention
+from fdkvc.policies.fastgen import FastGen
 from fdkvc.policies.fd_kvc import FDKVC
 from fdkvc.policies.fd_kvc_adaptive import FDKVCAdaptive
 from fdkvc.policies.fifo import Fifo
@@ -28,6 +29,7 @@ from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.regions import Regions
 from fdkvc.policies.reread import Reread
+from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.shift import Shift
 from fdkvc.policies.sink import SinkWindow
 from fdkvc.policies.sinks import Sinks
@@ -57,6 +59,8 @@ POLICIES: dict[str, type[Policy]] = {
         H2OMean,
         Tova,
         SnapKV,
+        Scissorhands,
+        FastGen,
         ExpectedAttention,
         KeyDiff,
         Knorm,

@@ -427,6 +427,11 @@ def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
     return turn.attention(token)[:, None]
 
 
+def seen_by(turn: Observation, token: Ints, queries: str) -> Bools:
+    """Return which queries see each of these tokens (B, m, C)."""
+    return turn.visible(token) if queries == "each" else (token >= 0)[:, None]
+
+
 def total(terms: Mapping[str, Floats]) -> Floats:
     """Sum the named terms to the score (B, C)."""
     return reduce(operator.add, terms.values())

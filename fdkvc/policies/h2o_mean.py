@@ -16,6 +16,7 @@ from fdkvc.policies.base import (
     changing,
     observed_attention,
     queries_parameter,
+    seen_by,
 )
 
 
@@ -62,8 +63,7 @@ class H2OMean(Policy):
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
-        seen = turn.visible(cache.token) if self.queries == "each" else cache.present[:, None]
-        n = seen.sum(axis=1, dtype=np.float32)
+        n = seen_by(turn, cache.token, self.queries).sum(axis=1, dtype=np.float32)
         return cache.with_channels(cumulative=cache["cumulative"] + a, queries=cache["queries"] + n)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

@@ -294,7 +294,7 @@ def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURE
 # ------------------------------------------------------------------------------- trace
 
 
-@pytest.mark.parametrize("policy", ["fifo", "fd-kvc", "surprisal", "full", "h2o-mean"])
+@pytest.mark.parametrize("policy", ["fifo", "fd-kvc", "surprisal", "full", "fastgen"])
 def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, policy: str) -> None:
     out = tmp_path / "out"
     options = ("--scenario", "mixed", "--policy", policy, "--seed", "7")

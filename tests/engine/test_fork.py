@@ -199,7 +199,7 @@ def test_what_a_fork_pinned_stays_pinned_in_a_fork_of_it() -> None:
     np.testing.assert_array_equal(again.output, once.output[:, 3:])
 
 
-FILLING = ("h2o window=1", "snapkv window=1", "window(fd-kvc, share=1)")
+FILLING = ("h2o window=1", "snapkv window=1", "window(fd-kvc, share=1)", "scissorhands window=1")
 """Policies that protect as many of the newest entries as the budget holds."""
 
 

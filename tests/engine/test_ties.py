@@ -107,3 +107,36 @@ def test_the_best_are_told_row_by_row_and_ties_go_to_the_older() -> None:
         [True, True, True, False],
         [True, True, False, True],
     ]
+
+
+@pytest.mark.parametrize("nudge", [1 - 2**-23, 1, A_LITTLE])
+def test_rounding_does_not_move_who_is_frequent(nudge: float) -> None:
+    """Of four alike, whose attention some processor rounds up or down, the older are frequent."""
+    turn = _alike(nudge)
+    policy = policy_named("fastgen", frequent=0.5, local=0.0, sinks=0, recovery=0.25)
+
+    assert policy.after_insert(_nothing_yet(turn), turn)["chosen"].tolist() == [[1, 1, 0, 0]]
+
+
+def test_a_structure_that_holds_enough_but_for_rounding_is_taken() -> None:
+    policy = policy_named("fastgen", frequent=0.5, local=0.0, sinks=0, recovery=0.5)
+    turn = _alike(1 + 2**-22)
+
+    assert policy.after_insert(_nothing_yet(turn), turn).state["structure"].tolist() == [1]
+
+
+def _nothing_yet(turn: Observation) -> Cache:
+    """Return the turn's tokens with nothing remembered of them."""
+    zero, none = np.zeros((1, 4), np.float32), np.zeros(1, np.float32)
+    return Cache(
+        turn.new, {"cumulative": zero, "chosen": zero}, {"structure": none, "recovered": none}
+    )
+
+
+def _alike(nudge: float) -> Observation:
+    """Return a turn of four tokens that are alike but for the last, by so little."""
+    keys = [[1.0], [1.0], [1.0], [nudge]]
+    ones = [[1.0]] * 4
+    return one_dialog(
+        embeddings=ones, queries=ones, keys=keys, values=ones, turn_lengths=[4]
+    ).observe(0)

@@ -137,10 +137,18 @@ def test_a_narrow_range_of_values_near_the_present_one_is_found(
         assert (326 in run.kept[0, 13]) == kept
 
 
-def test_what_turns_a_decision_only_between_two_steps_is_not_looked_for() -> None:
-    token, name, between, after = 4, "gamma", 0.87675, 0.874
-    dialogs = random_dialog(2, [9, 8, 10, 9, 8])
-    trace = simulate(policy_named("fd-kvc"), dialogs, budget=15)
+@pytest.mark.parametrize(
+    ("seed", "key", "token", "name", "between", "after"),
+    [
+        (2, "fd-kvc", 4, "gamma", 0.87675, 0.874),
+        (3, "scissorhands", 20, "threshold", 1.0275, 0.96),
+    ],
+)
+def test_what_turns_a_decision_only_between_two_steps_is_not_looked_for(
+    seed: int, key: str, token: int, name: str, between: float, after: float
+) -> None:
+    dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
+    trace = simulate(policy_named(key), dialogs, budget=15)
 
     change = by_name(counterfactual(trace, dialogs, 0, 4, token))[name]
 

@@ -104,6 +104,13 @@ def test_a_turn_without_tokens_changes_nothing() -> None:
         assert headline(trace, dialogs, 0, turn=2).startswith("Turn 2: A continues; 1 new token")
 
 
+def test_what_a_structure_holds_is_told_as_membership() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    words = told(policy_named("fastgen", recovery=1.0), dialogs, 56, turn=5)
+
+    assert words["Score"].startswith("The membership of 88 entries is 1; the")
+
+
 def test_queries_are_gained_in_number() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     words = told(policy_named("h2o-mean"), dialogs, 56, turn=5)
@@ -131,7 +138,7 @@ def test_which_runs_had_lost_the_topic_that_returns_and_when(schedule: str) -> N
 
 def test_a_score_of_nothing_has_no_sign() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
-    trace = simulate(policy_named("knorm"), dialogs, budget=56)
+    trace = simulate(policy_named("scissorhands"), dialogs, budget=56)
     for turn in range(dialogs.turns):
         for story in narrate(trace, dialogs, 0, turn):
             for text in (story.sentence, *(words for _, words in story.outputs)):

@@ -66,7 +66,7 @@ def run_of(name: str, budget: int = BUDGET) -> StageRun:
     return build_run(dialog, read_policy(name), budget)
 
 
-FEW = (*PAPER_POLICIES, "full", "surprisal", *OPTIONS[:3], "blocks(fd-kvc, size=4)")
+FEW = (*PAPER_POLICIES, "full", "surprisal", "fastgen", *OPTIONS[:3], "blocks(fd-kvc, size=4)")
 """Policies of every kind of column and rule; the others are among the long tests."""
 
 every_run = pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Status, Trace
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from tests.worlds import all_entries, by_token, evictions, kept_tokens
 
 
@@ -106,6 +106,49 @@ def test_snapkv_with_a_kernel_of_one_pools_nothing() -> None:
     assert scores(trace, 0) == pytest.approx(expected, abs=1e-7)
 
 
+def test_scissorhands_counts_how_often_attention_was_low() -> None:
+    policy = policy_named("scissorhands", history=2, window=0)
+    trace = simulate(policy, weighed([[1, 3], [1], [1], [2]]), budget=3)
+    low = all_entries(trace).channels["low"]
+
+    # Even shares are 1/2, 1/3 and 1/4: token 0 was low in each turn, token 1 in none.
+    assert by_token(all_entries(trace), low, 0, 1) == {0: 0b11, 1: 0b00, 2: 0b1}
+    assert scores(trace, 2) == {0: -2, 1: 0, 2: -2, 3: -1}
+    assert evictions(all_entries(trace), 0, 2) == {2: "budget"}  # of equals the older stays
+    assert scores(trace, 3) == {0: -2, 1: 0, 3: -2, 4: 0}
+
+
+def test_an_even_share_is_not_low() -> None:
+    trace = simulate(policy_named("scissorhands", window=0), weighed([[1] * 7]), budget=3)
+
+    assert set(scores(trace, 0).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("recovery", "structure", "chosen"),
+    [(0.3, 0, {0}), (0.5, 1, {0, 1}), (0.7, 2, {0, 1, 4}), (0.95, 3, {0, 1, 2, 3, 4})],
+)
+def test_fastgen_takes_the_first_structure_that_holds_enough(
+    recovery: float, structure: int, chosen: set[int]
+) -> None:
+    policy = policy_named("fastgen", recovery=recovery, sinks=1, frequent=0.4, local=0.2)
+    trace = simulate(policy, weighed([[6, 5, 3, 2, 4]]), budget=5)
+    member = all_entries(trace).terms["in the structure"]
+
+    # Special: token 0 with 6/20; frequent adds token 1, 11/20; local adds token 4, 15/20.
+    assert trace.state["structure"][0, 0] == structure
+    assert trace.state["recovered"][0, 0] == pytest.approx([6 / 20, 11 / 20, 15 / 20, 1][structure])
+    held = by_token(all_entries(trace), member, 0, 0)
+    assert {token for token, value in held.items() if value} == chosen
+    assert scores(trace, 0)[2] == pytest.approx((2 in chosen) + 0.5 * 3 / 6)
+
+
+def test_fastgen_fills_the_budget_with_the_most_frequent_of_the_rest() -> None:
+    policy = policy_named("fastgen", recovery=0.3, sinks=1)
+
+    assert kept_tokens(simulate(policy, weighed([[6, 1, 3, 2, 4]]), 3), 0, 0) == [0, 2, 4]
+
+
 def test_the_oracle_keeps_what_will_be_attended_to() -> None:
     # Keys 0 and 1 are opposite; the second turn's query turns to the first of them.
     dialog = one_dialog(
@@ -124,6 +167,11 @@ def test_the_oracle_keeps_what_will_be_attended_to() -> None:
 
 
 def test_what_is_said_of_drawn_dialogs_is_so() -> None:
+    for key in BENCHMARK_SCENARIOS:
+        dialogs = generate(SCENARIOS[key], dialogs=5, seed=0)
+        structure = simulate(policy_named("fastgen"), dialogs, 56, entries=False).state["structure"]
+        assert (structure == 3).all()  # all
+
     shift = generate(SCENARIOS["shift"], dialogs=10, seed=0)
     status = all_entries(simulate(policy_named("h2o-mean"), shift, 56)).status
     assert not (status[:, 2:8] == Status.new).any()

@@ -22,6 +22,8 @@ NAMES = {
     "h2o-mean queries=mean",
     "tova",
     "snapkv window=0.25 kernel=5",
+    "scissorhands history=8 threshold=1.0 window=0.1 queries=mean",
+    "fastgen recovery=0.9 sinks=4 frequent=0.3 local=0.3 queries=mean",
     "expected-attention sinks=4",
     "keydiff",
     "knorm",
