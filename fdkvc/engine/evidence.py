@@ -81,6 +81,8 @@ class Evidence:
         # Whether each head held each needed token after each turn (H, T, tokens of mentions + 1).
         held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
         np.put_along_axis(held, place[kept], True, axis=2)  # −1 marks the last column
+        if self.trace.policy.reads_afresh:  # turn t needs what turn t itself reads, not t − 1
+            held[:, :-1] = held[:, 1:]
         turns = []
         for (demand, _), (places, starts) in zip(self.recording.evidence, needed, strict=True):
             held_tokens = held[:, : demand.turn, places]  # mention after mention on the last axis

@@ -29,6 +29,7 @@ from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.regions import Regions
 from fdkvc.policies.reread import Reread
+from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.shift import Shift
 from fdkvc.policies.sink import SinkWindow
@@ -64,6 +65,7 @@ POLICIES: dict[str, type[Policy]] = {
         ExpectedAttention,
         KeyDiff,
         Knorm,
+        Retrieval,
         Random,
         Oracle,
         Full,

@@ -68,6 +68,16 @@ def test_it_decides_as_simulate_does(
         np.testing.assert_allclose(fed.attention, weights_by_token, rtol=1e-3, atol=1e-5)
 
 
+def test_what_a_first_turn_evicted_can_be_read_again() -> None:
+    cache = OnlineCache(policy_named("retrieval"), budget=1)
+    vectors = np.eye(3)
+    first = dict.fromkeys(("queries", "keys", "values", "embeddings"), vectors)
+    cache.feed(**first)
+    for token in (0, 1, 2):
+        again = {name: array[token : token + 1] for name, array in first.items()}
+        assert cache.feed(**{**again, "keys": -again["keys"]}).kept.tolist() == [token]
+
+
 def test_ids_count_the_tokens_fed() -> None:
     cache = OnlineCache(policy_named("fifo"), budget=3)
     vectors, _ = random_vectors(0, [2, 0, 2, 4])

@@ -35,10 +35,12 @@ from fdkvc.models.numpy.text_cache import (
     EvictingCache,
     ModelCache,
     Reader,
+    RetrievalCache,
     TextCache,
 )
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy
+from fdkvc.policies.retrieval import Retrieval
 
 PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Supported types of *safetensors*, and their NumPy types in a file."""
@@ -86,6 +88,8 @@ class LanguageModel(AnyModel):
 
     def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> TextCache:
         """Return a new cache under a policy."""
+        if isinstance(policy, Retrieval):
+            return RetrievalCache(self.decoder, policy, budget)
         return EvictingCache(self.decoder, policy, budget, decides)
 
 

@@ -46,6 +46,7 @@ from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, check_keeps
 from fdkvc.models.numpy.model_text import Kind
 from fdkvc.models.numpy.token_vectors import TokenVectors
 from fdkvc.policies import Policy
+from fdkvc.policies.retrieval import Retrieval
 
 BLOCK = 96
 """Tokens whose attention is computed at once."""
@@ -424,6 +425,68 @@ class EvictingCache(TextCache):
         token = np.repeat(slots, max(vectors.shape[1] // len(slots), 1), axis=0)
         head = np.minimum(np.arange(len(token)), vectors.shape[1] - 1)
         return np.asarray(vectors[layer, head[:, None], token])
+
+
+class RetrievalCache(TextCache):
+    """A cache that evicts nothing, and reads only the entries nearest to each token's queries.
+
+    Of earlier turns, a token reads as many entries in each KV head as the budget allows: the
+    pages nearest to any query of the head's group, by the bound of `Retrieval`. Of its own turn it
+    reads all, as under every policy.
+    """
+
+    def __init__(self, decoder: Decoder, policy: Retrieval, budget: int) -> None:
+        super().__init__(decoder)
+        check_count("budget", budget)
+        self.policy, self.budget = policy, budget
+
+    def resize(self, budget: int) -> None:
+        """Read so many entries in each head from the end of this turn on."""
+        self.budget = budget
+
+    def _evict(self) -> None:
+        # `attended` stays None: keys are masked for each query, and none is left out for all.
+        self._whole = self.count <= self.budget
+
+    def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
+        m, start = len(queries), self.turn_start
+        if start <= self.budget:  # all earlier tokens fit
+            return super()._mask(layer, queries, end)
+        read = self._nearest(self._vectors.before("keys", start)[layer], queries)
+        mask = np.zeros((len(read), 1, m, end), np.bool_)
+        mask[:, 0, :, :start] = ~read
+        mask[..., -m:] |= later_tokens(m)
+        return mask
+
+    def _saw(self, turn: int, queries: Floats) -> Bools:
+        start = self.ends[turn - 1]
+        if start <= self.budget:
+            return super()._saw(turn, queries)
+        keys, by_token = self._vectors.before("keys", start), queries.transpose(0, 3, 1, 2, 4)
+        return np.stack([*map(self._nearest, keys, by_token)])[:, :, 0]
+
+    def _new(self) -> TextCache:
+        return RetrievalCache(self.decoder, self.policy, self.budget)
+
+    def _nearest(self, keys: Floats, queries: Floats) -> Bools:
+        """Mark which keys (K, S, h) each of the queries (m, K, G, h) reads (K, m, S)."""
+        count, size = keys.shape[1], min(self.policy.size, self.budget)
+        # 1. The least and the largest number of a page's keys in each coordinate (K, 1, h, pages).
+        starts = np.arange(0, count, size)
+        low = np.minimum.reduceat(keys, starts, axis=1).swapaxes(1, 2)[:, None]
+        high = np.maximum.reduceat(keys, starts, axis=1).swapaxes(1, 2)[:, None]
+        # 2. Quest's bound: no product of a query with a key of the page is larger. Of the group's
+        #    queries, the one nearest to a page counts (K, m, pages).
+        queries = queries.transpose(1, 0, 2, 3)
+        bounds = np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low
+        nearness, pages = bounds.max(axis=2), self.budget // size
+        # 3. Read the nearest pages, and of those tied with the last one the oldest: exactly
+        #    `pages` are read.
+        last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
+        above, tied = nearness > last, nearness == last
+        remaining = pages - above.sum(axis=2, keepdims=True)
+        read = above | (tied & (np.cumsum(tied, axis=2) <= remaining))
+        return np.repeat(read, size, axis=2)[:, :, :count]
 
 
 def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:

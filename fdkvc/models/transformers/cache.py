@@ -679,6 +679,11 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
 
     `with_text` says whether a tokenizer gives the text of tokens.
     """
+    if policy.reads_afresh:
+        raise ValueError(
+            f"{policy.label} stores everything and chooses afresh what each turn reads, but a "
+            "PolicyCache evicts"
+        )
     if TOKEN_FEATURES & {*policy.looks_at} and not with_text:
         raise ValueError(
             f"{policy.label} looks at the text of tokens, for which a PolicyCache needs the "

@@ -23,6 +23,7 @@ from fdkvc.policies import Policy, read_policy
 from tests.library import Numbers
 from tests.models.transformers.test_live import (
     CACHE,
+    EVICTING,
     LENGTHS,
     NO_OLD_NAME,
     RAGGED,
@@ -32,14 +33,13 @@ from tests.models.transformers.test_live import (
     text,
 )
 from tests.refusals import assert_one_sentence
-from tests.worlds import STREAMING_POLICIES
 
 pytestmark = [NO_OLD_NAME, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 NEAR = 1e-5
 VECTORS = {"attention", "similarity", "queries", "keys", "values", "chance"}
 POLICIES = (
-    *STREAMING_POLICIES,
+    *EVICTING,
     *(f"{key}(h2o)" for key in WITHIN),
     *(RAGGED, "sinks(surprisal)", "turns(snapkv)", "ada-heads(tova)", "pyramid(fd-kvc)"),
     *("recall(surprisal, tier=1)", "recall(keydiff, tier=0.5)", "snapkv window=1"),
@@ -226,7 +226,7 @@ def test_padding_is_not_observed(llama: Any, key: str, monkeypatch: pytest.Monke
 
 TEXT_ALONE = [
     key
-    for key in (*STREAMING_POLICIES, *(f"{wrapper}(fifo)" for wrapper in (*WITHIN, "recall")))
+    for key in (*EVICTING, *(f"{wrapper}(fifo)" for wrapper in (*WITHIN, "recall")))
     if not VECTORS & {*read_policy(key).looks_at}
 ]
 """Among them are messages and regions."""
