@@ -741,12 +741,15 @@ def turns(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float
 
 
 def blocks(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
-    """Give every entry the mean terms of its page."""
+    """Give every entry the terms of its page: their means, or those of its best entry."""
     pages = by_page(list(verdict.terms), around.parameters["size"])
     terms: dict[int, dict[str, float]] = {}
     for tokens in pages:
         rows = [verdict.terms[token] for token in tokens]
-        worth = {name: math.fsum(row[name] for row in rows) / len(rows) for name in rows[0]}
+        if around.parameters["score"] == "mean":
+            worth = {name: math.fsum(row[name] for row in rows) / len(rows) for name in rows[0]}
+        else:
+            worth = max(rows, key=lambda row: sum(row.values()))
         terms |= {token: dict(worth) for token in tokens}
     return replace(verdict, terms=terms)
 

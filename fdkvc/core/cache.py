@@ -335,6 +335,16 @@ class Pages:
         first[:, 1:] &= self.page[:, 1:] > so_far[:, :-1]
         return first
 
+    def over(
+        self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
+    ) -> NDArray[Any]:
+        """Reduce a column (B, C) over each page and return the result for each entry."""
+        number, rows = self._number(cache), np.arange(len(column))[:, None]
+        values = np.where(cache.present, column, start)
+        reduced = np.full_like(values, start)  # (B, pages), with room for a page per slot
+        combine.at(reduced, (rows, number), values)
+        return np.asarray(reduced[rows, number])
+
     def sum(self, cache: Cache, column: NDArray[Any]) -> NDArray[np.float64]:
         """Return the sum of a column (B, C) over the page of each entry, in double precision."""
         place = self._number(cache) + np.arange(len(column))[:, None] * column.shape[1]
@@ -346,13 +356,9 @@ class Pages:
         most = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
 
         def mean(column: Floats) -> Floats:
-            if column.dtype == np.float64:
-                return np.asarray(self.sum(cache, column) / most)
-            # In single precision, in the order of the slots (B, pages), with a page per slot.
-            number, rows = self._number(cache), np.arange(len(column))[:, None]
-            total = np.zeros_like(column)
-            np.add.at(total, (rows, number), np.where(cache.present, column, np.float32(0)))
-            return np.asarray(total[rows, number] / most)
+            double = column.dtype == np.float64
+            total = self.sum(cache, column) if double else self.over(cache, np.add, column, 0)
+            return np.asarray(total / most)
 
         return {name: mean(column) for name, column in columns.items()}
 

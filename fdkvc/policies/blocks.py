@@ -1,12 +1,20 @@
 """Blocks: entries are evicted by pages, as in paged attention."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fdkvc.core.attention import Bools, Observation
+import numpy as np
+
+from fdkvc.core.attention import Bools, Floats, Observation
 from fdkvc.core.cache import Cache, Pages
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import Step, within
+from fdkvc.policies.base import Step, total, within
 from fdkvc.policies.wrapper import Paging, evicting
+
+_EQUATION = {
+    "mean": r"s_i \leftarrow \operatorname{mean}_{j \in p(i)} s_j,\quad ",
+    "largest": r"s_i \leftarrow \max_{j \in p(i)} s_j,\quad ",
+}
 
 
 @dataclass(frozen=True)
@@ -23,21 +31,25 @@ class Blocks(Paging):
     key = "blocks"
     label = "Blocks"
     idea = (
-        "Memory is allocated in pages of neighbouring entries. A page has the mean score of its "
-        "entries and is evicted as a whole; slots of a partly filled page are wasted."
+        "Memory is allocated in pages of neighbouring entries. A page has the mean or the "
+        "largest score of its entries and is evicted as a whole; slots of a partly filled page "
+        "are wasted."
     )
     source = "after Kwon et al. 2023, PagedAttention, and Chitty-Venkata et al. 2025, PagedEviction"
     also_looks_at = ("positions",)
 
     size: int = parameter(16, "Page size", "Places on a page.", symbol="b", low=1, high=256)
+    score: str = parameter(
+        "mean",
+        "Page score",
+        "Score of a page: the mean score of its entries, or the largest.",
+        choices=tuple(_EQUATION),
+    )
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        pages = (
-            r"s_i \leftarrow \operatorname{mean}_{j \in p(i)} s_j,\quad "
-            r"p(i) = \lfloor i / b \rfloor \\ "
-            r"\text{whole pages leave: at most } \lfloor B / b \rfloor \text{ stay}"
-        )
+        pages = _EQUATION[self.score] + r"p(i) = \lfloor i / b \rfloor \\ "
+        pages += r"\text{whole pages leave: at most } \lfloor B / b \rfloor \text{ stay}"
         return evicting(self.policy.steps, pages, "pages of b places")
 
     @property
@@ -46,6 +58,20 @@ class Blocks(Paging):
 
     def pages(self, cache: Cache, turn: Observation) -> Pages:
         return Pages(turn.position(cache.token) // self.size, self.size)
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the terms of each entry's page."""
+        if self.score == "mean":
+            return super().terms(cache, turn)
+        # The maximum of a sum is not a sum of maxima: each entry of a page gets the terms of its
+        # leader, the oldest entry with the page's largest score.
+        terms, pages = self.policy.terms(cache, turn), self.pages(cache, turn)
+        score = total(terms)
+        largest = pages.over(cache, np.maximum, score, start=-np.inf) == score
+        slot = np.where(largest, np.arange(score.shape[1]), score.shape[1])
+        leader = pages.over(cache, np.minimum, slot, start=score.shape[1])
+        leader = np.minimum(leader, score.shape[1] - 1)  # an empty slot has none
+        return {name: np.take_along_axis(term, leader, axis=1) for name, term in terms.items()}
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect the pages of entries that the wrapped policy protects, as far as they fit."""

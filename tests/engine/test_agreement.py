@@ -346,9 +346,9 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
         "window(turns(knorm), share=0.2)",
         "blocks(fifo, size=8)",
         "blocks(tova, size=5)",
-        "blocks(keydiff, size=16)",
+        "blocks(keydiff, size=16, score=largest)",
         "blocks(h2o window=0 queries=each, size=3)",
-        "blocks(turns(tova, picks=0.5), size=4)",
+        "blocks(turns(tova, picks=0.5), size=4, score=largest)",
     ],
 )
 def test_agreement_of_what_stands_around_policies(name: str) -> None:

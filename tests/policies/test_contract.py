@@ -64,7 +64,7 @@ OPTIONS = (
     "turns(h2o queries=each)",
     "turns(fastgen)",
     "blocks(fd-kvc, size=4)",
-    "blocks(h2o window=0.3, size=3)",
+    "blocks(h2o window=0.3, size=3, score=largest)",
     "blocks(recall(snapkv, tier=1), size=8)",
     "blocks(fd-kvc tau=0.6, size=5)",
     "recall(blocks(fifo))",

@@ -39,7 +39,7 @@ NAMES = {
     "whitelist(h2o, first=1, at_turn=-1, speaker=nobody, most=0.5)",
     "messages(h2o, prompt=stays)",
     "turns(h2o, picks=0.25)",
-    "blocks(h2o, size=16)",
+    "blocks(h2o, size=16, score=mean)",
     "ada-heads(h2o, safe=0.2)",
     "pyramid(h2o, last=0.5)",
     "recall(h2o, tier=1.0, page_match=0.7)",

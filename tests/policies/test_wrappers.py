@@ -388,6 +388,9 @@ def test_pages_leave_as_wholes_worked_by_hand() -> None:
 
     # Pages of two: 6 1, 3 3, 4 2, 2. Six places are three pages, by the mean of their keys.
     assert kept_by("blocks(knorm, size=2)", dialog, 6)[1:] == [[0, 1, 2, 3, 4], [2, 3, 4, 5, 6]]
+    # By the largest score, which is the shortest key, the first page is the best.
+    name = "blocks(knorm, size=2, score=largest)"
+    assert kept_by(name, dialog, 6)[2] == [0, 1, 4, 5, 6]
     # A page that is not full takes all of its places, and five places are two pages.
     assert kept_by("blocks(knorm, size=2)", dialog, 5)[1:] == [[0, 1, 2, 3], [5, 6]]
     # A window protects whole pages, the newest; what has no room there is not protected.
@@ -396,9 +399,8 @@ def test_pages_leave_as_wholes_worked_by_hand() -> None:
     assert protected.token[0, 2][protected.protected[0, 2]].tolist() == [4, 5, 6]
     # Where the budget is less than a page, part of one stays.
     assert kept_by("blocks(fifo, size=16)", dialog, 4)[2] == [0, 1, 2, 3]
-    trace = simulate(read_policy("blocks(knorm, size=2)"), dialog, 6)
-    why = explain(trace, dialog, 0, 2, token=1)
-    assert (why.score, why.cutoff, why.deciding_terms) == (-3.5, -3, ("negative key norm",))
+    why = explain(simulate(read_policy(name), dialog, 6), dialog, 0, 2, token=3)
+    assert (why.score, why.cutoff, why.deciding_terms) == (-3, -2, ("negative key norm",))
 
 
 def test_a_threshold_evicts_whole_pages_only() -> None:
