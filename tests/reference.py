@@ -266,12 +266,13 @@ def newest_tokens(entries: list[Entry], count: int) -> set[int]:
 
 
 def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
-    """Keep a window of the newest, then the largest sums of attention."""
+    """Keep a window of the newest, then the largest sums of attention, which every query fades."""
     entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
     for logits, visible in queries_of(seen, entries):
         weights = paid(logits, visible)
         for entry in entries:
-            entry.scores["cumulative"] += weights.get(entry.token, 0.0)
+            faded = seen.parameters["forgetting"] * entry.scores["cumulative"]
+            entry.scores["cumulative"] = faded + weights.get(entry.token, 0.0)
     terms = {entry.token: {"cumulative": entry.scores["cumulative"]} for entry in entries}
     window = int(seen.budget * seen.parameters["window"])
     return Verdict(entries, terms, protected=newest_tokens(entries, window))
@@ -707,6 +708,7 @@ def listed_in_whitelist(around: Around, seen: Seen) -> set[int]:
     for number, tokens in enumerate(seen.dialog.turns):
         if (
             number < settings["first"]
+            or number == settings["at_turn"]
             or settings["speaker"] in around.speakers[number : number + 1]
         ):
             listed |= set(tokens)
@@ -809,7 +811,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "full": {},
     "sink": {"sinks": 4},
     "shift": {"keep": 0},
-    "h2o": {"window": 0.5, "queries": "mean"},
+    "h2o": {"window": 0.5, "queries": "mean", "forgetting": 1.0},
     "h2o-mean": {"queries": "mean"},
     "tova": {},
     "snapkv": {"window": 0.25, "kernel": 5},

@@ -112,14 +112,6 @@ WRAPPERS: dict[str, type[Wrapper]] = {
 FORMER_NAMES = {"cut-text": "reread(fifo)"}
 """Names in tables of earlier versions, and what they are called now."""
 
-FORMER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "h2o": {"forgetting": 1.0},
-    "blocks": {"score": "mean"},
-    "whitelist": {"at_turn": -1},
-}
-"""Hyperparameters that only earlier versions had, by policy. A run that left them at these values
-can be repeated."""
-
 
 def synthetic_policies() -> dict[str, type[Policy]]:
     """Return the policies for synthetic dialogs, by key: all that do not look at text."""
@@ -161,8 +153,8 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
 
     Examples
     --------
-    >>> policy_named("h2o", window=0.25)
-    H2O(window=0.25, queries='mean')
+    >>> policy_named("h2o", forgetting=0.9)
+    H2O(window=0.5, queries='mean', forgetting=0.9)
     """
     if key in WRAPPERS:
         raise ValueError(f"{key} is a wrapper: write {key}(POLICY), such as {key}(h2o)")
@@ -303,8 +295,6 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
     >>> recorded_policy(**as_record(read_policy("recall(fifo)"))).name
     'recall(fifo)'
     """
-    former = FORMER_DEFAULTS.get(key, {}).items()
-    values = {name: value for name, value in values.items() if (name, value) not in former}
     if policy is None:
         return policy_named(key, **values)
     # Without a key it is refused as an unknown policy.

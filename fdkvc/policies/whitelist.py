@@ -1,4 +1,4 @@
-"""Whitelist: first turns, a speaker or words are never evicted, within the budget."""
+"""Whitelist: turns, a speaker or words are never evicted, within the budget."""
 
 from dataclasses import dataclass
 
@@ -14,18 +14,18 @@ from fdkvc.policies.wrapper import Protecting, before_eviction
 NOBODY = "nobody"
 
 LISTED = protecting(
-    r"\begin{gathered} t_i < n \;\text{ or }\; \text{speaker}_i = p \;\text{ or }\; "
-    r"\text{word}_i \in M \;\Rightarrow\; i \in W \\ "
+    r"\begin{gathered} t_i < n \;\text{ or }\; t_i = t_0 \;\text{ or }\; "
+    r"\text{speaker}_i = p \;\text{ or }\; \text{word}_i \in M \;\Rightarrow\; i \in W \\ "
     r"\text{the oldest } \lfloor m B \rfloor \text{ of } W \;\Rightarrow\; \text{keep} "
     r"\end{gathered}",
-    "the first n turns, the words of one speaker, and the marked words M",
+    "the first n turns, turn t₀, the words of one speaker, and the marked words M",
     "Whitelist",
 )
 
 
 @dataclass(frozen=True)
 class Whitelist(Protecting):
-    """Never evict the dialog's first turns, one speaker's words, or marked words.
+    """Never evict the dialog's first turns or one other, one speaker's words, or marked words.
 
     After Chen et al. 2025, *The Pitfalls of KV Cache Compression*, who find that eviction drops
     instructions and protect them with a whitelist. Listed entries count within the budget, up to a
@@ -36,13 +36,22 @@ class Whitelist(Protecting):
     key = "whitelist"
     label = "Whitelist"
     idea = (
-        "The dialog's first turns, one speaker's words, or marked words are never evicted, up to a "
-        "share of the budget; the wrapped policy decides on the rest."
+        "The dialog's first turns or one other turn, one speaker's words, or marked words are "
+        "never evicted, up to a share of the budget; the wrapped policy decides on the rest."
     )
     source = "after Chen et al. 2025, The Pitfalls of KV Cache Compression"
 
     first: int = parameter(
         1, "First turns", "Number of first turns that are never evicted.", low=0, high=MAX_TURNS
+    )
+    at_turn: int = parameter(
+        -1,
+        "One turn",
+        "One more turn that is never evicted, counted from 0; -1 is none.",
+        symbol="t_0",
+        low=-1,
+        high=MAX_TURNS - 1,
+        nominal=True,
     )
     speaker: str = parameter(
         NOBODY,
@@ -96,8 +105,9 @@ class Whitelist(Protecting):
 
     def listed(self, cache: Cache, turn: Observation) -> Bools:
         listed: Bools = np.zeros(cache.token.shape, np.bool_)
-        if self.first > 0:
-            listed = cache.present & (turn.born(cache.token) < self.first)
+        if self.first > 0 or self.at_turn >= 0:
+            born = turn.born(cache.token)
+            listed = cache.present & ((born < self.first) | (born == self.at_turn))
         if self.speaker != NOBODY:
             listed |= turn.spoken_by(cache.token, self.speaker)
         if self.words:

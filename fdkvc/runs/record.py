@@ -236,7 +236,7 @@ def parse_run(
         name,
         settings,
         about,
-        as_values(settings) | {name: as_values(value) for name, value in about.items()},
+        parameters,
         fields_read.get("digests", {}),
         fields_read.get("versions", {}),
         fields_read.get("processor", {}),

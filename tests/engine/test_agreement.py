@@ -325,7 +325,7 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
     [
         "window(tova, share=0.3)",
         "window(fd-kvc w_c=0.2, share=0.75)",
-        "window(h2o, share=0.75)",
+        "window(h2o forgetting=0.9, share=0.75)",
         "recall(fd-kvc)",
         "recall(fd-kvc tau=0.5, tier=2, page_match=0.4)",
         "recall(window(fd-kvc-adaptive, share=0.25), page_match=0.5)",
@@ -337,7 +337,7 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
         "sinks(recall(surprisal window=0))",
         "window(sinks(tova, n=3), share=0.3)",
         "whitelist(fd-kvc tau=0.7, first=2, most=0.4)",
-        "whitelist(h2o-mean queries=each, first=2, most=0.4)",
+        "whitelist(h2o-mean queries=each, first=2, at_turn=4, most=0.4)",
         "whitelist(fd-kvc, first=0, speaker=user, most=0.7)",
         "whitelist(knorm, first=0, words=hotel+19, most=0.3)",
         "turns(tova, picks=0.4)",

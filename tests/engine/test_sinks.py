@@ -41,6 +41,8 @@ ROOT = Path(__file__).parents[2]
         ("whitelist(surprisal, first=1)", 128, 4),
         ("whitelist(surprisal, first=1)", 6, 3),  # half of the budget at most
         ("whitelist(surprisal, first=0)", 128, 0),
+        ("whitelist(surprisal, first=0, at_turn=0)", 128, 4),
+        ("whitelist(surprisal, first=0, at_turn=1)", 128, 0),
         ("whitelist(surprisal, first=0, speaker=prompt)", 128, 0),  # a text may have none
         ("window(sink)", 128, 4),
         ("window(surprisal)", 128, 0),

@@ -43,6 +43,8 @@ OPTIONS = (
     "recall(fd-kvc)",
     "recall(window(fd-kvc-adaptive kappa=2), tier=2)",
     "recall(surprisal window=0.25 redundancy=0.8)",
+    "h2o forgetting=0.88",
+    "h2o forgetting=0.88 queries=each",
     "recall(h2o window=0.25, tier=1)",
     "recall(fifo, tier=0.5, page_match=0.5)",
     "window(tova, share=0.3)",

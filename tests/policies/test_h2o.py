@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import stack
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
 from tests.worlds import all_entries, by_token, evictions, kept_tokens, plain_dialog
@@ -47,6 +48,18 @@ def test_the_window_is_a_share_of_the_budget(window: float, kept: list[int]) -> 
     trace = simulate(policy_named("h2o", window=window), dialog, budget=4)
 
     assert kept_tokens(trace, 0, 2) == kept
+
+
+def test_a_short_turn_forgets_beside_a_long_one_as_it_does_alone() -> None:
+    policy = policy_named("h2o", forgetting=0.5, queries="each")
+    short, long = plain_dialog([[1, 2], [3]]), plain_dialog([[1, 2], [3, 1, 2]])
+    alone, beside = (
+        all_entries(simulate(policy, dialogs, 4)) for dialogs in (short, stack([short, long]))
+    )
+
+    for turn in range(2):
+        sums = [by_token(run, run.channels["cumulative"], 0, turn) for run in (alone, beside)]
+        assert sums[0] == pytest.approx(sums[1])
 
 
 def test_the_papers_window_is_half_the_budget_rounded_down() -> None:

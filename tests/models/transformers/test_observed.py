@@ -44,6 +44,7 @@ POLICIES = (
     *(RAGGED, "sinks(surprisal)", "turns(snapkv)", "ada-heads(tova)", "pyramid(fd-kvc)"),
     *("recall(surprisal, tier=1)", "recall(keydiff, tier=0.5)", "snapkv window=1"),
     *(f"{key} queries=each" for key in ("h2o", "h2o-mean", "fastgen", "scissorhands")),
+    "h2o queries=each forgetting=0.9",
 )
 EACH = (RAGGED, "recall(expected-attention, tier=1)", "sinks(surprisal)", "snapkv window=0.5")
 """They observe everything between them, with unequally many entries of heads and a second tier."""
