@@ -137,7 +137,7 @@ class MeasuredTable:
 def measured_tables(study: Study) -> list[MeasuredTable]:
     """Return the measured Tables 1 to 7 and one for each other metric, without empty tables."""
     tables = {table.number: table for table in _empty_tables(study)}
-    names = [policy.name for policy in study.results.benchmark.policies]
+    names = study.results.benchmark.names
 
     # Cells in the order of the benchmark's policies, then what is of no policy.
     def by_policy(fact: Fact) -> int:
