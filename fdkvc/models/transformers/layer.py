@@ -107,17 +107,17 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             self.lazy_initialization(other.keys, other.values)
         self.seen, self.keys, self.values = other.seen, other.keys, other.values
 
-    def mask(self, query: Any, mask: Any, *, heads: int, flash: bool, padded: bool) -> Any:
+    def mask(self, query: Any, mask: Any, *, heads: int, flash: bool) -> Any:
         """Return the mask to use: of the slots by what they hold, of the turn as given.
 
         `query` has shape (B, H, n, h), and the library's `mask` (B, 1, n, S) or, of flash
-        attention, (B, S). `heads` is H if heads may hold different entries, else 1; `padded` says
-        whether a text has padding.
+        attention, (B, S). `heads` is H if heads may hold different entries, else 1.
         """
         empty, turn = self.empty, self.turn
-        whole = mask is None or (not padded and mask.shape[-1] == self.held + turn)
         if empty is None:
-            if whole:
+            # The library's mask has a column for each token seen, as long as all are here: neither
+            # the policy nor the end of a turn, for padding, has removed any.
+            if mask is None or self.seen == self.held + turn:
                 return mask
             empty, heads = query.new_zeros(len(query), 1, self.held, dtype=torch.bool), 1
         empty = empty[:, :1] if heads == 1 else empty.repeat_interleave(heads // empty.shape[1], 1)
@@ -137,11 +137,10 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         added = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
         self._brought = self._brought | added
 
-    def add_queries(self, queries: Any, real: Bools | None) -> None:
+    def add_queries(self, queries: Any, real: Any) -> None:
         """Add queries (B, H, n, h) to the sum of the turn's; `real` (B, n) leaves padding out."""
         if real is not None:
-            padding = on_device_of(queries, ~real)
-            queries = queries.masked_fill(padding[:, None, :, None], 0)
+            queries = queries.masked_fill(~real[:, None, :, None], 0)
         added, before = queries.sum(dim=2, keepdim=True, dtype=torch.float32), self._query_sum
         self._query_sum = added if before is None else before + added
 
@@ -256,6 +255,23 @@ def on_device_of(tensor: Any, array: NDArray[Any]) -> Any:
     """Return an array on the device of a tensor; what is yet to be done there is not waited for."""
     device = tensor.device  # elsewhere than on CUDA, this is not known to be safe
     return torch.from_numpy(array).to(device, non_blocking=device.type == "cuda")
+
+
+class EarlyCopy:
+    """A copy on the host that is begun at once, and waited for only where it is read."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor.detach()
+        cuda = tensor.is_cuda  # elsewhere, no event says when it has arrived
+        self._copy = self.tensor.to("cpu", non_blocking=cuda, copy=True)
+        self._arrived = torch.cuda.current_stream(tensor.device).record_event() if cuda else None
+
+    def numpy(self) -> NDArray[Any]:
+        """Return the copy; the device need not have done what it was given after it."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        array: NDArray[Any] = self._copy.numpy()
+        return array
 
 
 def _gathered(entries: Any, places: Any) -> Any:
