@@ -353,7 +353,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             held.add_queries(captured["queries"], None if real is None else real.tensor)
         if "hidden" in self._captured:
             captured["hidden"] = inputs.hidden.detach()[:, None]
-        held.bring(**{name: captured[name] for name in self._needed})
+        held.add_vectors(**{name: captured[name] for name in self._needed})
         if layer in self.recorded_layers:
             if len(inputs.queries) > 1 or self._real_tokens() is not None:
                 raise ValueError("record=True is for one text without padding")
@@ -520,7 +520,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
         began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
         where = began.expand(new.shape[1], -1)
-        layer.bring(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
+        layer.add_vectors(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
         layer.keep(kept)
         for text, (places, size) in enumerate(kept):
             # How many entries stand from each slot on (K, S), so that the last is just before
@@ -717,7 +717,7 @@ def bytes_of(cache: Any) -> int:
     names = (*KEYS_VALUES, "conv_states", "recurrent_states")
     total = 0
     for layer in cache.layers:
-        for tensor in (*map(vars(layer).get, names), *getattr(layer, "beside", ())):
+        for tensor in (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ())):
             if tensor is not None:
                 total += tensor.numel() * tensor.element_size()
     return total

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers.cache_utils import DynamicCache
 
 from fdkvc.core.attention import (
     Floats,
@@ -22,7 +23,7 @@ from fdkvc.core.cache import Cache
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.transformers import cache as policy_cache
-from fdkvc.models.transformers.cache import PolicyCache
+from fdkvc.models.transformers.cache import PolicyCache, bytes_of
 from fdkvc.models.transformers.layer import PolicyLayer
 from fdkvc.models.transformers.observed import TensorObservation, TensorTokens
 from fdkvc.models.transformers.on_device import OnDevice
@@ -246,8 +247,8 @@ def test_text_alone_touches_no_vector(
     def refuse(*_: Any) -> None:
         raise AssertionError("a vector was read")
 
-    for name in ("vectors", "states", "bring"):
-        monkeypatch.setattr(PolicyLayer, name, refuse if name != "bring" else nothing)
+    for name in ("vectors", "states", "add_vectors"):
+        monkeypatch.setattr(PolicyLayer, name, refuse if name != "add_vectors" else nothing)
     assert len(held(TensorTokens, llama, key, "head")) == len(LENGTHS)
 
 
@@ -265,12 +266,45 @@ def test_hidden_states_are_stored_once_a_token_and_layer(llama: Any) -> None:
             assert sum(map(len, layer._states)) == len({*tokens[tokens >= 0].tolist()})
 
 
+@pytest.mark.parametrize("key", ["fd-kvc", "surprisal"])
+def test_with_hidden_states_it_holds_no_more_than_the_library_from_some_length_on(
+    llama: Any, key: str
+) -> None:
+    budget, turn = 6, 2
+    config = llama.config
+    keys_values = 2 * config.num_key_value_heads * config.head_dim
+    length = (1 + config.hidden_size / keys_values) * (budget + turn)
+    how: Any = {"tokenizer": Numbers(), "by_itself": False, "decides": "layer"}
+    cache, library = PolicyCache(read_policy(key), budget, llama, **how), DynamicCache()
+    while library.get_seq_length() < 2 * length:
+        for read_with in (cache, library):
+            llama(text(turn), **{CACHE: read_with})
+        seen = library.get_seq_length()
+        sums = [layer.query_sum for layer in cache.layers if layer.query_sum is not None]
+        held = bytes_of(cache) - sum(of_queries.nbytes for of_queries in sums)
+        if seen > budget + turn:
+            assert (held <= bytes_of(library)) == (seen >= length)
+        cache.end_turn()
+
+
 def test_queries_are_stored_only_for_attention_of_each(llama: Any) -> None:
     for key, stored in (("sinks(h2o)", False), ("h2o queries=each", True), ("turns(tova)", True)):
         cache = PolicyCache(read_policy(key), 6, llama)
         llama(text(7), **{CACHE: cache})
         llama(text(1), **{CACHE: cache})
-        assert ("queries" in cache.layers[0]._brought) == stored, key
+        assert ("queries" in cache.layers[0].turn_vectors) == stored, key
+
+
+def test_tokens_are_those_that_were_read_though_their_tensor_is_written_to(llama: Any) -> None:
+    how: Any = {"tokenizer": Numbers(), "by_itself": False}
+    caches = [PolicyCache(read_policy("sinks(surprisal)"), 6, llama, **how) for _ in range(2)]
+    ids, parts = torch.empty(1, 4, dtype=torch.long), text(12).split(4, dim=1)
+    for part in parts:
+        llama(part, **{CACHE: caches[0]})
+        llama(ids.copy_(part), **{CACHE: caches[1]})
+    for cache in caches:
+        cache.end_turn()
+    np.testing.assert_array_equal(*[cache._features[0]["surprisal"] for cache in caches])
 
 
 def out_of_memory(*_: Any, **__: Any) -> None:
