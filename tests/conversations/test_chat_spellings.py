@@ -324,8 +324,8 @@ def test_results_of_invocations_are_turns_before_the_words() -> None:
     both = read(ASKED, {**said, "tool_calls": [{"function": {"name": "look", "arguments": {}}}]})
     assert {method for method, _ in called(both)} == {"look", "rent"}
     for wrong, sentence in (
-        ([done, 3], r"message 1, tool invocation 1 is not an object$"),
-        ([done, {"args": {}}], r"message 1, tool invocation 1: 'toolName' is missing"),
+        ([done, 3], r"turn 1, tool invocation 1 is not an object$"),
+        ([done, {"args": {}}], r"turn 1: 'name' is missing"),
     ):
         with pytest.raises(ValueError, match=sentence):
             read(ASKED, {**said, "toolInvocations": wrong})
@@ -483,7 +483,8 @@ def test_fields_with_words_are_counted_and_labels_are_not() -> None:
         created="2026-01-31T10:00:00Z",
     )
     assert unread_kinds([dialog]) == {
-        f"field {name!r}": 1 for name in ("annotations", "citations", "comment", "mood", "summary")
+        **{f"field {name!r}": 1 for name in ("annotations", "citations", "comment", "mood")},
+        **{"field 'summary'": 1, "part of type 'image'": 1},
     }
 
 

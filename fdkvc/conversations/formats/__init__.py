@@ -12,10 +12,7 @@ from typing import Any
 
 from fdkvc.conversations.file_text import decoded, unpacked
 from fdkvc.conversations.formats import (
-    ai_sdk,
     annotated,
-    anthropic,
-    bedrock,
     chat,
     chatgpt,
     claude,
@@ -59,15 +56,11 @@ FORMATS: dict[str, Format] = {
         chatgpt.FORMAT,
         claude.FORMAT,
         gemini.FORMAT,
-        gemini.CONTENTS,
-        bedrock.FORMAT,
-        ai_sdk.FORMAT,
         langchain.FORMAT,
         langchain.MESSAGES,
         preferences.FORMAT,
         preferences.PREFERRED,
         preferences.COMPLETION,
-        anthropic.FORMAT,
         chat.FORMAT,
         chat.SHARED,
         responses.REQUESTS,

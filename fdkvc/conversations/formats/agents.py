@@ -10,8 +10,8 @@ from dataclasses import replace
 from json import JSONDecoder
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format, parts_in
-from fdkvc.conversations.formats.chat import Placed, Said, turns_of, with_demands
+from fdkvc.conversations.formats.base import Format, Placed, parts_in
+from fdkvc.conversations.formats.chat import Said, turns_of, with_demands
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
 from fdkvc.core.json_input import check_structure, parse_json
 from fdkvc.core.limits import (

@@ -37,6 +37,21 @@ class Format:
         return self.field in value and (self.recognizes is None or self.recognizes(value))
 
 
+Placed = tuple[Mapping[str, Any], str]
+"""A message and its place in the file."""
+
+
+def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str, Any]:
+    """Return a message with other fields in place of those that are read.
+
+    Examples
+    --------
+    >>> restated({"from": "human", "says": "hello", "mood": "glad"}, "from", "says", role="user")
+    {'mood': 'glad', 'role': 'user'}
+    """
+    return {name: value for name, value in message.items() if name not in read} | fields
+
+
 def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
     """Yield the parts in a field of all messages, of whatever may be messages."""
     for message in messages if isinstance(messages, list) else ():

@@ -10,7 +10,7 @@ from fdkvc.core.json_input import json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 
-METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action")
+METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action", "function")
 ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "kwargs")
 """Names of the fields of a call."""
 

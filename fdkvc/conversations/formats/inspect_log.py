@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.anthropic import turns_of_blocks
-from fdkvc.conversations.formats.base import Format
-from fdkvc.conversations.formats.chat import Placed, messages_of, restated, transcript_of
+from fdkvc.conversations.formats.base import Format, Placed, restated
+from fdkvc.conversations.formats.chat import messages_of, transcript_of
 from fdkvc.conversations.tools import listed_tools
 from fdkvc.core.json_input import check_object, objects, optional, require
 from fdkvc.core.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS
@@ -55,9 +54,10 @@ def read_sample(
     name = f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
     attached = _Attached(optional(value, "attachments", dict, place), name or place)
     tools = _tools(optional(value, "events", list, place), unread)
-    turns: list[Placed] = []
-    for message, where in _messages(value, place):
-        turns += turns_of_blocks(_restated(message, where, attached, unread), where, unread)
+    turns = [
+        (_restated(attached.put_back(message), where, unread), where)
+        for message, where in _messages(value, place)
+    ]
     yield replace(transcript_of(turns, name, place, calls, cluster, unread), tools=tools)
 
 
@@ -90,34 +90,19 @@ def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     yield from messages_of(value, field, place, "message")
 
 
-def _restated(
-    message: Mapping[str, Any], where: str, attached: _Attached, unread: Unread
-) -> dict[str, Any]:
-    """Return a message with blocks of Anthropic's: its calls too, and those that a server ran."""
-    content = attached.put_back(message.get("content"))
-    error = optional(message, "error", dict, where)  # of a tool
-    require(message, "role", str, where)
-    if content is None and not error and not message.get("tool_calls"):
-        require(message, "content", str, where)
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    said = optional(error, "message", str, where)
-    blocks = [{"type": "text", "text": said}] if said else []
-    for part, inside in objects(
-        optional({"content": content}, "content", list, where), "part", where
-    ):
-        if part.get("type") == "tool_use":  # which a server ran
-            call = restated(part, "arguments", "result", "error", input=part.get("arguments"))
-            texts = [optional(part, field, str, inside) for field in ("result", "error")]
-            blocks += [call, {"type": "tool_result", "content": "\n".join(filter(None, texts))}]
-        else:
-            blocks.append(part)
-    for call, _ in objects(optional(message, "tool_calls", list, where), "call", where):
-        named = {"name": call.get("function"), "input": attached.put_back(call.get("arguments"))}
-        blocks.append(restated(call, "function", "arguments", "view", type="tool_use", **named))
+def _restated(message: Mapping[str, Any], where: str, unread: Unread) -> dict[str, Any]:
+    """Return a message with the error of a tool as its words."""
+    error = optional(message, "error", dict, where)
     unread.fields(error, {"message", "type"})
-    read = ("error", "tool_calls", "function", "source")
-    return restated(message, *read, content=blocks)
+    said, content = optional(error, "message", str, where), message.get("content")
+    if said:
+        content = [said, *(content if isinstance(content, list) else filter(None, [content]))]
+    calls = [
+        restated(call, "view")
+        for call, _ in objects(optional(message, "tool_calls", list, where), "call", where)
+    ]
+    read = ("error", "function", "source")
+    return restated(message, *read, content=content, tool_calls=calls)
 
 
 def _tools(events: list[Any], unread: Unread) -> tuple[Tool, ...]:

@@ -16,14 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format
-from fdkvc.conversations.formats.chat import (
-    Placed,
-    chat_format,
-    messages_of,
-    restated,
-    transcript_of,
-)
+from fdkvc.conversations.formats.base import Format, Placed, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of, transcript_of
 from fdkvc.core.json_input import check_object, objects, optional, require
 from fdkvc.core.limits import MAX_DIALOGS
 from fdkvc.core.parameters import check_most
