@@ -9,6 +9,7 @@ messages as these. What is not read is counted.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -30,7 +31,7 @@ from fdkvc.conversations.formats.parts import (
     turns_of_parts,
 )
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
-from fdkvc.conversations.tools import LISTS
+from fdkvc.conversations.tools import LISTS, listed_tools
 from fdkvc.core.json_input import objects, optional, parse_within, require
 from fdkvc.core.limits import MAX_NAME_CHARACTERS
 from fdkvc.core.transcripts import (
@@ -72,26 +73,32 @@ def chat_format(
     named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
     cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
+    noun: str = "dialog",
 ) -> Format:
     """Return a format of JSON whose dialogs are restated as chat messages.
 
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
     default, they are those of `with_system`. `restated` keeps what is not read of a message, so
     that it is counted. `reads` are the fields of the object that `messages` reads besides the
-    `field`, the name and `DIALOG_FIELDS`. `cluster` gets the object and its place.
+    `field`, the name and `DIALOG_FIELDS`. `named` returns the dialog's name, if it is a text;
+    otherwise its place is, which begins with the `noun`. `cluster` gets the object and its place.
     """
 
     def read(
         value: Mapping[str, Any], number: int, calls: bool = False
     ) -> Iterator[Transcript | SkippedError]:
-        place, unread = f"dialog {number}", Unread()
-        name = named(value)
-        names = (key for key, inner in value.items() if inner == name)
+        place, unread, given = f"{noun} {number}", Unread(), named(value)
+        names = (key for key, inner in value.items() if inner == given)
         besides = reads if messages else SYSTEM_FIELDS
         unread.fields(value, {field, *DIALOG_FIELDS, *besides, *names})
-        listed = with_system(value, field, place)
-        placed = [*(messages(value, place, unread) if messages else listed)]
-        yield transcript_of(placed, name, place, calls, cluster(value, place), unread)
+        listed = messages(value, place, unread) if messages else with_system(value, field, place)
+        name = clean_name(given) if isinstance(given, str) else ""
+        placed = [*listed]
+        check_turns(name or place, len(placed))
+        said = [*turns_of(placed, unread, calls)]
+        tools = listed_tools(value, unread)
+        dialog = with_demands(name or place, said, calls, cluster(value, place), unread)
+        yield replace(dialog, tools=tools)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
 
@@ -117,33 +124,12 @@ def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Pl
     yield from messages
 
 
-def transcript_of(
-    messages: Iterable[Placed],
-    named: Any,
-    place: str,
-    calls_in_text: bool,
-    cluster: str,
-    unread: Unread,
-) -> Transcript:
-    """Make a transcript of untrusted chat messages, those of ShareGPT too.
-
-    Each has its place in the file, which begins errors about it. `named` is the dialog's name, if
-    it is a text, or else `place` is. `cluster` is the `Transcript`'s, and
-    `unread` counts what is not read, here too.
-    """
-    name = clean_name(named) if isinstance(named, str) else ""
-    placed = [*messages]
-    check_turns(name or place, len(placed))
-    said = [*turns_of(placed, unread, calls_in_text)]
-    return with_demands(name or place, said, calls_in_text, cluster, unread)
-
-
 Said = tuple[Turn, list[tuple[str, Any]]]
 """A turn, and the method and arguments of each of its calls."""
 
 
 def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Said]:
-    """Yield the turns of chat messages; see `transcript_of`."""
+    """Yield the turns of untrusted messages, each with its place, which begins errors about it."""
     placed = chain.from_iterable(_in_chat_terms(*sent, unread) for sent in messages)
     for message, where in placed:
         topic = clean_name(optional(message, "topic", str, where))

@@ -11,54 +11,37 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format, Placed, restated
-from fdkvc.conversations.formats.chat import messages_of, transcript_of
-from fdkvc.conversations.tools import listed_tools
-from fdkvc.core.json_input import check_object, objects, optional, require
-from fdkvc.core.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS
+from fdkvc.conversations.formats.base import Placed, read_each, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
+from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.limits import MAX_DIALOG_CHARACTERS
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import SkippedError, Tool, TooLargeError, Transcript, clean_name
+from fdkvc.core.transcripts import SkippedError, TooLargeError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 
 ATTACHED = "attachment://"
 """How a text begins that stands among the attachments."""
 
-READ = ("attachments", "events", "input", "messages", "output")
+READ = ("attachments", "events", "id", "input", "output")
 """Fields that are read of a sample, or repeat its messages."""
 
 
-def read_log(
+def _read_log(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript | SkippedError]:
-    """Read all samples of a log."""
-    samples = require(value, "samples", list, "the file")
-    check_most("the file has", len(samples), "samples", MAX_DIALOGS)
-    unread = Unread()
-    unread.fields(value, {"samples"})
-    for index, sample in enumerate(samples, start=number):
-        try:
-            yield from read_sample(check_object(sample, f"sample {index}"), index, calls, unread)
-            unread = Unread()  # what is beside the samples counts once
-        except SkippedError as error:
-            yield error
+    samples, beside = require(value, "samples", list, "the file"), Unread()
+    beside.fields(value, {"samples"})
+    return read_each(samples, "sample", number, lambda row, i: SAMPLE.read(row, i, calls), beside)
 
 
-def read_sample(
-    value: Mapping[str, Any], number: int, calls: bool = False, beside: Unread | None = None
-) -> Iterator[Transcript]:
-    """Read one sample; `beside` is what is not read of the file."""
-    place, unread = f"sample {number}", Unread() if beside is None else beside
-    unread.fields(value, {*READ, "id"})
-    key, epoch = value.get("id"), value.get("epoch")
-    cluster = clean_name(f"sample {key}") if isinstance(key, str | int) else ""
-    name = f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
-    attached = _Attached(optional(value, "attachments", dict, place), name or place)
-    tools = _tools(optional(value, "events", list, place), unread)
-    turns = [
-        (_restated(attached.put_back(message), where, unread), where)
-        for message, where in _messages(value, place)
-    ]
-    yield replace(transcript_of(turns, name, place, calls, cluster, unread), tools=tools)
+def _cluster(value: Mapping[str, Any], place: str = "") -> str:
+    key = value.get("id")
+    return clean_name(f"sample {key}") if isinstance(key, str | int) else ""
+
+
+def _name(value: Mapping[str, Any]) -> str:
+    cluster, epoch = _cluster(value), value.get("epoch")
+    return f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
 
 
 class _Attached:
@@ -82,12 +65,14 @@ class _Attached:
         return text
 
 
-def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     if not value.get("messages") and isinstance(value.get("input"), str):
         yield {"role": "user", "content": value["input"]}, f"{place}, input"
         return
+    attached = _Attached(optional(value, "attachments", dict, place), _name(value) or place)
     field = "input" if not value.get("messages") and "input" in value else "messages"
-    yield from messages_of(value, field, place, "message")
+    for message, where in messages_of(value, field, place, "message"):
+        yield _restated(attached.put_back(message), where, unread), where
 
 
 def _restated(message: Mapping[str, Any], where: str, unread: Unread) -> dict[str, Any]:
@@ -105,18 +90,16 @@ def _restated(message: Mapping[str, Any], where: str, unread: Unread) -> dict[st
     return restated(message, *read, content=content, tool_calls=calls)
 
 
-def _tools(events: list[Any], unread: Unread) -> tuple[Tool, ...]:
-    """Return the tools of the first call of a model that had any."""
-    calls = (event for event in events if isinstance(event, dict) and event.get("event") == "model")
-    return listed_tools(next((call for call in calls if call.get("tools")), {}), unread)
-
-
-FORMAT = Format("inspect", "Inspect logs", ("json",), "samples", read_log)
-
-SAMPLE = replace(
-    FORMAT,
-    key="inspect-sample",
-    field="messages",
-    read=read_sample,
+SAMPLE = chat_format(
+    "inspect-sample",
+    "Inspect logs",
+    "messages",
+    _messages,
+    reads=READ,
+    named=_name,
+    cluster=_cluster,
     recognizes=lambda value: "epoch" in value and "target" in value,
+    noun="sample",
 )
+
+FORMAT = replace(SAMPLE, key="inspect", field="samples", read=_read_log, recognizes=None)
