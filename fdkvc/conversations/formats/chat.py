@@ -27,6 +27,7 @@ from fdkvc.conversations.formats.parts import (
     CONTENT_FIELDS,
     KINDS,
     MESSAGE_FIELDS,
+    call_id,
     text_of,
     turns_of_parts,
 )
@@ -130,6 +131,7 @@ Said = tuple[Turn, list[tuple[str, Any]]]
 
 def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Said]:
     """Yield the turns of untrusted messages, each with its place, which begins errors about it."""
+    tools: dict[str, str] = {}  # the called tool, by the id of the call
     placed = chain.from_iterable(_in_chat_terms(*sent, unread) for sent in messages)
     for message, where in placed:
         topic = clean_name(optional(message, "topic", str, where))
@@ -140,10 +142,14 @@ def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) ->
             text, in_words = cut_calls(cut_thinking(text, unread), unread)
             functions += in_words
         called = [_call(function, where, unread) for function in functions]
+        for function, (method, _) in zip(functions, called, strict=True):
+            if named := call_id(function):
+                tools[named] = method
+        tool = tools.get(call_id(message), "") if kind == "result" else ""
         unread.fields(message, {*MESSAGE_FIELDS, *(LISTS if kind == "system" else ())})
         text = clean(text)
         words = with_calls(text, called if calls_in_text else [])
-        yield Turn(role, words, topic or None, kind, len(words) - len(text)), called
+        yield Turn(role, words, topic or None, kind, len(words) - len(text), tool), called
 
 
 def with_demands(
