@@ -98,7 +98,8 @@ def entry_sum(x: Floats) -> Floats:
         x = np.concatenate([x, zeros], axis=-1)
     blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)  # (..., C / 8, 8)
     lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
-    return np.asarray(lanes.sum(axis=-1))
+    sums: Floats = lanes.sum(axis=-1)
+    return sums
 
 
 def entry_total(x: Floats) -> Floats:
