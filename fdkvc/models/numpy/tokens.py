@@ -496,14 +496,12 @@ class TemplateTokens(Tokens):
             # 3. Encode the passage, unless it is one of the messages `after`.
             if reading.passage >= len(after):
                 passage = passages[reading.passage - len(after)]
-                mark = self._ids(before)[closed:]
-                text = self._text(passage, reading, listed and not encoded)
+                # Tokenizers merge a space with the word after it, so it goes with the text.
+                space = " " if not passage.call and before[-1].endswith(" ") else ""
+                mark = self._ids([*before[:-1], before[-1].removesuffix(space)])[closed:]
                 if passage.call:
                     mark += self.written[CALL_TAGS[0]]
-                elif before[-1].endswith(" "):
-                    # Tokenizers merge a space with the word after it, so it goes with the text.
-                    mark = self._ids([*before[:-1], before[-1][:-1]])[closed:]
-                    text = self._text(passage, reading, listed and not encoded, " ")
+                text = self._text(passage, reading, listed and not encoded, space)
                 encoded.append(EncodedPassage.of(passage, mark, text, close))
             closed = len(close)
         return encoded
@@ -513,7 +511,7 @@ class TemplateTokens(Tokens):
         return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
 
     def _text(
-        self, passage: Passage, reading: ReadPassage, listed: bool, space: str = ""
+        self, passage: Passage, reading: ReadPassage, listed: bool, space: str
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a passage's text as the template writes it, and their characters.
 

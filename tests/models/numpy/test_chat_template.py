@@ -24,7 +24,7 @@ from fdkvc.models.answers import Answers, readable, run_answers
 from fdkvc.models.numpy import chat_template as module
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.chat_template import END, JOIN, ChatTexts, chat_texts
-from fdkvc.models.numpy.head_recordings import head_recordings
+from fdkvc.models.numpy.head_recordings import read_dialog
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.model_text import Passage, model_text, read_call
 from fdkvc.models.numpy.text_cache import read
@@ -373,8 +373,7 @@ def test_tokens_of_listed_tools_belong_to_no_words(with_template: Any) -> None:
     begun = begin_with_tools(replace(dialog, tools=TOOLS))
     model = with_template(WITH_TOOLS)
     passages = model.tokens.encode_dialog(begun)
-    read([cache := model.full()], np.concatenate([part.ids for part in passages]))
-    (recording, *_) = head_recordings(model, cache, begun, passages)
+    (recording, *_) = read_dialog(model, begun, [0])
     assert len(recording.tokens[0]) == len(passages[0].ids)
     assert {token.text for token in recording.tokens[0]} == {""}
     assert "".join(token.text for token in recording.tokens[1]) == dialog.turns[0].text
