@@ -215,11 +215,13 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
             values = inner
     if _are_messages(values):
         values = [values]  # one conversation
+    yield from read_each(_read, [*map(_dialog, values)], "dialog", 0, calls, beside)
 
-    def read(value: Mapping[str, Any], number: int) -> Iterator[Transcript | SkippedError]:
-        return _format_of(value, number).read(value, number, calls)
 
-    yield from read_each([*map(_dialog, values)], "dialog", 0, read, beside)
+def _read(
+    value: Mapping[str, Any], number: int, calls: bool
+) -> Iterator[Transcript | SkippedError]:
+    return _format_of(value, number).read(value, number, calls)
 
 
 def _dialog(value: Any) -> Any:

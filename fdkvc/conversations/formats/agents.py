@@ -12,6 +12,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Format, Placed, parts_in
 from fdkvc.conversations.formats.chat import Said, turns_of, with_demands
+from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
 from fdkvc.core.json_input import check_structure, parse_json
 from fdkvc.core.limits import (
@@ -246,8 +247,8 @@ class Thread:
         """Return the conversation; a message without words or calls is left out."""
         numbers: dict[int, int] = {}
         messages: list[Message] = []
+        made: list[list[MadeCall]] = []  # by each message
         calls: dict[str, tuple[int, int]] = {}  # by id: the message, and which of its calls
-        results: dict[tuple[int, int], int] = {}
         alone = list[str]()  # places of results without a call
         for index, (message, place) in enumerate(self.messages):
             try:
@@ -261,27 +262,22 @@ class Thread:
                 number, tool = len(messages), ""
                 numbers[index] = number
                 if turn.kind == "result":
-                    call = message.get("tool_use_id") or message.get("call_id")
-                    origin = calls.get(call) if isinstance(call, str) else None
+                    origin = calls.get(call_id(message))
                     if origin is None:
                         alone.append(place)
                     else:
-                        results.setdefault(origin, number)
-                        tool = messages[origin[0]].calls[origin[1]].method
-                for order, call in enumerate(call_ids(message)):
-                    if isinstance(call, str):
-                        calls[call] = number, order
-                made = tuple(MadeCall(*call) for call in called)
-                messages.append(Message(turn, place, made, tool))
+                        earlier, order = origin
+                        call = made[earlier][order]
+                        tool = call.method
+                        if call.result < 0:
+                            made[earlier][order] = call._replace(result=number)
+                calls |= {
+                    key: (number, order) for order, key in enumerate(call_ids(message)) if key
+                }
+                made.append([MadeCall(*call) for call in called])
+                messages.append(Message(turn, place, tool=tool))
         linked = tuple(
-            replace(
-                message,
-                calls=tuple(
-                    call._replace(result=results.get((number, order), -1))
-                    for order, call in enumerate(message.calls)
-                ),
-            )
-            for number, message in enumerate(messages)
+            replace(message, calls=tuple(own)) for message, own in zip(messages, made, strict=True)
         )
         if alone:
             results_alone = count(len(alone), "result")
@@ -304,11 +300,10 @@ class Thread:
         return Session(self.name, linked, contexts, tuple(compactions), notes=tuple(self.notes))
 
 
-def call_ids(message: Mapping[str, Any]) -> list[Any]:
-    """Return the id of each call of a chat message."""
+def call_ids(message: Mapping[str, Any]) -> list[str]:
+    """Return the id of each call of a chat message, "" for one without."""
     functions = (call.get("function") for call in parts_in([message], "tool_calls"))
-    named = (function if isinstance(function, dict) else {} for function in functions)
-    return [function.get("id") or function.get("call_id") for function in named]
+    return [call_id(function if isinstance(function, dict) else {}) for function in functions]
 
 
 def with_unread(sessions: list[Session], unread: Unread) -> list[Session]:

@@ -118,10 +118,9 @@ def _parts(content: Mapping[str, Any], where: str, unread: Unread) -> Iterator[d
             continue
         part = {"text": text} if isinstance(text, str) else text
         part = check_object(part, f"{where}: a part of 'parts'")
-        if isinstance(part.get("text"), str):
-            yield restated(part, "content_type", type="text")
-        else:
-            yield {"type": str(part.get("content_type"))}
+        is_text = isinstance(part.get("text"), str)
+        kind = "text" if is_text else str(part.get("content_type"))
+        yield restated(part, "content_type", type=kind)
 
 
 FORMAT = chat_format(

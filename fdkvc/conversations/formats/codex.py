@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids
+from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import clean_name
@@ -48,8 +49,8 @@ def _text(message: Mapping[str, Any]) -> str:
 
 def _key(message: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
     """Return what a message and its copy share: role, text, and the ids of calls or of a result."""
-    ids = [message.get("call_id"), *call_ids(message)]
-    return str(message.get("role")), _text(message), tuple(str(call) for call in ids if call)
+    ids = (call_id(message), *call_ids(message))
+    return str(message.get("role")), _text(message), tuple(filter(None, ids))
 
 
 class _Reader:

@@ -31,7 +31,7 @@ def _read_log(
 ) -> Iterator[Transcript | SkippedError]:
     samples, beside = require(value, "samples", list, "the file"), Unread()
     beside.fields(value, {"samples"})
-    return read_each(samples, "sample", number, lambda row, i: SAMPLE.read(row, i, calls), beside)
+    return read_each(SAMPLE.read, samples, "sample", number, calls, beside)
 
 
 def _cluster(value: Mapping[str, Any], place: str = "") -> str:

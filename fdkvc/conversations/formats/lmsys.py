@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format, Placed, restated
+from fdkvc.conversations.formats.base import Format, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.core.unread import Unread
 
 BOOKKEEPING = ("country", "hashed_ip", "header")
 """Fields of WildChat that say where a message came from."""
@@ -65,10 +66,7 @@ def _read_sides(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript | SkippedError]:
     for side in SIDES:
-        try:
-            yield from side.read(value, number, calls)
-        except SkippedError as error:
-            yield error
+        yield from read_each(side.read, [value], "dialog", number, calls, Unread())
 
 
 ARENA = replace(SIDES[0], key="arena", read=_read_sides)

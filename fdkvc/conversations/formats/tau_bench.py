@@ -18,7 +18,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import check_object, objects, optional, require
+from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 
@@ -48,11 +48,10 @@ def _read_results(
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
         beside.fields(owner, {read, "info"})
 
-    def read_one(simulation: dict[str, Any], index: int) -> Iterator[Transcript | SkippedError]:
-        own = simulation if simulation.get("policy") else {**simulation, "policy": policy}
-        return SIMULATION.read(own, index, calls)
-
-    return read_each(simulations, "simulation", number, read_one, beside)
+    with_policy = [
+        {"policy": policy, **row} if isinstance(row, dict) else row for row in simulations
+    ]
+    return read_each(SIMULATION.read, with_policy, "simulation", number, calls, beside)
 
 
 def _simulated(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -76,10 +75,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
             unread.fields(message, {"tool_messages"})
             yield from _messages(messages_of(message, "tool_messages", where, "message"), unread)
             continue
-        called = [
-            check_object(call, f"{where}: a call")
-            for call in optional(message, "tool_calls", list, where)
-        ]
+        called = optional(message, "tool_calls", list, where)
         if message.get("requestor") == "user" or (role == "user" and called):
             unread.add(OF_USER)
             continue
@@ -87,8 +83,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
         if message.get("is_audio") and content is not None:  # base64
             content = optional(message, "audio_script_gold", str, where)
             unread.add(SPEECH, not content)
-        calls = [{"function": call.get("function", call)} for call in called]
-        yield restated(message, *REPEATED, content=content, tool_calls=calls), where
+        yield restated(message, *REPEATED, content=content, tool_calls=called), where
 
 
 def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
