@@ -49,7 +49,8 @@ def _read_results(
         beside.fields(owner, {read, "info"})
 
     with_policy = [
-        {"policy": policy, **row} if isinstance(row, dict) else row for row in simulations
+        {**row, "policy": row.get("policy") or policy} if isinstance(row, dict) else row
+        for row in simulations
     ]
     return read_each(SIMULATION.read, with_policy, "simulation", number, calls, beside)
 
