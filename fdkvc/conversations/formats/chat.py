@@ -8,7 +8,7 @@ messages as these. What is not read is counted.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -69,11 +69,10 @@ def chat_format(
     label: str,
     field: str,
     messages: Callable[[Mapping[str, Any], str, Unread], Iterable[Placed]] | None = None,
-    *,
     reads: Iterable[str] = (),
-    named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
-    cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
+    names: Sequence[str] = ("id",),
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
+    about: Callable[[Mapping[str, Any], str], tuple[str, str]] = lambda value, place: ("", ""),
     noun: str = "dialog",
 ) -> Format:
     """Return a format of JSON whose dialogs are restated as chat messages.
@@ -81,25 +80,26 @@ def chat_format(
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
     default, they are those of `with_system`. `restated` keeps what is not read of a message, so
     that it is counted. `reads` are the fields of the object that `messages` reads besides the
-    `field`, the name and `DIALOG_FIELDS`. `named` returns the dialog's name, if it is a text;
-    otherwise its place is, which begins with the `noun`. `cluster` gets the object and its place.
+    `field` and `DIALOG_FIELDS`. `about` returns the cluster and the name of a dialog; without a
+    name, it is the first text in the fields `names`, or else its place, which begins with `noun`.
     """
 
     def read(
         value: Mapping[str, Any], number: int, calls: bool = False
     ) -> Iterator[Transcript | SkippedError]:
-        place, unread, given = f"{noun} {number}", Unread(), named(value)
-        names = (key for key, inner in value.items() if inner == given)
+        place, unread = f"{noun} {number}", Unread()
+        cluster, name = about(value, place)
+        named = next((field for field in names if value.get(field)), "id")
         besides = reads if messages else SYSTEM_FIELDS
-        unread.fields(value, {field, *DIALOG_FIELDS, *besides, *names})
+        unread.fields(value, {field, named, *DIALOG_FIELDS, *besides})
         listed = messages(value, place, unread) if messages else with_system(value, field, place)
-        name = clean_name(given) if isinstance(given, str) else ""
+        if not name and isinstance(value.get(named), str):
+            name = clean_name(value[named])
         placed = [*listed]
         check_turns(name or place, len(placed))
         said = [*turns_of(placed, unread, calls)]
         tools = listed_tools(value, unread)
-        dialog = with_demands(name or place, said, calls, cluster(value, place), unread)
-        yield replace(dialog, tools=tools)
+        yield replace(with_demands(name or place, said, calls, cluster, unread), tools=tools)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
 
@@ -303,11 +303,8 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield clean_name(name), str(value)
 
 
-FORMAT = chat_format(
-    "chat",
-    "chat messages (OpenAI, Anthropic, Bedrock, AI SDK)",
-    "messages",
-    named=lambda value: value.get("id", value.get("title")),
-)
+LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK)"
+
+FORMAT = chat_format("chat", LABEL, "messages", names=("id", "title"))
 
 SHARED = chat_format("shared", "ShareGPT", "conversations")

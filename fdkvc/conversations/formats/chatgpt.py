@@ -124,10 +124,5 @@ def _parts(content: Mapping[str, Any], where: str, unread: Unread) -> Iterator[d
 
 
 FORMAT = chat_format(
-    "chatgpt",
-    "ChatGPT's export",
-    "mapping",
-    _messages,
-    reads=BOOKKEEPING,
-    named=lambda value: value.get("title"),
+    "chatgpt", "ChatGPT's export", "mapping", _messages, BOOKKEEPING, names=("title",)
 )

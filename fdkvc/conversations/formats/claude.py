@@ -63,10 +63,5 @@ def _branch(value: Mapping[str, Any], messages: list[Placed], place: str) -> lis
 
 
 FORMAT = chat_format(
-    "claude",
-    "Claude's export",
-    "chat_messages",
-    _messages,
-    reads=BOOKKEEPING,
-    named=lambda value: value.get("name"),
+    "claude", "Claude's export", "chat_messages", _messages, BOOKKEEPING, names=("name",)
 )

@@ -35,27 +35,27 @@ FORMAT = chat_format(
     "LMSYS and WildChat",
     "conversation",
     lambda value, place, _: _messages(value, "conversation", place),
-    reads=BOOKKEEPING,
-    named=lambda value: value.get("conversation_id") or value.get("conversation_hash"),
+    BOOKKEEPING,
+    names=("conversation_id", "conversation_hash"),
     recognizes=recognizes,
 )
 
 
-def _question(value: Mapping[str, Any]) -> str:
-    return clean_name(str(value.get("question_id") or ""))
-
-
 def _side(side: str) -> Format:
     """Return the format of one of two conversations."""
+
+    def about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+        question = clean_name(str(value.get("question_id") or ""))
+        return question or place, f"{question} {side}".strip()
+
     field = f"conversation_{side}"
     return chat_format(
         f"arena-{side}",
         FORMAT.label,
         field,
         lambda value, place, _: _messages(value, field, place),
-        reads=("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner"),
-        named=lambda value: f"{_question(value)} {side}".strip(),
-        cluster=lambda value, place: _question(value) or place,
+        ("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner"),
+        about=about,
     )
 
 

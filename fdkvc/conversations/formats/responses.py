@@ -114,20 +114,14 @@ def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
     return False
 
 
-REQUESTS = chat_format(
-    "requests",
-    "OpenAI batch requests",
-    "body",
-    _request,
-    named=lambda value: value.get("custom_id"),
-)
+REQUESTS = chat_format("requests", "OpenAI batch requests", "body", _request, names=("custom_id",))
 
 FORMAT = chat_format(
     "responses",
     "OpenAI responses",
     "input",
     _messages,
-    reads=BODY_FIELDS,
+    BODY_FIELDS,
     recognizes=lambda value: not ("instruction" in value or isinstance(value.get("output"), str)),
 )
 

@@ -29,7 +29,7 @@ REPEATED = ("audio_script_gold", "raw_data")
 SPEECH = "message of speech without a transcript"
 
 
-def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
+def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
     """Return the cluster and the name of a trial, empty if it has no task."""
     task, trial = value.get("task_id"), value.get("trial")
     if not isinstance(task, str | int):
@@ -120,23 +120,16 @@ def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
         yield {"role": message["role"], "content": "".join(message["parts"])}, place
 
 
-TRIAL = chat_format(
-    "tau-bench",
-    "τ-bench results",
-    "traj",
-    named=lambda value: task_and_name(value)[1] or None,
-    cluster=lambda value, place: task_and_name(value)[0],
-)
+TRIAL = chat_format("tau-bench", "τ-bench results", "traj", about=_about)
 
 SIMULATION = chat_format(
     "tau2-simulation",
     "τ²-bench results",
     "messages",
     _simulated,
-    reads=("ticks", "policy", "simulations"),
-    named=lambda value: task_and_name(value)[1] or value.get("id"),
-    cluster=lambda value, place: task_and_name(value)[0],
+    ("ticks", "policy", "simulations"),
     recognizes=lambda value: "termination_reason" in value or "ticks" in value,
+    about=_about,
     noun="simulation",
 )
 
