@@ -57,7 +57,7 @@ def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str,
 
 
 def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the parts in a field of all messages, of whatever may be messages."""
+    """Yield the objects in a list that a field of each message has; any value may be given."""
     for message in messages if isinstance(messages, list) else ():
         parts = message.get(field) if isinstance(message, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -92,7 +92,7 @@ def read_each(
 
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
-    """Return the words of a turn after its calls, each a line of JSON as in chat templates."""
+    """Return the words of a turn after its calls, each as a line of JSON, as chat templates do."""
     lines = [
         clean(json.dumps({"name": method, "arguments": arguments}, ensure_ascii=False))
         for method, arguments in calls

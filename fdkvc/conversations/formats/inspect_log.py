@@ -20,7 +20,7 @@ from fdkvc.core.transcripts import SkippedError, TooLargeError, Transcript, clea
 from fdkvc.core.unread import Unread
 
 ATTACHED = "attachment://"
-"""How a text begins that stands among the attachments."""
+"""The beginning of a text in whose place one of the attachments belongs."""
 
 READ = ("attachments", "events", "id", "input", "output")
 """Fields that are read of a sample, or repeat its messages."""

@@ -18,7 +18,7 @@ from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 
 ROLES = {"human": "user", "ai": "assistant"}
-"""Roles by types that are no roles."""
+"""The roles of types that have another name."""
 
 TYPES = frozenset(("human", "ai", "system", "tool", "function", "developer", "chat", "remove"))
 
@@ -31,7 +31,7 @@ READ = ("additional_kwargs", "id", "invalid_tool_calls", "lc", "tool_call_chunks
 """Fields that are read elsewhere."""
 
 BOOKKEEPING = (*READ, "model_name", "model_provider", "service_tier", "system_fingerprint")
-"""Fields that are read elsewhere, or say nothing of what is said."""
+"""Fields that are read elsewhere, or hold nobody's words."""
 
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:

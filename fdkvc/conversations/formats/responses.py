@@ -21,7 +21,7 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 
 _KNOWN = re.compile(r"mcp_\w+|compaction\w*|item_reference")
-"""Types of items that are not read."""
+"""Types of items that are counted and not read."""
 
 GIVEN = ("arguments", "input", "action", "operation", "code", "queries")
 RETURNED = ("output", "outputs", "results", "tools")
