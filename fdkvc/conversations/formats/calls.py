@@ -32,12 +32,12 @@ CALL_TAGS = (
 Outer marks stand before inner ones. Where nothing marks the end, a call ends where the next begins.
 """
 
-XML_TOOLS = (
-    *("access_mcp_resource", "apply_diff", "browser_action", "codebase_search", "execute_command"),
-    *("fetch_instructions", "insert_content", "list_code_definition_names", "list_files"),
-    *("new_task", "read_file", "replace_in_file", "search_and_replace", "search_files"),
-    *("switch_mode", "update_todo_list", "use_mcp_tool", "web_fetch", "write_to_file"),
-)
+_NAMES = """
+access_mcp_resource apply_diff browser_action codebase_search execute_command fetch_instructions
+insert_content list_code_definition_names list_files new_task read_file replace_in_file
+search_and_replace search_files switch_mode update_todo_list use_mcp_tool web_fetch write_to_file
+"""
+XML_TOOLS = tuple(_NAMES.split())
 """Tools that Cline and Roo Code call by a tag of their name, which has a tag for each argument."""
 
 RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))

@@ -70,7 +70,7 @@ def chat_format(
     label: str,
     field: str,
     messages: Callable[[Mapping[str, Any], str, Unread], Iterable[Placed]] | None = None,
-    reads: Iterable[str] = (),
+    reads: Iterable[str] = SYSTEM_FIELDS,
     names: Sequence[str] = ("id",),
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
     about: Callable[[Mapping[str, Any], str], tuple[str, str]] = lambda value, place: ("", ""),
@@ -80,8 +80,8 @@ def chat_format(
 
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
     default, they are those of `with_system`. `restated` keeps what is not read of a message, so
-    that it is counted. `reads` are the fields of the object that `messages` reads besides the
-    `field` and `DIALOG_FIELDS`. `about` returns the cluster and the name of a dialog; without a
+    that it is counted. `reads` are the fields of the object that are read besides the `field` and
+    `DIALOG_FIELDS`. `about` returns the cluster and the name of a dialog; without a
     name, it is the first text in the fields `names`, or else its place, which begins with `noun`.
     """
 
@@ -91,8 +91,7 @@ def chat_format(
         place, unread = f"{noun} {number}", Unread()
         cluster, name = about(value, place)
         named = next(filter(value.get, names), "id")
-        besides = reads if messages else SYSTEM_FIELDS
-        unread.fields(value, {field, named, *DIALOG_FIELDS, *besides})
+        unread.fields(value, {field, named, *DIALOG_FIELDS, *reads})
         listed = messages(value, place, unread) if messages else with_system(value, field, place)
         if not name and isinstance(value.get(named), str):
             name = clean_name(value[named])

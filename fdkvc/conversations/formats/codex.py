@@ -23,8 +23,12 @@ FIRST = {"id", "instructions", "timestamp"}
 """Fields of the first line in the first versions, whose items have no ``payload`` around them."""
 
 CONTEXT = (
-    *("<environment_context>", "<user_instructions>", "<user_shell_command>", "<turn_aborted>"),
-    *("<skill>", "# AGENTS.md instructions"),
+    "<environment_context>",
+    "<user_instructions>",
+    "<user_shell_command>",
+    "<turn_aborted>",
+    "<skill>",
+    "# AGENTS.md instructions",
 )
 """How messages begin that the agent wrote in the user's name."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Format, Placed, read_each, restated
-from fdkvc.conversations.formats.chat import chat_format, messages_of
+from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 
@@ -25,16 +25,20 @@ def recognizes(value: Mapping[str, Any]) -> bool:
     return isinstance(first, dict) and not {"content", "value"}.isdisjoint(first)
 
 
-def _messages(value: Mapping[str, Any], field: str, place: str) -> Iterator[Placed]:
-    for message, where in messages_of(value, field, place):
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    for message, where in messages_of(value, "conversation", place):
         yield restated(message, *BOOKKEEPING), where
 
+
+_OTHERS = ("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner")
+ARENA_FIELDS = (*SYSTEM_FIELDS, *_OTHERS)
+"""Fields that are read of a row of Chatbot Arena, or say where it comes from."""
 
 FORMAT = chat_format(
     "lmsys",
     "LMSYS and WildChat",
     "conversation",
-    lambda value, place, _: _messages(value, "conversation", place),
+    _messages,
     BOOKKEEPING,
     names=("conversation_id", "conversation_hash"),
     recognizes=recognizes,
@@ -49,14 +53,7 @@ def _side(side: str) -> Format:
         return question or place, f"{question} {side}".strip()
 
     field = f"conversation_{side}"
-    return chat_format(
-        f"arena-{side}",
-        FORMAT.label,
-        field,
-        lambda value, place, _: _messages(value, field, place),
-        ("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner"),
-        about=about,
-    )
+    return chat_format(f"arena-{side}", FORMAT.label, field, reads=ARENA_FIELDS, about=about)
 
 
 SIDES = _side("a"), _side("b")

@@ -114,7 +114,7 @@ def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
     return False
 
 
-REQUESTS = chat_format("requests", "OpenAI batch requests", "body", _request, names=("custom_id",))
+REQUESTS = chat_format("requests", "OpenAI batch requests", "body", _request, (), ("custom_id",))
 
 FORMAT = chat_format(
     "responses",
