@@ -93,7 +93,7 @@ def register(format: Format) -> Format:
 register_installed("fdkvc.formats", register)
 
 TABLES = ("csv", "tsv", "yaml", "yml", "xml", "html", "htm")
-"""Endings of texts with colons that are no speaker's."""
+"""Endings of files whose colons do not follow the name of a speaker."""
 
 EXAMPLES = Path(__file__).parent / "examples"
 """Short dialogs written for this project."""
@@ -154,7 +154,8 @@ def read_dialogs(
 def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     """Read the sessions of a coding agent's log: its own, and those of its subagents.
 
-    None of another file. Raises a ValueError as `read_dialogs` does, and if nobody says anything.
+    There are none in a file of another kind. Raises a ValueError as `read_dialogs` does, and if
+    nobody says anything.
     """
     text, _ = _text_of(content, name)
     log = _log_format(text)
@@ -186,7 +187,7 @@ def _text_of(content: bytes, name: str) -> tuple[str, str]:
 
 
 def _log_format(text: str) -> Format | None:
-    """Return the format of a text that is recognized by its content, None if it is not."""
+    """Return the format of logs that recognizes a text, if any does."""
     logs = (format for format in FORMATS.values() if format.field is None and format.recognizes)
     return next((format for format in logs if format.recognizes and format.recognizes(text)), None)
 
@@ -215,11 +216,13 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
             values = inner
     if _are_messages(values):
         values = [values]  # one conversation
+    yield from read_each(_read, [*map(_dialog, values)], "dialog", 0, calls, beside)
 
-    def read(value: Mapping[str, Any], number: int) -> Iterator[Transcript | SkippedError]:
-        return _format_of(value, number).read(value, number, calls)
 
-    yield from read_each([*map(_dialog, values)], "dialog", 0, read, beside)
+def _read(
+    value: Mapping[str, Any], number: int, calls: bool
+) -> Iterator[Transcript | SkippedError]:
+    return _format_of(value, number).read(value, number, calls)
 
 
 def _dialog(value: Any) -> Any:

@@ -57,7 +57,7 @@ def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str,
 
 
 def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the parts in a field of all messages, of whatever may be messages."""
+    """Yield the objects in a list that a field of each message has; any value may be given."""
     for message in messages if isinstance(messages, list) else ():
         parts = message.get(field) if isinstance(message, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -66,20 +66,22 @@ def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
 
 
 def read_each(
+    read: Callable[[Any, int, bool], Iterator[Transcript | SkippedError]],
     values: Sequence[Any],
     noun: str,
     number: int,
-    read: Callable[[dict[str, Any], int], Iterator[Transcript | SkippedError]],
+    calls: bool,
     beside: Unread,
 ) -> Iterator[Transcript | SkippedError]:
-    """Yield the dialogs of objects, or why one is left out; `number` is that of the first.
+    """Yield the dialogs of several objects, as `Format.read` does of one.
 
-    What is not read `beside` them counts with the first dialog.
+    `noun` is what an object is called, and `number` is that of the first. What is not read `beside`
+    them counts with the first dialog.
     """
     check_most("the file has", len(values), f"{noun}s", MAX_DIALOGS)
     for index, value in enumerate(values, start=number):
         try:
-            for dialog in read(check_object(value, f"{noun} {index}"), index):
+            for dialog in read(check_object(value, f"{noun} {index}"), index, calls):
                 if isinstance(dialog, Transcript) and beside:
                     unread = Unread.of((*dialog.unread, *beside.items()))
                     dialog = replace(dialog, unread=tuple(unread.items()))
@@ -90,7 +92,7 @@ def read_each(
 
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
-    """Return the words of a turn after its calls, each a line of JSON as in chat templates."""
+    """Return the words of a turn after its calls, each as a line of JSON, as chat templates do."""
     lines = [
         clean(json.dumps({"name": method, "arguments": arguments}, ensure_ascii=False))
         for method, arguments in calls

@@ -1,14 +1,15 @@
-"""Chat messages: objects with ``role`` and ``content``, and calls of tools where there are any.
+"""Chat messages: objects with ``role`` and ``content``, or with ``from`` and ``value``.
 
-A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, the older
-``function_call``, and calls in other forms (`calls`) demand the texts and numbers of their
-arguments. ShareGPT's messages have ``from`` and ``value`` instead. Formats of agents restate their
-messages as these. What is not read is counted.
+A dialog is read in three steps: a format restates its messages as these (`chat_format`), each
+message becomes turns (`turns_of`, with `parts` and `calls`), and the texts and numbers in the
+arguments of calls are looked for in earlier turns (`with_demands`). What is not read is counted.
+
+A message may name its topic in a field ``topic``.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -52,7 +53,7 @@ from fdkvc.core.transcripts import (
 from fdkvc.core.unread import THINKING, Unread, bare, has_words, is_thinking
 
 SYSTEM_FIELDS = ("system", "system_prompt", "system_message")
-"""Fields with a system prompt beside the messages."""
+"""Fields of a system prompt that stands beside the messages."""
 
 DIALOG_FIELDS = frozenset(("id", "toolConfig", *LISTS))
 """Fields that are read of any dialog's object."""
@@ -61,7 +62,7 @@ CALL_ROLES = frozenset(("functioncall", "functioncalls", "toolcall", "toolcalls"
 """Roles whose words are calls, as `bare` writes them."""
 
 ROLES = {"human": "user", "gpt": "assistant", **dict.fromkeys(CALL_ROLES, "assistant")}
-"""Roles that are given another name."""
+"""The names of roles that files call otherwise, as `bare` writes them."""
 
 
 def chat_format(
@@ -69,37 +70,36 @@ def chat_format(
     label: str,
     field: str,
     messages: Callable[[Mapping[str, Any], str, Unread], Iterable[Placed]] | None = None,
-    *,
-    reads: Iterable[str] = (),
-    named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
-    cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
+    reads: Iterable[str] = SYSTEM_FIELDS,
+    names: Sequence[str] = ("id",),
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
+    about: Callable[[Mapping[str, Any], str], tuple[str, str]] = lambda value, place: ("", ""),
     noun: str = "dialog",
 ) -> Format:
     """Return a format of JSON whose dialogs are restated as chat messages.
 
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
     default, they are those of `with_system`. `restated` keeps what is not read of a message, so
-    that it is counted. `reads` are the fields of the object that `messages` reads besides the
-    `field`, the name and `DIALOG_FIELDS`. `named` returns the dialog's name, if it is a text;
-    otherwise its place is, which begins with the `noun`. `cluster` gets the object and its place.
+    that it is counted. `reads` are the fields of the object that are read besides the `field` and
+    `DIALOG_FIELDS`. `about` returns the cluster and the name of a dialog; without a
+    name, it is the first text in the fields `names`, or else its place, which begins with `noun`.
     """
 
     def read(
         value: Mapping[str, Any], number: int, calls: bool = False
     ) -> Iterator[Transcript | SkippedError]:
-        place, unread, given = f"{noun} {number}", Unread(), named(value)
-        names = (key for key, inner in value.items() if inner == given)
-        besides = reads if messages else SYSTEM_FIELDS
-        unread.fields(value, {field, *DIALOG_FIELDS, *besides, *names})
+        place, unread = f"{noun} {number}", Unread()
+        cluster, name = about(value, place)
+        named = next(filter(value.get, names), "id")
+        unread.fields(value, {field, named, *DIALOG_FIELDS, *reads})
         listed = messages(value, place, unread) if messages else with_system(value, field, place)
-        name = clean_name(given) if isinstance(given, str) else ""
+        if not name and isinstance(value.get(named), str):
+            name = clean_name(value[named])
         placed = [*listed]
         check_turns(name or place, len(placed))
         said = [*turns_of(placed, unread, calls)]
         tools = listed_tools(value, unread)
-        dialog = with_demands(name or place, said, calls, cluster(value, place), unread)
-        yield replace(dialog, tools=tools)
+        yield replace(with_demands(name or place, said, calls, cluster, unread), tools=tools)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
 
@@ -107,7 +107,7 @@ def chat_format(
 def messages_of(
     value: Mapping[str, Any], field: str, place: str, noun: str = "turn"
 ) -> Iterator[Placed]:
-    """Yield the objects of a list that is required, which may be a text of JSON, with places."""
+    """Yield the objects of a required list, which may be a text of JSON, with their places."""
     listed = value.get(field)
     parsed = parse_within(listed) if isinstance(listed, str) else None
     values = parsed if isinstance(parsed, list) else require(value, field, list, place)
@@ -115,7 +115,7 @@ def messages_of(
 
 
 def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Placed]:
-    """Yield the system prompts beside messages, then these."""
+    """Yield the system prompts beside the messages, unless the first repeats them, and these."""
     messages = [*messages_of(value, field, place)]
     first = next((message for message, _ in messages), {})
     for name in SYSTEM_FIELDS:
@@ -130,7 +130,7 @@ Said = tuple[Turn, list[tuple[str, Any]]]
 
 
 def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Said]:
-    """Yield the turns of untrusted messages, each with its place, which begins errors about it."""
+    """Yield the turns of untrusted messages; errors begin with the place of a message."""
     tools: dict[str, str] = {}  # the called tool, by the id of the call
     placed = chain.from_iterable(_in_chat_terms(*sent, unread) for sent in messages)
     for message, where in placed:
@@ -198,7 +198,7 @@ def with_demands(
 
 
 def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
-    """Yield a message in the form of `turns_of_parts`; none of what a model thought."""
+    """Yield a message in the form of `turns_of_parts`; nothing for what a model only thought."""
     message = dict(sent)
     # 1. Who says it.
     if "role" not in message and "from" in message:
@@ -263,7 +263,7 @@ def _of_page(message: dict[str, Any], place: str, unread: Unread) -> dict[str, A
 
 
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
-    """Return a message whose words are calls with these; what has no known form stays text."""
+    """Return a message whose words are calls with ``tool_calls``, if their form is known."""
     content = message.get("content")
     given = message if content is None else content
     calls = calls_in(given) if isinstance(given, str) else [*filter(None, [as_call(given)])]
@@ -303,11 +303,8 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield clean_name(name), str(value)
 
 
-FORMAT = chat_format(
-    "chat",
-    "chat messages (OpenAI, Anthropic, Bedrock, AI SDK)",
-    "messages",
-    named=lambda value: value.get("id", value.get("title")),
-)
+LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK)"
+
+FORMAT = chat_format("chat", LABEL, "messages", names=("id", "title"))
 
 SHARED = chat_format("shared", "ShareGPT", "conversations")

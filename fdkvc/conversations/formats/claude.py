@@ -15,7 +15,7 @@ from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 
 BOOKKEEPING = ("attachments", "chat_messages", "content", "files", "sender", "text")
-"""Fields that are read elsewhere, or say nothing of what is said."""
+"""Fields that are read elsewhere, or hold nobody's words."""
 
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -63,10 +63,5 @@ def _branch(value: Mapping[str, Any], messages: list[Placed], place: str) -> lis
 
 
 FORMAT = chat_format(
-    "claude",
-    "Claude's export",
-    "chat_messages",
-    _messages,
-    reads=BOOKKEEPING,
-    named=lambda value: value.get("name"),
+    "claude", "Claude's export", "chat_messages", _messages, BOOKKEEPING, names=("name",)
 )

@@ -20,7 +20,7 @@ from fdkvc.core.transcripts import SkippedError, TooLargeError, Transcript, clea
 from fdkvc.core.unread import Unread
 
 ATTACHED = "attachment://"
-"""How a text begins that stands among the attachments."""
+"""The beginning of a text in whose place one of the attachments belongs."""
 
 READ = ("attachments", "events", "id", "input", "output")
 """Fields that are read of a sample, or repeat its messages."""
@@ -31,17 +31,14 @@ def _read_log(
 ) -> Iterator[Transcript | SkippedError]:
     samples, beside = require(value, "samples", list, "the file"), Unread()
     beside.fields(value, {"samples"})
-    return read_each(samples, "sample", number, lambda row, i: SAMPLE.read(row, i, calls), beside)
+    return read_each(SAMPLE.read, samples, "sample", number, calls, beside)
 
 
-def _cluster(value: Mapping[str, Any], place: str = "") -> str:
-    key = value.get("id")
-    return clean_name(f"sample {key}") if isinstance(key, str | int) else ""
-
-
-def _name(value: Mapping[str, Any]) -> str:
-    cluster, epoch = _cluster(value), value.get("epoch")
-    return f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
+def _about(value: Mapping[str, Any], place: str = "") -> tuple[str, str]:
+    """Return the cluster and the name of a sample, empty if it has no id."""
+    key, epoch = value.get("id"), value.get("epoch")
+    cluster = clean_name(f"sample {key}") if isinstance(key, str | int) else ""
+    return cluster, f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
 
 
 class _Attached:
@@ -69,7 +66,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     if not value.get("messages") and isinstance(value.get("input"), str):
         yield {"role": "user", "content": value["input"]}, f"{place}, input"
         return
-    attached = _Attached(optional(value, "attachments", dict, place), _name(value) or place)
+    attached = _Attached(optional(value, "attachments", dict, place), _about(value)[1] or place)
     field = "input" if not value.get("messages") and "input" in value else "messages"
     for message, where in messages_of(value, field, place, "message"):
         yield _restated(attached.put_back(message), where, unread), where
@@ -95,10 +92,9 @@ SAMPLE = chat_format(
     "Inspect logs",
     "messages",
     _messages,
-    reads=READ,
-    named=_name,
-    cluster=_cluster,
+    READ,
     recognizes=lambda value: "epoch" in value and "target" in value,
+    about=_about,
     noun="sample",
 )
 

@@ -9,15 +9,16 @@ See https://reference.langchain.com/python/langchain_core/messages.
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format, Placed, restated
+from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 
 ROLES = {"human": "user", "ai": "assistant"}
-"""Roles by types that are no roles."""
+"""The roles of types that have another name."""
 
 TYPES = frozenset(("human", "ai", "system", "tool", "function", "developer", "chat", "remove"))
 
@@ -30,10 +31,11 @@ READ = ("additional_kwargs", "id", "invalid_tool_calls", "lc", "tool_call_chunks
 """Fields that are read elsewhere."""
 
 BOOKKEEPING = (*READ, "model_name", "model_provider", "service_tier", "system_fingerprint")
-"""Fields that are read elsewhere, or say nothing of what is said."""
+"""Fields that are read elsewhere, or hold nobody's words."""
 
 
-def _messages(value: Mapping[str, Any], field: str, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    field = "messages" if "messages" in value else "input"
     for sent, where in messages_of(value, field, place, "message"):
         if "role" in sent:
             yield sent, where
@@ -96,25 +98,19 @@ def _calls(
     ]
 
 
-def _format(key: str, field: str) -> Format:
-    def recognizes(value: Mapping[str, Any]) -> bool:
-        messages = value[field]
-        return any(
-            isinstance(message, dict) and "role" not in message and _type(message) in TYPES
-            for message in (messages if isinstance(messages, list) else ())
-        )
-
-    return chat_format(
-        key,
-        "LangChain messages",
-        field,
-        lambda value, place, unread: _messages(value, field, place, unread),
-        recognizes=recognizes,
+def recognizes(value: Mapping[str, Any]) -> bool:
+    """Whether there are messages of LangChain, which have no role."""
+    messages = value.get("messages", value.get("input"))
+    return any(
+        isinstance(message, dict) and "role" not in message and _type(message) in TYPES
+        for message in (messages if isinstance(messages, list) else ())
     )
 
 
-FORMAT = _format("langchain", "messages")
+FORMAT = chat_format(
+    "langchain", "LangChain messages", "messages", _messages, ("input",), recognizes=recognizes
+)
 """A state with messages."""
 
-MESSAGES = _format("langchain-list", "input")
+MESSAGES = replace(FORMAT, key="langchain-list", field="input")
 """A list of messages alone."""

@@ -50,12 +50,8 @@ MEDIA = frozenset(("image", "document", "video", "audio"))
 SILENT_PARTS = frozenset(("step-start", "tool-approval-request", "tool-approval-response"))
 """Types of parts without words."""
 
-SILENT_FIELDS = frozenset(
-    (
-        *("cachepoint", "thought", "thoughtsignature"),
-        *("mediaresolution", "partmetadata", "videometadata"),
-    )
-)
+_METADATA = ("mediaresolution", "partmetadata", "videometadata")
+_SILENT = (*_METADATA, "cachepoint", "thought", "thoughtsignature")
 """Fields of a part without a type that say nothing by themselves, as `bare` writes them."""
 
 GIVEN = (*ARGUMENTS, "rawInput", "code")
@@ -124,8 +120,9 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
             said = {"role": message.get("role"), "content": [], "tool_calls": []}
             turns.append(said)
         if _kind(kind) == "call":
-            said["tool_calls"] += _calls_of(part, kind, unread)
-            returned += _results_in(part)
+            made, results = _calls_in(part, kind, unread)
+            said["tool_calls"] += made
+            returned += results
         else:
             said["content"].append(part)
     turns += returned
@@ -174,7 +171,7 @@ def _typed(
 
 
 def _is_silent(name: str) -> bool:
-    return bare(name) in SILENT_FIELDS
+    return bare(name) in _SILENT
 
 
 # ------------------------------------------------------------------------------- results
@@ -188,15 +185,8 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     return restated(part, field, "name", *NAMES, role="tool", content=content)
 
 
-def _results_in(call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the result that a call has in it, as a message of a tool."""
-    field, content = _returned(_inner(call))
-    if field:
-        yield {"role": "tool", "content": content, "tool_call_id": call_id(_inner(call))}
-
-
 def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the field with what a tool returned, and this as a text or parts; "" without any."""
+    """Return the field with what a tool returned ("" if there is none), and its text or parts."""
     fields = [field for field in RETURNED if owner.get(field) is not None]
     field = next(filter(owner.get, fields), fields[0] if fields else "")
     return field, _words(owner[field]) if field else None
@@ -219,26 +209,24 @@ def _words(output: Any) -> Any:
 # ------------------------------------------------------------------------------- calls
 
 
-def _inner(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object with the fields of a call."""
-    inside = (part.get("toolInvocation"), part.get("function"))
-    return next((inner for inner in inside if isinstance(inner, dict)), part)
-
-
-def _calls_of(part: Mapping[str, Any], kind: str, unread: Unread) -> Iterator[dict[str, Any]]:
-    """Yield the calls of a part with ``name`` and ``arguments`` in their ``function``."""
-    if isinstance(part.get("value"), str):
+def _calls_in(
+    part: Mapping[str, Any], kind: str, unread: Unread
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the calls of a part, each as a ``function``, and the results that stand in it."""
+    if isinstance(part.get("value"), str):  # a call as a text
         calls = calls_in(part["value"])
         if not calls:
             unread.part(kind)
-        yield from ({"function": call} for call in calls)
-        return
-    inner = _inner(part)
+        return [{"function": call} for call in calls], []
+    inside = (part.get("toolInvocation"), part.get("function"))
+    inner = next((owner for owner in inside if isinstance(owner, dict)), part)
     if inner is not part:
         unread.fields(part, {"toolInvocation", "function", *NAMES})
     elif kind.startswith("tool-"):
         inner = {"toolName": kind.removeprefix("tool-"), **part}
-    yield {"function": _function(inner, call_id(inner) or call_id(part), _returned(inner)[0])}
+    named, (field, content) = call_id(inner) or call_id(part), _returned(inner)
+    results = [{"role": "tool", "content": content, "tool_call_id": named}] if field else []
+    return [{"function": _function(inner, named, field)}], results
 
 
 def _function(call: Mapping[str, Any], named: str, returned: str = "") -> dict[str, Any]:

@@ -21,7 +21,7 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 
 _KNOWN = re.compile(r"mcp_\w+|compaction\w*|item_reference")
-"""Types of items that are not read."""
+"""Types of items that are counted and not read."""
 
 GIVEN = ("arguments", "input", "action", "operation", "code", "queries")
 RETURNED = ("output", "outputs", "results", "tools")
@@ -114,20 +114,14 @@ def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
     return False
 
 
-REQUESTS = chat_format(
-    "requests",
-    "OpenAI batch requests",
-    "body",
-    _request,
-    named=lambda value: value.get("custom_id"),
-)
+REQUESTS = chat_format("requests", "OpenAI batch requests", "body", _request, (), ("custom_id",))
 
 FORMAT = chat_format(
     "responses",
     "OpenAI responses",
     "input",
     _messages,
-    reads=BODY_FIELDS,
+    BODY_FIELDS,
     recognizes=lambda value: not ("instruction" in value or isinstance(value.get("output"), str)),
 )
 

@@ -41,7 +41,8 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         texts = {field: optional(message, field, str, where) for field in ("thought", "action")}
         if content is None:
             content = "\n".join(filter(None, texts.values()))
-        observed = acted and role == "user"  # the first message too has the type of an observation
+        # The type of the message does not tell: that of the first is an observation, too.
+        observed = acted and role == "user"
         acted = bool(texts["action"])
         in_words = acted and not message.get("tool_calls")
         unread.add(ACTION, in_words)

@@ -18,7 +18,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import check_object, objects, optional, require
+from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 
@@ -29,7 +29,7 @@ REPEATED = ("audio_script_gold", "raw_data")
 SPEECH = "message of speech without a transcript"
 
 
-def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
+def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
     """Return the cluster and the name of a trial, empty if it has no task."""
     task, trial = value.get("task_id"), value.get("trial")
     if not isinstance(task, str | int):
@@ -48,11 +48,11 @@ def _read_results(
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
         beside.fields(owner, {read, "info"})
 
-    def read_one(simulation: dict[str, Any], index: int) -> Iterator[Transcript | SkippedError]:
-        own = simulation if simulation.get("policy") else {**simulation, "policy": policy}
-        return SIMULATION.read(own, index, calls)
-
-    return read_each(simulations, "simulation", number, read_one, beside)
+    with_policy = [
+        {**row, "policy": row.get("policy") or policy} if isinstance(row, dict) else row
+        for row in simulations
+    ]
+    return read_each(SIMULATION.read, with_policy, "simulation", number, calls, beside)
 
 
 def _simulated(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -76,10 +76,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
             unread.fields(message, {"tool_messages"})
             yield from _messages(messages_of(message, "tool_messages", where, "message"), unread)
             continue
-        called = [
-            check_object(call, f"{where}: a call")
-            for call in optional(message, "tool_calls", list, where)
-        ]
+        called = optional(message, "tool_calls", list, where)
         if message.get("requestor") == "user" or (role == "user" and called):
             unread.add(OF_USER)
             continue
@@ -87,8 +84,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
         if message.get("is_audio") and content is not None:  # base64
             content = optional(message, "audio_script_gold", str, where)
             unread.add(SPEECH, not content)
-        calls = [{"function": call.get("function", call)} for call in called]
-        yield restated(message, *REPEATED, content=content, tool_calls=calls), where
+        yield restated(message, *REPEATED, content=content, tool_calls=called), where
 
 
 def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
@@ -124,23 +120,16 @@ def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
         yield {"role": message["role"], "content": "".join(message["parts"])}, place
 
 
-TRIAL = chat_format(
-    "tau-bench",
-    "τ-bench results",
-    "traj",
-    named=lambda value: task_and_name(value)[1] or None,
-    cluster=lambda value, place: task_and_name(value)[0],
-)
+TRIAL = chat_format("tau-bench", "τ-bench results", "traj", about=_about)
 
 SIMULATION = chat_format(
     "tau2-simulation",
     "τ²-bench results",
     "messages",
     _simulated,
-    reads=("ticks", "policy", "simulations"),
-    named=lambda value: task_and_name(value)[1] or value.get("id"),
-    cluster=lambda value, place: task_and_name(value)[0],
+    ("ticks", "policy", "simulations"),
     recognizes=lambda value: "termination_reason" in value or "ticks" in value,
+    about=_about,
     noun="simulation",
 )
 

@@ -20,10 +20,11 @@ USER_DATA = ("location", "timestamp", "username", "session_token")
 """What the system prompt says of the user."""
 
 
-def _suites(value: Mapping[str, Any], place: str) -> str:
-    """Return the cluster of a conversation."""
+def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+    """Return the cluster of a conversation, and no name of its own."""
     suites = optional(value, "suites_used", list, place)
-    return clean_name(" + ".join(sorted(suite for suite in suites if isinstance(suite, str))))
+    names = sorted(suite for suite in suites if isinstance(suite, str))
+    return clean_name(" + ".join(names)), ""
 
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -49,7 +50,7 @@ FORMAT = chat_format(
     "ToolTalk",
     "conversation",
     _messages,
-    reads=("metadata", "suites_used"),
-    named=lambda value: value.get("name") or value.get("conversation_id"),
-    cluster=_suites,
+    ("metadata", "suites_used"),
+    names=("name", "conversation_id"),
+    about=_about,
 )
