@@ -147,9 +147,9 @@ class _Pass(threading.local):
 this_pass = _Pass()
 
 
-@dataclass(frozen=True)
-class HeadSizes:
-    """The heads of a layer, and what its cache holds of them."""
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """How a model attends: in each layer with heads of these sizes."""
 
     heads: int
     """Heads of queries."""
@@ -159,12 +159,6 @@ class HeadSizes:
     """Numbers of a key that queries are multiplied with."""
     latent: bool
     """Whether a cache holds latents, of which keys and values are computed with `EXPAND`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Attention(HeadSizes):
-    """How a model attends: in each layer with heads of these sizes."""
-
     implementation: str
     """One of `MASKS` or `FLASH`."""
     modules: Mapping[int, Any]
@@ -232,7 +226,7 @@ class Probe(DynamicCache):  # type: ignore[misc]
         self.called: set[int] = set()  # layers whose attention goes through the interface
         # Of those that also attend to what the cache returned:
         self.modules: dict[int, Any] = {}
-        self.sizes: dict[int, HeadSizes] = {}
+        self.sizes: dict[int, tuple[int, int, int, bool]] = {}  # the first fields of `Attention`
         self._last: tuple[int, Any, Any] | None = None  # the layer, and what was returned to it
         # A model in training draws random numbers, for dropout; its next ones must not change.
         devices = [model.device] if model.device.type == "cuda" else []
@@ -276,7 +270,7 @@ class Probe(DynamicCache):  # type: ignore[misc]
         elif keys is not key or values is not value:
             return
         self.modules[layer] = module
-        self.sizes[layer] = HeadSizes(query.shape[1], keys.shape[1], key.shape[3], latent)
+        self.sizes[layer] = query.shape[1], keys.shape[1], key.shape[3], latent
 
 
 def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attention:
@@ -289,7 +283,7 @@ def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attenti
     if others:
         raise ValueError("the layers of this model differ in their heads of keys")
     modules = {layer: probe.modules[layer] for layer in layers}
-    return Attention(**vars(sizes), implementation=implementation, modules=modules)
+    return Attention(*sizes, implementation, modules)
 
 
 def _register(model: Any, attention: Attention) -> None:

@@ -326,23 +326,22 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 f"a PolicyCache that began with {texts} texts cannot go on with {len(key_states)}: "
                 "make a new one"
             )
-        if layer_idx in self.decided and this_pass.module is not self.attention.modules[layer_idx]:
+        if layer_idx in self.decided:
             check_attached(self._config)
-            raise ValueError(
-                "this PolicyCache was made for another model than the one that reads with it: make "
-                "a new one"
-            )
+            if this_pass.module is not self.attention.modules[layer_idx]:
+                raise ValueError(
+                    "this PolicyCache was made for another model than the one that reads with it: "
+                    "make a new one"
+                )
         if layer_idx == self.decided[0]:
-            check_attached(self._config)
             self._check_noted()
             self._prompt = self._is_prompt(key_states.shape[2])
         # 2. The library appends, and the attention that follows is expected to call back.
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
             before = partial(self.before_attention, layer_idx)
-            this_pass.expected = Expected(
-                keys, values, before, partial(self.after_attention, layer_idx)
-            )
+            after = partial(self.after_attention, layer_idx)
+            this_pass.expected = Expected(keys, values, before, after)
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -660,8 +659,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         other.layers = [*map(_copied, self.layers)]
         return other
 
-    def __copy__(self) -> PolicyCache:
-        return self.fork()
+    __copy__ = fork
 
     def __deepcopy__(self, _: Any) -> PolicyCache:
         return self.fork()
@@ -744,7 +742,6 @@ def bytes_of(cache: Any) -> int:
     names = (*KEYS_VALUES, "conv_states", "recurrent_states")
     total = 0
     for layer in cache.layers:
-        for tensor in (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ())):
-            if tensor is not None:
-                total += tensor.numel() * tensor.element_size()
+        tensors = (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ()))
+        total += sum(tensor.nbytes for tensor in tensors if tensor is not None)
     return total
