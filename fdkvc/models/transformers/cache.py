@@ -1,7 +1,15 @@
 """A policy's cache for the ``generate`` of any causal *transformers* model.
 
 Every layer holds the entries that the policy kept, its slots, followed by the tokens of the current
-turn. Heads that keep fewer entries than others of their layer have empty slots, which are masked.
+turn (`layer`). Heads that keep fewer entries than others of their layer have empty slots, which are
+masked. This is a chat of two turns with a budget of four; numbers are tokens::
+
+    model reads a prompt   0 1 2 3 4         each layer: `update`, `before_attention`
+      its turn ends        0 1   3 4         last layer: `after_attention`; the policy evicts 2
+    model writes 5, 6      0 1   3 4 5 6     nothing is evicted while it writes, but see `every`
+    model reads a prompt   0 1       5 6     `get_mask_sizes`: first ends the turn of 5 and 6
+                           0 1       5 6 7 8
+      its turn ends        0 1         6   8
 
 The life of a `PolicyCache`:
 
@@ -13,22 +21,27 @@ A forward pass of the model, over the next tokens of all texts:
 
 2. `get_mask_sizes`: a prompt ends the turn of the tokens written before.
 3. `update`, for each layer: the new keys and values are appended.
-4. `before_attention`, for each layer: hidden states and queries that the policy needs, or the sum
-   of queries, are noted, and empty slots are masked. The first layer also notes the tokens of the
-   pass and their padding.
+4. `before_attention`, for each layer: the hidden states and queries that the policy needs, or the
+   sum of queries, are stored, and empty slots are masked. The first layer also notes the tokens of
+   the pass and their padding.
 5. `after_attention`, of the last layer: a prompt ends its turn, as do `every` written tokens.
 
 The end of a turn, in `end_turn`:
 
-6. What the passes noted of the turn is joined: which tokens are padding, and what they say.
+6. What was noted of its passes is joined: which tokens are padding, and what they say.
 7. For each text, the policy decides from the state that the turn before left (`HeadEviction`).
 8. Each layer keeps the entries chosen (`PolicyLayer.keep`). For ``positions="slots"``, the turn's
    keys are first stored without positions as well, and the kept ones are then rotated to the
    positions that close the gaps.
 
-Between turns no pass is noted, and a layer's slots are what the state of the policy holds. Where a
-turn's end was interrupted, as by a lack of memory, the next pass completes it. What an attribute
-refers to is never modified, only replaced, but for the layers, which a fork copies.
+Invariants:
+
+- Between turns no pass is noted, and the slots of a layer are those of the policy's state.
+- Nothing before step 6 waits for the device, except recording. Step 7 waits once for each
+  `HeadEviction`.
+- What an attribute refers to is replaced, never modified, but for the list of layers. So `fork`
+  copies references, and each layer once.
+- A turn whose end was interrupted, as by a lack of memory, is completed by the next pass.
 """
 
 from __future__ import annotations
@@ -90,13 +103,14 @@ from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 
 ENTRIES_AT_ONCE = 2**22
-"""Entries of all query heads up to which all layers decide at once, if each head decides."""
+"""If each head decides, all layers decide at once up to so many entries of all query heads."""
 
 ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
-"""Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""
+"""What a policy looks at, and the vectors of cached entries that it needs for this, besides keys
+and values."""
 
 TURN_VECTORS = {"attention": "queries", **ENTRY_VECTORS}
-"""Those that it needs of the turn's tokens; the sum of queries, for attention of their mean."""
+"""The same of the turn's tokens. For attention of their mean query, the sum of queries will do."""
 
 
 class _NotedPass(NamedTuple):
@@ -121,7 +135,7 @@ class _Decision(NamedTuple):
     features: tuple[dict[str, NDArray[Any]], ...]
     """Those of each text."""
     kept: list[Any]
-    """The number of each layer that has yet to keep its entries, and a `Kept` of each text."""
+    """For each layer that has yet to keep its entries: its number, then a `Kept` of each text."""
 
 
 def _refused(sentence: str) -> Callable[..., None]:
@@ -215,6 +229,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         by_itself: bool = True,
         record: bool | Sequence[int] = False,
     ) -> None:
+        # 1. What is asked for.
         check_eviction(policy, budget, decides)
         check_keeps(policy)
         check_within_a_cache(policy, with_text=tokenizer is not None)
@@ -223,6 +238,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         POSITIONS.check(positions, "positions")
         if every is not None:
             check_count("every", every)
+        # 2. The model, and its layers that the policy evicts from.
         super().__init__(config=model.config)
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
         self.decided = full_layers(self.layers, model.config)
@@ -240,8 +256,11 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.rotations: Mapping[int, Rotation] = {}
         if positions == "slots":
             self.rotations = rotations(model, self.attention)
-        self._attends, means = "attention" in policy.looks_at, policy.queries == "mean"
-        looks = {*policy.looks_at} - ({"attention"} if means else set())
+        # 3. The vectors that the policy needs, or a recording has.
+        self._attends = "attention" in policy.looks_at
+        looks = {*policy.looks_at}
+        if policy.queries == "mean":
+            looks.discard("attention")
         self._needed = {TURN_VECTORS[look] for look in looks if look in TURN_VECTORS}
         self._captured = {"queries", "hidden"} if self.recorded_layers else self._needed
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
@@ -251,6 +270,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 [*carried, "unrotated"] if number in self.rotations else carried,
                 expand if self.attention.latent else None,
             )
+        # 4. The tokenizer, and which settings of the policy have an effect with it.
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
             ready = isinstance(tokenizer, Tokens)
@@ -263,6 +283,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         )
         for note in policy.without_effect(available):
             warnings.warn(f"{policy.title}: {note}", stacklevel=2)
+        # 5. The text so far.
         self.leads = False
         self.turn_kind: Kind | None = None
         self.ends: list[int] = []
@@ -271,13 +292,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         # policy may see of its tokens. Empty before the first turn ends.
         self._states: tuple[tuple[HeadEviction, ...], ...] = ()
         self._features: tuple[dict[str, NDArray[Any]], ...] = ()
-        self._passes: tuple[_NotedPass, ...] = ()
+        self._passes: tuple[_NotedPass, ...] = ()  # of this turn
         self._decision: _Decision | None = None  # until all layers have kept their entries
-        # Of each pass, by name and layer.
-        self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
-        self._inputs: dict[int, AttentionInputs] = {}  # those of the last pass, if it `leads`
+        self._inputs: dict[int, AttentionInputs] = {}  # of the last pass by layer, if it `leads`
         self._prompt_end = 0  # tokens before this place are read as prompts, even one by one
         self._prompt = False  # whether this forward pass reads a prompt
+        # The vectors of each pass, by name and layer.
+        self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
 
     # --------------------------------------------------------------------------- library interface
 
@@ -298,28 +319,29 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
         """Add the keys and values of new tokens; return all of the layer."""
+        # 1. The texts and the model are those that this cache is for.
         texts = len(self._states)
         if texts and len(key_states) != texts:
             raise ValueError(
                 f"a PolicyCache that began with {texts} texts cannot go on with {len(key_states)}: "
                 "make a new one"
             )
-        if layer_idx in self.decided and this_pass.module is not self.attention.modules[layer_idx]:
+        if layer_idx in self.decided:
             check_attached(self._config)
-            raise ValueError(
-                "this PolicyCache was made for another model than the one that reads with it: make "
-                "a new one"
-            )
+            if this_pass.module is not self.attention.modules[layer_idx]:
+                raise ValueError(
+                    "this PolicyCache was made for another model than the one that reads with it: "
+                    "make a new one"
+                )
         if layer_idx == self.decided[0]:
-            check_attached(self._config)
             self._check_noted()
             self._prompt = self._is_prompt(key_states.shape[2])
+        # 2. The library appends, and the attention that follows is expected to call back.
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
             before = partial(self.before_attention, layer_idx)
-            this_pass.expected = Expected(
-                keys, values, before, partial(self.after_attention, layer_idx)
-            )
+            after = partial(self.after_attention, layer_idx)
+            this_pass.expected = Expected(keys, values, before, after)
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -336,12 +358,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     # --------------------------------------------------------------------------- attention hooks
 
     def before_attention(self, layer: int, inputs: AttentionInputs) -> Any:
-        """Note what the policy needs of a layer's inputs; return the mask to use."""
+        """Store what the policy needs of a layer's inputs; return the mask to use."""
         held, (*_, n, h) = self.layers[layer], inputs.queries.shape
+        # 1. The first layer of a pass notes its tokens.
         if layer == self.decided[0]:
             self._passes, self._inputs = (*self._passes, self._noted(n, inputs)), {}
         if self.leads:
             self._inputs = {**self._inputs, layer: inputs}
+        # 2. Store the vectors that the policy looks at.
         captured = {}
         if self._attends or "queries" in self._captured:
             # A policy multiplies queries with keys and then scales by 1/√h, whatever the model's
@@ -354,6 +378,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if "hidden" in self._captured:
             captured["hidden"] = inputs.hidden.detach()[:, None]
         held.add_vectors(**{name: captured[name] for name in self._needed})
+        # 3. Record them all, if asked to, with the keys and values.
         if layer in self.recorded_layers:
             if len(inputs.queries) > 1 or self._real_tokens() is not None:
                 raise ValueError("record=True is for one text without padding")
@@ -568,7 +593,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def _real_tokens(self) -> Bools | None:
         """Return which of the turn's tokens are not padding (B, N); None for all.
 
-        Raises a ValueError for padding where there may be none, and for other positions.
+        Raises a ValueError for padding where there may be none, and for other positions: only here
+        the host reads what was noted of them.
         """
         for noted in self._passes:
             if noted.moved is not None and noted.moved.numpy().any():
@@ -633,8 +659,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         other.layers = [*map(_copied, self.layers)]
         return other
 
-    def __copy__(self) -> PolicyCache:
-        return self.fork()
+    __copy__ = fork
 
     def __deepcopy__(self, _: Any) -> PolicyCache:
         return self.fork()
@@ -717,7 +742,6 @@ def bytes_of(cache: Any) -> int:
     names = (*KEYS_VALUES, "conv_states", "recurrent_states")
     total = 0
     for layer in cache.layers:
-        for tensor in (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ())):
-            if tensor is not None:
-                total += tensor.numel() * tensor.element_size()
+        tensors = (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ()))
+        total += sum(tensor.nbytes for tensor in tensors if tensor is not None)
     return total

@@ -193,9 +193,7 @@ class TensorObservation(Observation):
     def attention_of_each(self, token: Ints, last: Ints | None = None) -> Any:
         """Attention of each of the turn's queries over what it sees (B, n, C)."""
         count = self.tokens.new.shape[1]
-        queries = count if last is None else int(last.max(initial=0))
-        if not queries or (last is not None and (last != queries).any()):
-            return super().attention_of_each(token, last)
+        queries = count if last is None else int(last.max())  # the same number in all rows
         # 1. Products of the last queries with all keys (B, n, N). One layer after the other is
         #    written to one array, so that no more than that is in memory.
         logits: Any = None

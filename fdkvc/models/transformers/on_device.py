@@ -140,10 +140,6 @@ class OnDevice(NDArrayOperatorsMixin):
         """Return the largest over an axis."""
         return OnDevice(self.tensor.amax(dim=axis, keepdim=keepdims))
 
-    def mean(self, axis: int, *, keepdims: bool = False) -> Any:
-        """Return means over an axis."""
-        return OnDevice(self.tensor.mean(dim=axis, keepdim=keepdims))
-
 
 def _copies(value: Any) -> Any:
     """Return arrays, also within tuples and lists, as arrays of NumPy."""
