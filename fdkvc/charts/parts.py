@@ -1,7 +1,7 @@
 """What all charts share: scales, lines of policies, axes, titles, and panels joined to a chart."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -19,12 +19,12 @@ Arguments = ParamSpec("Arguments")
 _building = threading.RLock()
 
 
-def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
+def policy_scale(policies: Collection[str], theme: Theme) -> alt.Scale:
     """Return the scale of these policies' colours."""
     return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
 
 
-def look_scale(policies: Sequence[str], part: Literal["shape", "dash"]) -> alt.Scale:
+def look_scale(policies: Collection[str], part: Literal["shape", "dash"]) -> alt.Scale:
     """Return the scale of these policies' shapes or dashes."""
     return alt.Scale(domain=list(policies), range=[getattr(look, part) for look in looks(policies)])
 
@@ -33,7 +33,7 @@ NARROWEST = 350
 """Width in pixels of a chart in a window of 390 pixels, that of a phone."""
 
 
-def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
+def policy_legend(policies: Collection[str], **options: Any) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
     widest = 30 + 6.5 * max(map(len, policies))  # pixels of a symbol, and about 6.5 per letter
     return top_legend(
@@ -48,7 +48,7 @@ def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
 
 def policy_lines(
     base: Panel,
-    policies: Sequence[str],
+    policies: Collection[str],
     tints: alt.Scale,
     tooltip: Sequence[str | alt.Tooltip],
     size: int,

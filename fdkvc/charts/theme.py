@@ -9,7 +9,7 @@ of their own. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -104,8 +104,10 @@ class Look(NamedTuple):
     dash: Sequence[int]
 
 
-def looks(names: Sequence[str]) -> list[Look]:
+def looks(names: Collection[str]) -> list[Look]:
     """Return how each of these policies looks, which does not depend on the others.
+
+    `names` are their titles, or other names with the titles that these stand for.
 
     Only if several would look the same, as variants of one policy or new names may, do the later
     ones get another shape, which a legend shows, or another dash.
@@ -118,7 +120,7 @@ def looks(names: Sequence[str]) -> list[Look]:
     True
     """
     chosen: list[Look] = []
-    for name in names:
+    for name in names.values() if isinstance(names, Mapping) else names:
         match = _NAMED.search(name)
         policy = match.group() if match else ""
         place = list(POLICIES).index(policy)
@@ -196,6 +198,6 @@ def letter_ink(colour: str) -> str:
     return "#ffffff" if colour in DARK_TOPICS else "#000000"
 
 
-def policy_tints(policies: Sequence[str], theme: Theme) -> list[str]:
+def policy_tints(policies: Collection[str], theme: Theme) -> list[str]:
     """Return the colour of each of these policies."""
     return [theme.policies[place] for place, *_ in looks(policies)]

@@ -7,6 +7,7 @@ import streamlit as st
 
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.page.files import SHIPPED, shipped_file
+from fdkvc.core.parameters import written
 from fdkvc.models.judged import judged_sentence
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.report import judged
@@ -119,7 +120,7 @@ def _show_policy(policy: Policy) -> None:
             [
                 {
                     "Parameter": plain(fields.label(field)),
-                    "Default": plain(f"{field.default}"),
+                    "Default": plain(written(field.default)),
                     "Allowed": plain(field.allowed(field.kind)),
                     "What it does": plain(field.help),
                 }

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from fdkvc.core.parameters import Field, Parameter
+from fdkvc.core.parameters import Field, Parameter, written
 from fdkvc.core.words import listed
 from fdkvc.ui import address
 from fdkvc.ui.markdown import Markdown, plain
@@ -267,7 +267,7 @@ def number(page: str, field: Field) -> Any:
     value = settle(page, field, held(page, field), field.check)
     notes = []
     if value != field.default:
-        notes.append(Markdown(":orange[● changed from {:g}]").format(field.default))
+        notes.append(Markdown(":orange[● changed from {}]").format(written(field.default)))
     if field.paper and not low <= value <= high:
         notes.append(Markdown(":orange[{}; this is outside]").format(tried))
     if notes:

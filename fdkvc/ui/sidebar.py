@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.core.limits import MAX_SCHEDULE_TURNS
-from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of
+from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of, written
 from fdkvc.core.words import listed, sentence
 from fdkvc.engine.metrics import default_metrics, metrics_of
 from fdkvc.player.run import DialogChoice
@@ -161,7 +161,8 @@ def choose_policy(page: str) -> Policy:
             )
         if changed:
             changes = [
-                f"{row.title} {values[row.name]} instead of {row.default}" for row in changed
+                f"{row.title} {written(values[row.name])} instead of {written(row.default)}"
+                for row in changed
             ]
             differ.caption(plain(sentence(listed(changes))))
         policy = policy.variant(**values)

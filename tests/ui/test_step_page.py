@@ -106,7 +106,7 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
     assert all(change["after"] == "" for change in changes[len(shares) :])
 
     said = {change["label"]: change for change in changes}
-    assert said["Recency decay"]["before"] == "0.88"
+    assert said["Recency decay (γ)"]["before"] == "0.88"
     assert answer["words"].startswith("Each of these alone is enough")
     assert answer["words"].endswith("Not every value was tried.")
     tried = [
