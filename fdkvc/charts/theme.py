@@ -76,14 +76,14 @@ POLICIES = {
 """The colour of each policy on light and dark pages; the last is that of any other name."""
 
 SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
+    "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",  # a circle
+    "M-1,-1H1V1H-1Z",  # a square
+    "M0,-.87L-1,.87H1Z",  # a triangle that points up
+    "M-1,0L0,-1L1,0L0,1Z",  # a diamond
+    "M-1,-.4H-.4V-1H.4V-.4H1V.4H.4V1H-.4V.4H-1Z",  # a cross
+    "M0,.87L-1,-.87H1Z",  # triangles that point down, to the right and to the left
+    "M.87,0L-.87,-1V1Z",
+    "M-.87,0L.87,-1V1Z",
     "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z",  # a slanted cross
     "M-1,-1L1,-1L-1,1L1,1Z",  # an hourglass
 )

@@ -15,7 +15,7 @@ from fdkvc.charts import parts, theme
 from fdkvc.charts.results import curve_chart
 from fdkvc.policies import CANDIDATES, POLICIES, policy_named, read_policy
 from fdkvc.policies.ways import way_words
-from tests.app_pages import ROOT, open_page, settled, specs
+from tests.app_pages import ROOT
 from tests.charts.test_charts_benchmark import CURVE
 
 both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
@@ -115,11 +115,9 @@ def test_the_page_has_a_colour_of_its_own_in_either_theme() -> None:
         assert chroma(accent) <= 40, "red means wrong; the other hues are topics and FD-KVC"
 
 
-def test_lines_of_policies_have_no_topics_colour() -> None:
-    app = settled(open_page("compare", policies="fifo,h2o", turn=3))
-
-    (lines,) = [spec for spec in specs(app) if "'field': 'lane'" in str(spec)]
-    assert not [hue for hue in theme.TOPICS if hue in str(lines)]
+@both
+def test_lines_of_policies_have_no_topics_colour(seen: theme.Theme) -> None:
+    assert not {*theme.TOPICS} & {*seen.policies}
 
 
 @both
