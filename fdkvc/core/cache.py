@@ -92,7 +92,9 @@ class Cache:
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        return Cache(self.token, {**self.channels, **channels}, self.state)
+        # A channel is an array of NumPy, also where it was computed on a device.
+        numbers = {name: np.asarray(column) for name, column in channels.items()}
+        return Cache(self.token, {**self.channels, **numbers}, self.state)
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
@@ -181,7 +183,7 @@ def padded(tokens: Sequence[Ints]) -> list[Ints]:
 
 def concatenated(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Join arrays of the same name along their first axis."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.asarray(np.concatenate([part[name] for part in parts])) for name in parts[0]}
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:

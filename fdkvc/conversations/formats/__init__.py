@@ -5,17 +5,13 @@ or rejected with one sentence that names the place.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from fdkvc.conversations.file_text import decoded, unpacked
 from fdkvc.conversations.formats import (
-    ai_sdk,
     annotated,
-    anthropic,
-    bedrock,
     chat,
     chatgpt,
     claude,
@@ -32,13 +28,12 @@ from fdkvc.conversations.formats import (
     tau_bench,
     tooltalk,
 )
-from fdkvc.conversations.formats.base import Format
+from fdkvc.conversations.formats.base import Format, read_each
 from fdkvc.conversations.formats.unknown import unknown_sentence
 from fdkvc.conversations.sessions import Session
-from fdkvc.conversations.tools import listed_tools
 from fdkvc.core.extensions import register_installed
-from fdkvc.core.json_input import check_object, check_structure, parse_json, read_bytes
-from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALOGS
+from fdkvc.core.json_input import check_structure, parse_json, read_bytes
+from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, different_names
 from fdkvc.core.unread import Unread
@@ -59,15 +54,11 @@ FORMATS: dict[str, Format] = {
         chatgpt.FORMAT,
         claude.FORMAT,
         gemini.FORMAT,
-        gemini.CONTENTS,
-        bedrock.FORMAT,
-        ai_sdk.FORMAT,
         langchain.FORMAT,
         langchain.MESSAGES,
         preferences.FORMAT,
         preferences.PREFERRED,
         preferences.COMPLETION,
-        anthropic.FORMAT,
         chat.FORMAT,
         chat.SHARED,
         responses.REQUESTS,
@@ -224,26 +215,19 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
             values = inner
     if _are_messages(values):
         values = [values]  # one conversation
-    check_most("the file has", len(values), "dialogs", MAX_DIALOGS)
-    for number, value in enumerate(values):
-        if isinstance(value, list):
-            responses = any(isinstance(item, dict) and _is_item(item) for item in value)
-            value = {"input" if responses else "messages": value}
-        value = check_object(value, f"dialog {number}")
-        format = _format_of(value, number)
-        try:
-            listed = Unread()
-            tools = listed_tools(value, listed)
-            for dialog in format.read(value, number, calls):
-                if isinstance(dialog, Transcript):
-                    unread = Unread.of((*dialog.unread, *listed.items(), *beside.items()))
-                    dialog = replace(
-                        dialog, tools=dialog.tools or tools, unread=tuple(unread.items())
-                    )
-                    beside = Unread()
-                yield dialog
-        except SkippedError as error:
-            yield error
+
+    def read(value: Mapping[str, Any], number: int) -> Iterator[Transcript | SkippedError]:
+        return _format_of(value, number).read(value, number, calls)
+
+    yield from read_each([*map(_dialog, values)], "dialog", 0, read, beside)
+
+
+def _dialog(value: Any) -> Any:
+    """Return a dialog as an object, also if it is a list of messages or items alone."""
+    if not isinstance(value, list):
+        return value
+    has_items = any(isinstance(item, dict) and _is_item(item) for item in value)
+    return {"input" if has_items else "messages": value}
 
 
 def _are_messages(values: list[Any]) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from json import JSONDecoder
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format, parts_in
-from fdkvc.conversations.formats.chat import Placed, Said, turns_of, with_demands
+from fdkvc.conversations.formats.base import Format, Placed, parts_in
+from fdkvc.conversations.formats.chat import Said, turns_of, with_demands
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
 from fdkvc.core.json_input import check_structure, parse_json
 from fdkvc.core.limits import (
@@ -22,7 +22,7 @@ from fdkvc.core.limits import (
     MAX_SAMPLED_LINES,
 )
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean_name
+from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count
 
@@ -339,8 +339,9 @@ def transcript_of(
 
 
 def _said(message: Message, calls: bool) -> Said:
-    turn, made = message.turn, [(call.method, call.arguments) for call in message.calls]
+    turn = replace(message.turn, tool=message.tool)
+    made = [(call.method, call.arguments) for call in message.calls]
     if calls:
         return turn, made
     silent = turn.text[turn.call_characters :]
-    return Turn(turn.speaker, silent, turn.topic, turn.kind), made
+    return replace(turn, text=silent, call_characters=0), made

@@ -10,7 +10,7 @@ from fdkvc.core.json_input import json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 
-METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action")
+METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action", "function")
 ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "kwargs")
 """Names of the fields of a call."""
 
@@ -29,6 +29,14 @@ CALL_TAGS = (
 )
 """What is around calls in an assistant's words, by models; if nothing ends them, the next does."""
 
+XML_TOOLS = (
+    *("access_mcp_resource", "apply_diff", "browser_action", "codebase_search", "execute_command"),
+    *("fetch_instructions", "insert_content", "list_code_definition_names", "list_files"),
+    *("new_task", "read_file", "replace_in_file", "search_and_replace", "search_files"),
+    *("switch_mode", "update_todo_list", "use_mcp_tool", "web_fetch", "write_to_file"),
+)
+"""Tools that Cline and Roo Code call by a tag of their name, which has a tag for each argument."""
+
 RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))
 """What is around a tool's result in a user's words."""
 
@@ -38,6 +46,7 @@ _NAMED = re.compile(  # a name, and the marks before its arguments
     r"(?:>|<[|｜][^<>]{1,40}>|(?:\[CALL_ID\]\w{1,64})?\[ARGS\])?\s?(?:```json)?"
 )
 _ARGUMENT = re.compile(r"<arg_key>\s?([^<>]{1,128})</arg_key>\s?<arg_value>")
+_XML = re.compile(r"(?s)\s*<(\w{1,64})>(.*?)</\1>\s*")
 _PYTHON = re.compile(r"(?s)\[\s?[\w.]{1,128}\(.*\)\s?\]")
 _REACT = re.compile(r"(?ms)^Action: {0,9}(\S{1,128}) {0,9}\n{1,9}Action Input:(.*)")
 
@@ -94,11 +103,29 @@ def _named_calls(text: str) -> list[Mapping[str, Any]]:
     rest = _ARGUMENT.sub(r"<parameter=\1>", rest).replace("</arg_value>", "</parameter>")
     for _, inside in blocks(rest, "<parameter", "</parameter>"):
         name, _, value = (inside or "").partition(">")
-        parsed = parse_within(value) if value.strip().startswith(("{", "[")) else None
         if name := re.sub(r'^.*?=\s*"?|["\s].*', "", name.strip()):
-            arguments[name] = value.strip() if parsed is None else parsed
+            arguments[name] = _value(value)
     given = parse_within(rest) if rest.startswith("{") else arguments or None
     return [{"name": named[1], "arguments": given}] if isinstance(given, dict) else []
+
+
+def _value(text: str) -> Any:
+    """Return an argument's text, or the object or list that it is as JSON."""
+    parsed = parse_within(text) if text.strip().startswith(("{", "[")) else None
+    return text.strip() if parsed is None else parsed
+
+
+def _tagged(text: str) -> dict[str, Any]:
+    """Return the values of a text that is tags alone; those of a tag that comes again in a list."""
+    values: dict[str, list[Any]] = {}
+    place = 0
+    while (tag := _XML.match(text, place)) is not None:
+        nested = _tagged(tag[2]) if tag[1] in ("args", "file") else None  # of Roo Code
+        values.setdefault(tag[1], []).append(nested or _value(tag[2]))
+        place = tag.end()
+    if place < len(text):
+        return {}
+    return {name: several if several[1:] else several[0] for name, several in values.items()}
 
 
 def _python_call(call: Any) -> Mapping[str, Any]:
@@ -117,12 +144,17 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
         arguments = parsed if isinstance(parsed, dict) else {"input": given}
         return text[: acted.start()].strip(), [{"name": acted[1], "arguments": arguments}]
     all_calls: list[Mapping[str, Any]] = []
-    for opening, closing in CALL_TAGS:
+    named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}
+    in_order = sorted(named, key=text.find)
+    for opening, closing in (*CALL_TAGS, *((tag, f"</{named[tag]}>") for tag in in_order)):
         if opening not in text:
             continue
         kept: list[str] = []
         for before, inside in blocks(text, opening, closing):
             calls = calls_in(inside) if inside else []
+            if opening in named:
+                given = _tagged(inside or "")
+                calls = [{"name": named[opening], "arguments": given}] if given else []
             all_calls += calls
             is_kept = inside is not None and not calls
             kept.append(f"{before}{opening}{inside}{closing}" if is_kept else before)

@@ -9,7 +9,9 @@ counted.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.chat import MESSAGE_FIELDS, Placed, chat_format, restated
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import chat_format
+from fdkvc.conversations.formats.parts import MESSAGE_FIELDS
 from fdkvc.core.json_input import check_object, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread

@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format
-from fdkvc.conversations.formats.anthropic import turns_of_blocks
 from fdkvc.conversations.formats.base import parts_in
+from fdkvc.conversations.formats.parts import turns_of_parts
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
@@ -238,10 +238,10 @@ def _turns(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[L
         else:
             blocks.append(block)
     said = {"role": message.get("role"), "content": blocks}
-    for turn, where in turns_of_blocks(said, place, unread):
-        if turn.get("content") or turn.get("tool_calls"):
+    for turn, where in turns_of_parts(said, place, unread):
+        if turn["content"] or turn["tool_calls"]:
             yield turn, where
-        elif turn.get("role") == "tool":
+        elif turn["role"] == "tool":
             yield {**turn, "content": "(no output)"}, where
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format
-from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.conversations.formats.base import Format, Placed, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 
 BOOKKEEPING = ("country", "hashed_ip", "header")

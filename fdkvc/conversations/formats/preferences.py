@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, Placed, chat_format, messages_of
+from fdkvc.conversations.formats.base import Placed
+from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of
 from fdkvc.core.json_input import objects, require
 from fdkvc.core.unread import Unread
 

@@ -13,14 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.chat import (
-    SYSTEM_FIELDS,
-    Placed,
-    chat_format,
-    messages_of,
-    restated,
-    with_system,
-)
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import clean_name

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 

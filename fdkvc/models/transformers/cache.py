@@ -75,7 +75,15 @@ from fdkvc.models.transformers.attention_hooks import (
     eager,
     this_pass,
 )
-from fdkvc.models.transformers.layer import KEYS_VALUES, Kept, PolicyLayer, full_layers, kind_of
+from fdkvc.models.transformers.layer import (
+    KEYS_VALUES,
+    EarlyCopy,
+    Kept,
+    PolicyLayer,
+    full_layers,
+    kind_of,
+    on_device_of,
+)
 from fdkvc.models.transformers.observed import LayerVectors, TensorTokens
 from fdkvc.models.transformers.rotary import Rotation, rotations
 from fdkvc.policies import Policy
@@ -96,10 +104,13 @@ class _NotedPass(NamedTuple):
 
     tokens: int
     """Their number n in each text."""
-    real: Bools | None
+    real: EarlyCopy | None
     """Which of them are not padding (B, n); None for all."""
-    ids: Any
+    ids: EarlyCopy | None
     """The tokens (B, n), if the policy needs them."""
+    moved: EarlyCopy | None
+    """Whether the model read each at another place than their count (…, n); None if it does not
+    matter."""
 
 
 class _Decision(NamedTuple):
@@ -265,7 +276,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         # Of each pass, by name and layer.
         self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
         self._inputs: dict[int, AttentionInputs] = {}  # those of the last pass, if it `leads`
-        self._padded = False
         self._prompt_end = 0  # tokens before this place are read as prompts, even one by one
         self._prompt = False  # whether this forward pass reads a prompt
 
@@ -329,9 +339,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Note what the policy needs of a layer's inputs; return the mask to use."""
         held, (*_, n, h) = self.layers[layer], inputs.queries.shape
         if layer == self.decided[0]:
-            noted = _NotedPass(n, self._real(inputs.mask, n), self._ids(inputs.ids))
-            self._passes, self._inputs = (*self._passes, noted), {}
-            self._check_positions(n, inputs.positions)
+            self._passes, self._inputs = (*self._passes, self._noted(n, inputs)), {}
         if self.leads:
             self._inputs = {**self._inputs, layer: inputs}
         captured = {}
@@ -341,12 +349,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             scale = 1.0 if inputs.scaling is None else float(inputs.scaling) * math.sqrt(h)
             captured["queries"] = inputs.queries.detach() * scale
         if self._attends:
-            held.add_queries(captured["queries"], self._passes[-1].real)
+            real = self._passes[-1].real
+            held.add_queries(captured["queries"], None if real is None else real.tensor)
         if "hidden" in self._captured:
             captured["hidden"] = inputs.hidden.detach()[:, None]
-        held.bring(**{name: captured[name] for name in self._needed})
+        held.add_vectors(**{name: captured[name] for name in self._needed})
         if layer in self.recorded_layers:
-            if len(inputs.queries) > 1 or self._padded:
+            if len(inputs.queries) > 1 or self._real_tokens() is not None:
                 raise ValueError("record=True is for one text without padding")
             new = {name: held.vectors(name, 0, "turn")[None, :, -n:] for name in KEYS_VALUES}
             for name, vectors in (captured | new).items():
@@ -354,36 +363,27 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 parts = (*self._recorded.get((name, layer), ()), of_text)
                 self._recorded = {**self._recorded, (name, layer): parts}
         heads = self.attention.heads if self._decides == "head" else 1
-        return held.mask(
-            inputs.queries, inputs.mask, heads=heads, flash=self.flash, padded=self._padded
-        )
+        return held.mask(inputs.queries, inputs.mask, heads=heads, flash=self.flash)
 
-    def _real(self, mask: Any, n: int) -> Bools | None:
-        """Return which of the pass's tokens are not padding (B, n); None for all."""
-        if mask is None or n == 1:
-            return None
-        # The last token sees all others of its text, so what it does not see is padding.
-        last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
-        real: Bools = (last >= 0 if last.is_floating_point() else last.bool()).cpu().numpy()
-        if real.all():
-            return None
-        if not real[:, -1].all():
-            raise ValueError("a text of the batch ends in padding: pad on the left")
-        if self.rotations:
-            raise ValueError('positions="slots" is for texts without padding')
-        self._padded = True
-        return real
-
-    def _check_positions(self, n: int, positions: Any) -> None:
-        """Raise a ValueError if a pass of so many tokens has other positions than the next."""
-        if not self.rotations or positions is None:
-            return
-        counted = torch.arange(self.seen - n, self.seen, device=positions.device)
-        if (positions != counted).any():
-            raise ValueError(
-                'positions="slots" counts the tokens of a text, but this model reads them at other '
-                'positions, as with position_ids or an image: choose positions="kept"'
-            )
+    def _noted(self, n: int, inputs: AttentionInputs) -> _NotedPass:
+        """Note the n tokens of a pass. Nothing waits for the device: `_decide` reads the copies."""
+        ids = real = moved = None
+        if self._tokens is not None:
+            if inputs.ids is None:
+                raise ValueError(
+                    f"{self.policy.label} needs to know the tokens: give the model input_ids "
+                    "instead of inputs_embeds"
+                )
+            ids = EarlyCopy(inputs.ids)
+        mask, positions = inputs.mask, inputs.positions
+        if mask is not None and n > 1:
+            # The last token sees all others of its text, so what it does not see is padding.
+            last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
+            real = EarlyCopy(last >= 0 if last.is_floating_point() else last.bool())
+        if self.rotations and positions is not None:
+            counted = torch.arange(self.seen - n, self.seen, device=positions.device)
+            moved = EarlyCopy(positions != counted)
+        return _NotedPass(n, real, ids, moved)
 
     def _check_noted(self) -> None:
         """Raise a ValueError if a pass broke off, or the hooks did not see all of this turn."""
@@ -394,17 +394,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             )
         if sum(noted.tokens for noted in self._passes) != self._new:
             raise ValueError(f"{NO_INTERFACE}, so this PolicyCache has evicted nothing")
-
-    def _ids(self, ids: Any) -> Any:
-        """Return the pass's token ids (B, n), if the policy needs them."""
-        if self._tokens is None:
-            return None
-        if ids is None:
-            raise ValueError(
-                f"{self.policy.label} needs to know the tokens: give the model input_ids instead "
-                "of inputs_embeds"
-            )
-        return ids.detach()
 
     def after_attention(self, layer: int) -> None:
         """End the turn, if it ends with the attention of this layer."""
@@ -504,10 +493,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if not self._states:
             self._begin(layers)
         # 1. Join what the passes noted of the turn (B, N).
-        real = self._real_tokens(self._passes)
+        real = self._real_tokens()
         for layer in layers:
             layer.real = real
-        features = self._with_text(self._passes, real)
+        features = self._with_text(real)
         # 2. Decide for each text.
         counts = [self._new] * self.texts if real is None else real.sum(axis=1).tolist()
         evicted = [
@@ -531,14 +520,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
         began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
         where = began.expand(new.shape[1], -1)
-        layer.bring(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
+        layer.add_vectors(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
         layer.keep(kept)
         for text, (places, size) in enumerate(kept):
-            held = torch.from_numpy(places[:, :size] >= 0)  # (K, S)
-            # How many entries stand from each slot on, so that the last is just before `seen`.
-            behind = held.flip(1).cumsum(dim=1).flip(1)
+            # How many entries stand from each slot on (K, S), so that the last is just before
+            # `seen`.
+            behind = (places[:, :size] >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
             keys = layer.vectors("unrotated", text, "slots")[:, :size]
-            layer.keys[text, :, :size] = rotation(keys, (self.seen - behind).to(keys.device))
+            layer.keys[text, :, :size] = rotation(keys, on_device_of(keys, self.seen - behind))
         return layer
 
     def _evict(
@@ -576,23 +565,39 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._states = (begun,) * self.texts  # a state is never modified
         self._features = ({},) * self.texts
 
-    def _real_tokens(self, passes: Sequence[_NotedPass]) -> Bools | None:
-        """Return which of the turn's tokens are not padding (B, N); None for all."""
-        if all(noted.real is None for noted in passes):
-            return None
-        ones = np.ones((self.texts, 1), np.bool_)
-        marks = [ones.repeat(n, axis=1) if part is None else part for n, part, _ in passes]
-        return np.concatenate(marks, axis=1)
+    def _real_tokens(self) -> Bools | None:
+        """Return which of the turn's tokens are not padding (B, N); None for all.
 
-    def _with_text(
-        self, passes: Sequence[_NotedPass], real: Bools | None
-    ) -> tuple[dict[str, NDArray[Any]], ...]:
+        Raises a ValueError for padding where there may be none, and for other positions.
+        """
+        for noted in self._passes:
+            if noted.moved is not None and noted.moved.numpy().any():
+                raise ValueError(
+                    'positions="slots" counts the tokens of a text, but this model reads them at '
+                    'other positions, as with position_ids or an image: choose positions="kept"'
+                )
+        ones = np.ones((self.texts, 1), np.bool_)
+        marks = [
+            ones.repeat(noted.tokens, axis=1) if noted.real is None else noted.real.numpy()
+            for noted in self._passes
+        ]
+        if all(part.all() for part in marks):
+            return None
+        if not all(part[:, -1].all() for part in marks):
+            raise ValueError("a text of the batch ends in padding: pad on the left")
+        if self.rotations:
+            raise ValueError('positions="slots" is for texts without padding')
+        return np.concatenate(
+            [np.broadcast_to(part, (self.texts, part.shape[1])) for part in marks], axis=1
+        )
+
+    def _with_text(self, real: Bools | None) -> tuple[dict[str, NDArray[Any]], ...]:
         """Return what is known of each text with what the turn's tokens say, if it matters."""
         if self._tokens is None:
             return self._features
         features = []
-        every = torch.cat([noted.ids for noted in passes], dim=1).cpu().numpy()
-        for text, ids in enumerate(every):
+        parts = [noted.ids.numpy() for noted in self._passes if noted.ids is not None]
+        for text, ids in enumerate(np.concatenate(parts, axis=1)):
             ids = ids if real is None else ids[real[text]]
             new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
             features.append(with_new(self._features[text], new))
@@ -712,7 +717,7 @@ def bytes_of(cache: Any) -> int:
     names = (*KEYS_VALUES, "conv_states", "recurrent_states")
     total = 0
     for layer in cache.layers:
-        for tensor in (*map(vars(layer).get, names), *getattr(layer, "beside", ())):
+        for tensor in (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ())):
             if tensor is not None:
                 total += tensor.numel() * tensor.element_size()
     return total

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -241,18 +240,6 @@ def test_a_template_is_rendered_once_for_a_model(
     readable(model, dialogs)
     assert len(started) == 1
     assert "`User:`" in model.tokens.note
-
-
-def test_the_process_of_a_template_ends_with_its_input() -> None:
-    command = [sys.executable, str(Path(module.__file__).with_name("render_template.py"))]
-    with subprocess.Popen(
-        [*command, "60", str(2**26), "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        asked = json.dumps([ENDLESS, {}, [[[], None, False]]]) + "\n"
-        process.stdin.write(asked.encode())
-        process.stdin.close()  # as when the process that started it ends
-        assert process.wait(timeout=30) == 1
 
 
 @pytest.fixture(scope="module")
