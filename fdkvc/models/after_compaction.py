@@ -37,7 +37,7 @@ AFTER_TOKENS = 1_000
 def forgot_with_model(options: Namespace) -> None:
     """Run ``forgot`` in the tokens of a model, which reads on if its context is long enough."""
     name, model = options.model, None
-    encoding = Encoding.of_model(name) if name else Encoding()
+    encoding = Encoding.of_model(name)
     if name:
         try:
             model = load_language_model(name)

@@ -55,8 +55,13 @@ class Encoding:
     shipped one of SmolLM2."""
 
     @classmethod
-    def of_model(cls, name: str) -> "Encoding":
-        """Return that of a folder, GGUF file or package; ValueError if it cannot be read."""
+    def of_model(cls, name: str | None) -> "Encoding":
+        """Return that of a folder, GGUF file or package, without a name the shipped one.
+
+        Raises a ValueError if it cannot be read.
+        """
+        if not name:
+            return cls()
         label = cls.name if name in NAMED_MODELS else model_name(find_model(name))
         encoding = cls(label, name)
         _ = encoding.tokens  # load it now, so that it fails here
