@@ -9,6 +9,7 @@ message of a tool. `text_of` then reads its words.
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import product
 from typing import Any, Literal
 
@@ -76,6 +77,7 @@ def call_id(owner: Mapping[str, Any]) -> str:
     return next(named, "")
 
 
+@lru_cache(maxsize=1024)
 def _kind(name: str) -> Literal["call", "result", ""]:
     """Return whether a part is a call or a result, by its type or only field."""
     if bare(name).endswith(_RESULTS):
