@@ -72,8 +72,8 @@ def agent_format(
 def _numbered(text: str) -> Iterator[tuple[int, str]]:
     """Yield each line that is not blank, or each item of a list, with its number from 1.
 
-    They are not split all at once, as a file may have 50 MB. What follows an item that cannot be
-    read is one more item.
+    They are not split all at once, as a file may have 50 MB. The rest of the text from an item on
+    that cannot be read is one item.
     """
     if not _is_list(text):
         for number, match in enumerate(_LINE.finditer(text), start=1):

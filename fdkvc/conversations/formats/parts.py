@@ -181,10 +181,9 @@ def _is_silent(name: str) -> bool:
 
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a message of a tool."""
-    field, content = _returned(part)
-    if part.get("content") is not None:
-        field, content = "content", part["content"]
-    return restated(part, field, "name", *NAMES, role="tool", content=content)
+    content = part.get("content")
+    field, words = _returned(part) if content is None else ("content", content)
+    return restated(part, field, "name", *NAMES, role="tool", content=words)
 
 
 def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:
@@ -196,16 +195,13 @@ def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:
 
 def _words(output: Any) -> Any:
     """Return an output as a text, or as the parts that a model reads of it."""
-    match output:
-        case str():
-            return output
-        case {"type": "content", "value": list(parts), **more} if not more:
-            return parts
-        case {"type": "text" | "json" | "error-text" | "error-json", "value": value, **more} if (
-            not more
-        ):
+    if isinstance(output, dict) and output.keys() == {"type", "value"}:  # of the AI SDK
+        kind, value = str(output["type"]).removeprefix("error-"), output["value"]
+        if kind in ("text", "json"):
             return _words(value)
-    return json.dumps(output, ensure_ascii=False)
+        if kind == "content" and isinstance(value, list):
+            return value
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 # ------------------------------------------------------------------------------- calls
@@ -307,8 +303,8 @@ def _texts(part: Mapping[str, Any], in_result: bool, place: str, unread: Unread)
     elif in_result and not (len(part) == 1 and part.keys() <= MEDIA):
         yield json.dumps(part["json"] if part.keys() == {"json"} else part, ensure_ascii=False)
     else:
-        for name in filter(lambda name: not _is_silent(name), part):
-            if isinstance(part[name], dict):
-                unread.part(name)
-            else:
-                unread.fields({name: part[name]}, ())
+        for name, inner in part.items():
+            if isinstance(inner, dict) and not _is_silent(name):
+                unread.part(name)  # such as an image
+            elif not _is_silent(name):
+                unread.fields({name: inner}, ())
