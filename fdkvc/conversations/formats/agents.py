@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from json import JSONDecoder
-from typing import Any
+from typing import Any, Protocol
 
 from fdkvc.conversations.formats.base import Format, Placed, parts_in
 from fdkvc.conversations.formats.chat import Said, turns_of, with_demands
@@ -40,13 +40,19 @@ def agent_format(
     key: str,
     label: str,
     is_line: Callable[[Mapping[str, Any]], bool],
-    sessions: Callable[[Iterable[Line], Unread], list[Session]],
+    reader: Callable[[Unread], "Reader"],
 ) -> Format:
     """Return a format of logs, recognized by any of their first lines."""
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
-        return with_unread(sessions(lines_of(text, unread), unread), unread)
+        log = reader(unread)
+        for line, place in lines_of(text, unread):
+            log.read(line, place)
+        sessions = [thread.session(unread) for thread in log.end()]
+        filled = [session for session in sessions if session.messages]
+        # What is not read of the file counts with its first session.
+        return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
     def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedError]:
         for session in read_sessions(text):
@@ -125,6 +131,16 @@ def _relative(reason: str) -> str:
     for subject in ("the file ", "a text of the file ", "line 1 "):
         reason = reason.removeprefix(subject)
     return reason if reason.startswith(("is ", "has ")) else f"cannot be read: {reason}"
+
+
+class Reader(Protocol):
+    """Reads the lines of a log into conversations, and counts what it does not read."""
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        """Read a line."""
+
+    def end(self) -> Iterable["Thread"]:
+        """Return the conversations, after the last line."""
 
 
 class Thread:
@@ -307,12 +323,6 @@ def call_ids(message: Mapping[str, Any]) -> list[str]:
     """Return the id of each call of a chat message, "" for one without."""
     functions = (call.get("function") for call in parts_in([message], "tool_calls"))
     return [call_id(function if isinstance(function, dict) else {}) for function in functions]
-
-
-def with_unread(sessions: list[Session], unread: Unread) -> list[Session]:
-    """Return sessions with messages, the first with what is not read of the file."""
-    filled = [session for session in sessions if session.messages]
-    return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
 
 def transcripts_of(session: Session, calls: bool) -> Iterator[Transcript | SkippedError]:
