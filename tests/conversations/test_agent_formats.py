@@ -676,7 +676,9 @@ def test_joined_calls_and_ticks_are_all_there() -> None:
 
 
 def test_results_of_parallel_calls_belong_to_the_calls_that_they_name() -> None:
-    made = [{"id": key, "name": name, "arguments": {}} for key, name in (("a", "f"), ("b", "g"))]
+    made: list[dict[str, Any]] = [
+        {"id": key, "name": name, "arguments": {}} for key, name in (("a", "f"), ("b", "g"))
+    ]
     swapped = [made[1], made[0]]
     openai = [
         {"role": "assistant", "tool_calls": [{"id": row["id"], "function": row} for row in made]},
