@@ -276,7 +276,7 @@ class Thread:
             for turn, called in said:
                 if not turn.text and not called:
                     continue
-                number, tool = len(messages), ""
+                number = len(messages)
                 numbers[index] = number
                 if turn.kind == "result":
                     origin = calls.get(call_id(message))
@@ -285,14 +285,14 @@ class Thread:
                     else:
                         earlier, order = origin
                         call = made[earlier][order]
-                        tool = call.method
+                        turn = replace(turn, tool=call.method)
                         if call.result < 0:
                             made[earlier][order] = call._replace(result=number)
                 calls |= {
                     key: (number, order) for order, key in enumerate(call_ids(message)) if key
                 }
                 made.append([MadeCall(*call) for call in called])
-                messages.append(Message(turn, place, tool=tool))
+                messages.append(Message(turn, place))
         linked = tuple(
             replace(message, calls=tuple(own)) for message, own in zip(messages, made, strict=True)
         )
@@ -347,8 +347,7 @@ def transcript_of(
 
 
 def _said(message: Message, calls: bool) -> Said:
-    turn = replace(message.turn, tool=message.tool)
-    made = [(call.method, call.arguments) for call in message.calls]
+    turn, made = message.turn, [(call.method, call.arguments) for call in message.calls]
     if calls:
         return turn, made
     silent = turn.text[turn.call_characters :]

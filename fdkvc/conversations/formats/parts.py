@@ -59,7 +59,7 @@ GIVEN = (*ARGUMENTS, "rawInput", "code")
 RETURNED = ("output", "result", "response", "errorText", "error")
 """Fields with what a tool was given and what it returned, the first that has any."""
 
-NAMES = ("type", "toolName", "title", "outcome", "state")
+NAMES = ("type", "toolName", "outcome", "state")
 """Fields of calls and results that are nobody's words."""
 
 CALL_IDS = ("tool_call_id", "tool_use_id", "call_id", "toolCallId", "toolUseId", "id")
@@ -232,7 +232,7 @@ def _function(call: Mapping[str, Any], named: str, returned: str = "") -> dict[s
     name = next((field for field in METHODS if isinstance(call.get(field), str)), "name")
     given = next((field for field in GIVEN if call.get(field)), "")
     about = {"id": named, "name": call.get(name), "arguments": call[given] if given else {}}
-    return restated(call, name, given, returned, *NAMES) | about
+    return restated(call, name, given, returned, "title", *NAMES) | about
 
 
 def _calls_beside(message: Mapping[str, Any], place: str, unread: Unread) -> list[dict[str, Any]]:
