@@ -8,7 +8,7 @@ message of a tool. `text_of` then reads its words.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from typing import Any, Literal
@@ -101,11 +101,28 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
     if not isinstance(parts, list):
         yield {**message, "content": parts, "tool_calls": calls}, place
         return
-    # 1. Its turns: words and calls join until a result stands between them.
+    typed = [part for given in parts for part in _typed(given, message, place, unread)]
+    turns = _turns_of(typed, message.get("role"), unread)
+    if any(is_thinking(str(part.get("type"))) for part in typed):  # a field repeats it
+        message = {name: value for name, value in message.items() if not is_thinking(name)}
+    # What stands beside the parts belongs to the first turn that is not a result of them.
+    first = next((turn for turn in turns if "tool_calls" in turn), None)
+    if first is None and (calls or not turns or message.keys() & CONTENT_FIELDS):
+        first = {"content": [], "tool_calls": []}
+        turns.append(first)
+    if first is None:
+        unread.fields(message, MESSAGE_FIELDS)
+    else:
+        first |= {**message, "tool_calls": [*calls, *first["tool_calls"]]}
+    for turn in turns:
+        yield {"tool_calls": [], **turn, "topic": message.get("topic")}, place
+
+
+def _turns_of(typed: Iterable[dict[str, Any]], role: Any, unread: Unread) -> list[dict[str, Any]]:
+    """Return the turns of typed parts: words and calls join until a result is between them."""
     turns: list[dict[str, Any]] = []
     said: dict[str, Any] | None = None  # the last turn, if words and calls may still join it
-    returned: list[dict[str, Any]] = []  # the results that its calls have in them
-    typed = [part for given in parts for part in _typed(given, message, place, unread)]
+    returned: list[dict[str, Any]] = []  # the results that stand in its calls
     for part in typed:
         kind = str(part.get("type"))
         if returned and _kind(kind) != "call":
@@ -119,7 +136,7 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
             said = None
             continue
         if said is None:
-            said = {"role": message.get("role"), "content": [], "tool_calls": []}
+            said = {"role": role, "content": [], "tool_calls": []}
             turns.append(said)
         if _kind(kind) == "call":
             made, results = _calls_in(part, kind, unread)
@@ -127,20 +144,7 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
             returned += results
         else:
             said["content"].append(part)
-    turns += returned
-    # 2. What stands beside the parts belongs to the first turn that is not a result of them.
-    if any(is_thinking(str(part.get("type"))) for part in typed):  # a field repeats it
-        message = {name: value for name, value in message.items() if not is_thinking(name)}
-    first = next((turn for turn in turns if "tool_calls" in turn), None)
-    if first is None and (calls or not turns or message.keys() & CONTENT_FIELDS):
-        first = {"content": [], "tool_calls": []}
-        turns.append(first)
-    if first is None:
-        unread.fields(message, MESSAGE_FIELDS)
-    else:
-        first |= {**message, "tool_calls": [*calls, *first["tool_calls"]]}
-    for turn in turns:
-        yield {"tool_calls": [], **turn, "topic": message.get("topic")}, place
+    return [*turns, *returned]
 
 
 def _typed(
