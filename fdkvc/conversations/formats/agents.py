@@ -288,10 +288,10 @@ class Thread:
                         turn = replace(turn, tool=call.method)
                         if call.result < 0:
                             made[earlier][order] = call._replace(result=number)
-                calls |= {
-                    key: (number, order) for order, key in enumerate(call_ids(message)) if key
-                }
                 made.append([MadeCall(*call) for call in called])
+                for order, (key, _) in enumerate(zip(call_ids(message), called, strict=False)):
+                    if key:
+                        calls[key] = number, order
                 messages.append(Message(turn, place))
         linked = tuple(
             replace(message, calls=tuple(own)) for message, own in zip(messages, made, strict=True)
@@ -303,20 +303,21 @@ class Thread:
         def kept(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(numbers[index] for index in indices if index in numbers)
 
-        compactions = []
+        contexts, compactions = tuple(map(kept, self.contexts)), tuple(self._compactions(kept))
+        return Session(self.name, linked, contexts, compactions, notes=tuple(self.notes))
+
+    def _compactions(self, kept: Callable[[list[int]], tuple[int, ...]]) -> Iterator[Compaction]:
+        """Yield the compactions with numbers of turns for those of messages, and all notes."""
         for about in self.compactions:
+            notes = [about["note"]]
             if missing := about.pop("missing"):
-                absent = f"{missing:,} of the lines that stayed are not in the file."
-                about["note"] = f"{about['note']} {absent}".strip()
+                notes.append(f"{missing:,} of the lines that stayed are not in the file.")
             if attached := about.pop("attached"):
-                unread_parts = (
+                notes.append(
                     f"Not read: {count(attached, 'attachment')} that the agent put after it."
                 )
-                about["note"] = f"{about['note']} {unread_parts}".strip()
-            indices = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
-            compactions.append(Compaction(**about | indices))
-        contexts = tuple(map(kept, self.contexts))
-        return Session(self.name, linked, contexts, tuple(compactions), notes=tuple(self.notes))
+            numbers = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
+            yield Compaction(**about | numbers | {"note": " ".join(filter(None, notes))})
 
 
 def call_ids(message: Mapping[str, Any]) -> list[str]:
