@@ -1,6 +1,6 @@
 """Measured results: over budgets, turns or a swept hyperparameter, and by policy."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import altair as alt
@@ -38,14 +38,14 @@ def budgets_chart(
     title: str,
     theme: Theme,
     *,
-    policies: Sequence[str],
+    policies: Collection[str],
     chosen: tuple[str, int],
 ) -> Spec:
     """Return a chart of a share over rising budgets, with its data.
 
     `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
-    the legend. The point of the `chosen` policy and budget is ringed, and only this policy has a
-    band.
+    the legend, as `looks` takes them. The point of the `chosen` policy and budget is ringed, and
+    only this policy has a band.
     """
     table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
     budgets = sorted(table.budget.unique().tolist())

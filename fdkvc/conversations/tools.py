@@ -54,6 +54,11 @@ def _owners(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield owner
     if isinstance(owner.get("toolConfig"), dict):
         yield owner["toolConfig"]
+    events = owner.get("events")  # of a log of Inspect: the first that gave its model any
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, dict) and event.get("event") == "model" and event.get("tools"):
+            yield event
+            break
     for field in ("messages", "conversations"):
         messages = owner.get(field)
         for message in messages if isinstance(messages, list) else ():

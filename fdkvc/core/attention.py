@@ -477,11 +477,9 @@ class Observation:
         """
         embeddings = self.tokens.embeddings
         group = len(token) // len(embeddings)  # rows that share embeddings
-        # Rows that share embeddings may still hold different tokens.
-        if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
-            return self._repetition(token, embeddings, slice(None))
-        largest = self._repetition(token, embeddings, slice(None, None, group))
-        return np.repeat(largest, group, axis=0)
+        if (token != np.repeat(token[::group], group, axis=0)).any():
+            group = 1  # they hold different tokens
+        return np.repeat(self._repetition(token, embeddings, slice(None, None, group)), group, 0)
 
     def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
         """Return the `repetition` of some rows."""

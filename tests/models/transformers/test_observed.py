@@ -304,7 +304,8 @@ def test_tokens_are_those_that_were_read_though_their_tensor_is_written_to(llama
         llama(ids.copy_(part), **{CACHE: caches[1]})
     for cache in caches:
         cache.end_turn()
-    np.testing.assert_array_equal(*[cache._features[0]["surprisal"] for cache in caches])
+    whole, written = (cache._features[0]["surprisal"] for cache in caches)
+    np.testing.assert_array_equal(whole, written)
 
 
 def out_of_memory(*_: Any, **__: Any) -> None:
@@ -412,7 +413,8 @@ def test_numpy_computes_with_an_array_on_a_device() -> None:
     for ours, expected in zip(results(device), results(array), strict=True):
         assert ours.dtype == expected.dtype if hasattr(expected, "dtype") else True
         np.testing.assert_allclose(np.asarray(ours), expected, rtol=1e-6)
-    for stays in (device + 1, device.sum(axis=1), softmax(device), entry_total(device)):
+    kept: Any = device
+    for stays in (kept + 1, kept.sum(axis=1), softmax(kept), entry_total(kept)):
         assert isinstance(stays, OnDevice), "the host waits once, at the end"
 
 

@@ -42,13 +42,13 @@ EVERY = (*POLICIES, *(f"{wrapper}({key})" for wrapper in WITHIN for key in ("key
 class Waits:
     """Counts what the host would wait for if the tensors were on another device.
 
-    A copy that is made with ``non_blocking`` is not waited for.
+    A copy that says ``non_blocking`` is not waited for: on the CPU, where this runs, it says no.
     """
 
     def __init__(self) -> None:
         self.count, waits = 0, self
 
-        class Functions(TorchFunctionMode):
+        class Functions(TorchFunctionMode):  # type: ignore[misc]
             def __torch_function__(
                 self, function: Any, _: Any, given: Any = (), named: Any = None
             ) -> Any:
@@ -64,7 +64,7 @@ class Waits:
                 waits.count += function in METHODS or bool(moved)
                 return function(*given, **named)
 
-        class Operations(TorchDispatchMode):
+        class Operations(TorchDispatchMode):  # type: ignore[misc]
             def __torch_dispatch__(
                 self, operation: Any, _: Any, given: Any = (), named: Any = None
             ) -> Any:
