@@ -117,12 +117,16 @@ def show_downloads(
 
     `alone` returns the run packed that is alone on the stage.
     """
-    rows, view = beside(lanes), stage_view(page)  # the session is out of reach at the click
-    runs, first = {lane.words: lane.run for lane in rows}, rows[0].run
-    title, stem = f"{listed([row.label for row in rows])} on {first.dialog.title}", file_stem(runs)
+    view, first = stage_view(page), lanes[0].run  # the session is out of reach at the click
+    runs = {lane.words: lane.run for lane in lanes}
+    title, stem = (
+        f"{listed([lane.label for lane in lanes])} on {first.dialog.title}",
+        file_stem(runs),
+    )
 
     def scene() -> bytes:
-        sentences = sentences_of([*runs.values()], view["entry"], lanes=alone is None)
+        rows = [lane.run for lane in beside(lanes)]
+        sentences = sentences_of(rows, view["entry"], lanes=alone is None)
         parts = {name: value for name, value in view.items() if name != "text"}
         packed = shown(view, lanes) if alone is None else alone()
         return scene_html(title, packed, sentences=sentences, **parts).encode()
