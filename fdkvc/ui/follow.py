@@ -16,7 +16,7 @@ from fdkvc.player.payload import DialogText, LaneHead
 from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_of_all
-from fdkvc.ui.downloads import offer_file, show_address, show_files
+from fdkvc.ui.downloads import offer_file, show_files
 from fdkvc.ui.fields import held, hold, is_new, keep_to, key_of
 from fdkvc.ui.frame import Page
 from fdkvc.ui.lanes import Lane
@@ -132,7 +132,8 @@ def show_downloads(
         return scene_html(title, packed, sentences=sentences, **parts).encode()
 
     with st.popover("Download", icon=":material/download:"):
-        show_address(uploaded)
+        once = " once the same file is opened there" if uploaded else ""
+        st.caption(plain(f"The address of this page reopens exactly this view{once}."))
         offer_file(
             f"{page}/download/scene",
             f"{stem}-scene.html",
