@@ -1,12 +1,13 @@
 """The loop over turns, for one dialog on screen and for thousands in a batch."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.attention import LANES, Bools, Floats, Ints, Observation
 from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue, select
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import check_count
@@ -93,11 +94,17 @@ def choose(
 
 
 def take_turn(
-    policy: Policy, before: State, turn: Observation, budget: int, pinned: Ints | None = None
+    policy: Policy,
+    before: State,
+    turn: Observation,
+    budget: int,
+    pinned: Ints | None = None,
+    slots: int | None = None,
 ) -> TurnResult:
     """Run one turn: recall, update, threshold, insertion, eviction, attention.
 
     A row without tokens in this turn does not change. Pinned tokens (B, P) are never evicted.
+    `slots` are those of the cache after it, by default as many as the policy may fill.
     """
     # 1. Recall entries from the second tier.
     old, tier = with_recalled(policy, before, turn)
@@ -121,7 +128,8 @@ def take_turn(
     # 4. Evict down to the budget.
     terms = policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
-    cache = entries.keep(chosen.kept, policy.slots(budget, turn.tokens.layers, turn.tokens.heads))
+    slots = slots or policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
+    cache = entries.keep(chosen.kept, slots)
     # 5. What the threshold or the budget evicted goes to the second tier.
     if tier.size:
         candidates = np.concatenate([old.token, turn.new], axis=1)
@@ -139,9 +147,9 @@ def take_turn(
         modulated = policy.modulate(attention, cache)
         return Attended(attention, modulated, turn.context(modulated, cache.token))
 
-    after = State(cache, attend, tier)
+    after = State(cache, attend if before.attend else None, tier)
     # 7. A row without tokens has the attention of its last turn with tokens.
-    if not all_active:
+    if not all_active and before.attend:
         new, earlier = vars(after.attended), vars(before.attended)
         active = turn.active[:, None]
         attended = {name: np.where(active, new[name], earlier[name]) for name in new}
@@ -155,6 +163,19 @@ def take_turn(
         terms=terms,
         after=after,
     )
+
+
+def _with_room(state: State, turn: Observation, slots: int) -> State:
+    """Return the state with empty slots for all that may enter, if so many `slots` allow it.
+
+    They are added in front by eights, so that a sum over the slots stays the same to the last bit;
+    see `entry_sum`.
+    """
+    free = max(slots - int(state.cache.count.max()) - turn.new.shape[1], 0)
+    width = slots - free // LANES * LANES
+    if width <= state.cache.token.shape[1]:
+        return state
+    return replace(state, cache=state.cache.with_slots(width))
 
 
 def simulate(
@@ -207,21 +228,28 @@ def simulate(
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
     end = dialogs.turns if stop is None else min(stop, dialogs.turns)
+    slots = state.cache.token.shape[1]
+    if not (start or entries or state.tier.size) and outputs_from >= end:
+        # Only what stays is wanted: no attention, and not more slots than are filled so far.
+        few = state.cache.keep(state.cache.present, (slots - 1) % LANES + 1)
+        state = State(few, None, state.tier)
     seconds = np.zeros(end - first)
     results: list[TurnResult] = []
     turns: list[dict[str, Any]] = []
+    kept = np.full((rows, end - first, slots), EMPTY, np.intp)
     no_output = np.full((rows, head_dimension), np.nan, np.float32)
     for index, number in enumerate(range(first, end)):
         turn = dialogs.observe(number)
         began = perf_counter()
-        result = take_turn(policy, state, turn, budget, pinned)
+        state = _with_room(state, turn, slots)
+        result = take_turn(policy, state, turn, budget, pinned, state.cache.token.shape[1])
         state = result.after
+        kept[:, index, slots - state.cache.token.shape[1] :] = state.cache.token
         # No decision needs attention, so it is computed only where it is recorded.
         output = state.attended.output if entries or number >= outputs_from else no_output
         seconds[index] = perf_counter() - began
         turns.append(
             {
-                "kept": state.cache.token,
                 "tier": state.tier,
                 "output": output,
                 "state": state.cache.state,
@@ -231,6 +259,8 @@ def simulate(
         )
         if entries:
             results.append(result)
+    if state.attend is None:
+        state = replace(state, cache=state.cache.with_slots(slots))
     return Trace(
         policy=policy,
         budget=budget,
@@ -238,6 +268,7 @@ def simulate(
         seconds=seconds,
         results=tuple(results) if entries else None,
         last=state,
+        kept=kept,
         pinned=pinned,
         **joined(turns, np.stack),
     )
