@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -137,12 +137,6 @@ class Cache:
         (slot,) = kept.reshape(-1).nonzero()
         shape = (len(self.token), slots)
         return self._each_column(lambda column: column.reshape(-1).take(slot).reshape(shape))
-
-    def with_slots(self, slots: int) -> Cache:
-        """Add empty slots in front, up to so many."""
-        empty = np.full((len(self.token), slots - self.token.shape[1]), EMPTY, np.intp)
-        front = Cache(empty, {name: np.zeros(empty.shape, np.float32) for name in self.channels})
-        return replace(front.insert(self.token, self.channels), state=self.state)
 
     def sorted_by(self, key: Ints) -> Cache:
         """Return the entries sorted by `key` (B, C), empty slots last."""

@@ -165,17 +165,14 @@ def take_turn(
     )
 
 
-def _with_room(state: State, turn: Observation, slots: int) -> State:
-    """Return the state with empty slots for all that may enter, if so many `slots` allow it.
-
-    They are added in front by eights, so that a sum over the slots stays the same to the last bit;
-    see `entry_sum`.
-    """
-    free = max(slots - int(state.cache.count.max()) - turn.new.shape[1], 0)
-    width = slots - free // LANES * LANES
-    if width <= state.cache.token.shape[1]:
+def _widened(state: State, slots: int) -> State:
+    """Return the state with empty slots in front, up to so many."""
+    cache, missing = state.cache, slots - state.cache.token.shape[1]
+    if missing <= 0:
         return state
-    return replace(state, cache=state.cache.with_slots(width))
+    front = empty_cache(len(cache.token), missing, tuple(cache.channels), {})
+    widened = front.insert(cache.token, cache.channels)
+    return replace(state, cache=replace(widened, state=cache.state))
 
 
 def simulate(
@@ -241,7 +238,9 @@ def simulate(
     for index, number in enumerate(range(first, end)):
         turn = dialogs.observe(number)
         began = perf_counter()
-        state = _with_room(state, turn, slots)
+        # By whole lanes, so that a sum over the slots stays the same to the last bit.
+        free = max(slots - int(state.cache.count.max()) - turn.new.shape[1], 0)
+        state = _widened(state, slots - free // LANES * LANES)
         result = take_turn(policy, state, turn, budget, pinned, state.cache.token.shape[1])
         state = result.after
         kept[:, index, slots - state.cache.token.shape[1] :] = state.cache.token
@@ -259,15 +258,13 @@ def simulate(
         )
         if entries:
             results.append(result)
-    if state.attend is None:
-        state = replace(state, cache=state.cache.with_slots(slots))
     return Trace(
         policy=policy,
         budget=budget,
         first_turn=first,
         seconds=seconds,
         results=tuple(results) if entries else None,
-        last=state,
+        last=_widened(state, slots),
         kept=kept,
         pinned=pinned,
         **joined(turns, np.stack),

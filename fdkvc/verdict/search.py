@@ -38,6 +38,9 @@ from fdkvc.runs.jobs import Execution, Progress
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
 
+RECALL = "call_recall"
+"""The metric that is to be enough."""
+
 LEAST = 16
 """Tokens of the smallest size: the first ones that a model needs, and some more."""
 
@@ -170,7 +173,7 @@ def selected(recordings: Sequence[Recording], places: Sequence[int]) -> Sequence
 
 def call_recalls(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of dialogs that have calls which need something."""
-    return table[(table.metric == "call_recall") & table.value.notna()]
+    return table[(table.metric == RECALL) & table.value.notna()]
 
 
 def search(
@@ -192,6 +195,7 @@ def search(
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
     chunks: list[Chunk | None] = []
+    halves: list[list[str]] = []
     report, cancelled, rounds = how.pop("on_progress", None), how.get("cancelled"), 0
 
     def progress(step: Progress) -> None:
@@ -205,7 +209,8 @@ def search(
     while cancelled is None or not cancelled.is_set():
         next_sizes = dict[str, tuple[int, ...]]()
         for policy, done in tried.items():
-            places = _places(done, len(sizes), target, guesses.get(policy), policy in halved)
+            groups = halves if policy in halved else halves[:1]
+            places = _places(done, len(sizes), target, guesses.get(policy), groups)
             if places:
                 next_sizes[policy] = tuple(sizes[place] for place in places)
         if not next_sizes:
@@ -216,12 +221,16 @@ def search(
         cases = Cases(chosen, budgets, settings.heads[:1], settings.metrics, sizes=at_sizes)
         ran = run_chunks(cases, jobs, **how)
         chunks += ran
-        recalls = call_recalls(replay_tables(ran)[0])
+        measured = chain.from_iterable(rows for rows, _ in filter(None, ran))
+        told = [row for row in measured if RECALL in row]  # of the many metrics, the one needed
+        recalls = call_recalls(replay_tables([(told, [])])[0])
         if recalls.empty:
             break
+        of_half = halves_of(recalls)
+        both = [[name for name, half in of_half.items() if half == number] for number in (0, 1)]
+        halves = [[*of_half], *both]
         for (name, size), rows in recalls.groupby(["policy", "budget"], sort=False):
-            values = rows.set_index(["dialog", "services"]).value
-            tried[str(name)][sizes.index(size)] = values
+            tried[str(name)][sizes.index(size)] = rows.set_index("dialog").value
         rounds += 1
     order = {name: number for number, name in enumerate(policies)}
     table, arguments = replay_tables(chunks)
@@ -229,20 +238,21 @@ def search(
 
 
 def _places(
-    tried: Mapping[int, pd.Series], count: int, target: float, guess: int | None, halved: bool
+    tried: Mapping[int, pd.Series],
+    count: int,
+    target: float,
+    near: int | None,
+    halves: Sequence[list[str]],
 ) -> list[int]:
-    """Return the next places for all dialogs, or else for a half of them if they are `halved`."""
+    """Return the next places for all dialogs, the first of the `halves`, or else for a half."""
     if not tried:  # if the guess is enough, the one below is needed as well
-        return [count // 2] if guess is None else [*range(max(guess - 1, 0), guess + 1)]
-    halves = halves_of(next(iter(tried.values())).index.to_frame(index=False))
-    near = guess
-    for half in (None, 0, 1) if halved else (None,):
-        chosen = [name for name in halves if half in (None, halves[name])]
-        means = {place: values.loc[chosen].mean() for place, values in tried.items()}
-        place = next_place(means, count, target, near) if chosen else None
+        return [count // 2] if near is None else [*range(max(near - 1, 0), near + 1)]
+    for dialogs in filter(None, halves):
+        means = {place: values.loc[dialogs].mean() for place, values in tried.items()}
+        place = next_place(means, count, target, near)
         if place is not None:
             return [place]
-        if half is None:  # a half needs about as much
+        if dialogs is halves[0]:  # a half needs about as much
             near = min((i for i, mean in means.items() if reaches(mean, target)), default=count - 1)
     return []
 
