@@ -84,7 +84,10 @@ def choose(
     budget: int,
     pinned: Ints | None,
 ) -> Choice:
-    """Choose which entries stay, by their terms."""
+    """Choose which entries stay, by their terms; all without terms."""
+    if not terms:
+        unscored = np.zeros(entries.token.shape, np.float32)
+        return Choice(unscored, unscored > 0, entries.present, budget, None, unscored[:, :1])
     score, budgets = total(terms), policy.budgets(budget, turn)
     protected = protection(policy, entries, turn, budgets, pinned)
     places = policy.places(score, entries, protected, budgets, turn.tokens.heads)
@@ -125,8 +128,10 @@ def take_turn(
     if not all_active:
         entries = entries.where(turn.active, old.insert(turn.new, initial))
 
-    # 4. Evict down to the budget.
-    terms = policy.terms(entries, turn)
+    # 4. Evict down to the budget. If all fit, and only what stays is wanted, scores are not.
+    roomy = not before.attend and policy.page_size < 2
+    fits = roomy and (entries.count[:, None] <= policy.room(budget, turn)).all()
+    terms = {} if fits else policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
     slots = slots or policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
     cache = entries.keep(chosen.kept, slots)

@@ -19,7 +19,7 @@ from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.metrics import METRICS
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
-from fdkvc.policies.base import total
+from fdkvc.policies.base import Score, Update, total
 from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.together import Together
 from tests.worlds import all_entries
@@ -27,7 +27,14 @@ from tests.worlds import all_entries
 HEADS = 3
 
 DIFFERENT = ("fd-kvc", "sinks(h2o)", "sinks(learned)", "messages(fd-kvc)", "reread(clear-results)")
-DIFFERENT += ("shift", "ada-heads(h2o)", "pyramid(h2o)", "recall(h2o)", "blocks(weighted-recency)")
+DIFFERENT += (
+    "shift",
+    "clear-results trigger=60",
+    "ada-heads(h2o)",
+    "pyramid(h2o)",
+    "recall(h2o)",
+    "blocks(weighted-recency)",
+)
 """Policies that decide by different things, or hold different numbers of entries."""
 
 
@@ -107,17 +114,24 @@ def test_a_run_that_reads_no_attention_decides_the_same(name: str) -> None:
 
 
 def test_it_has_few_slots_while_few_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    dialogs, widths = RECORDINGS[0].dialogs, list[int]()
+    dialogs, widths, scored = RECORDINGS[0].dialogs, list[int](), list[int]()
+
+    def update(self: Fifo, cache: Cache, turn: Observation, score: Score) -> Update:
+        widths.append(cache.token.shape[1])
+        return Update(cache)
 
     def terms(self: Fifo, cache: Cache, turn: Observation) -> dict[str, np.ndarray]:
-        widths.append(cache.token.shape[1])
+        scored.append(turn.turn)
         return {"position": cache.token.astype(np.float64)}
 
+    monkeypatch.setattr(Fifo, "update", update)
     monkeypatch.setattr(Fifo, "terms", terms)
     few = simulate(Fifo(), dialogs, 4096, entries=False, outputs_from=dialogs.turns)
 
     assert few.kept.shape[2] == 4096
-    assert max(widths) < dialogs.bounds[0, -1] + dialogs.turn_tokens + LANES
+    ends = dialogs.bounds[0, 1:]
+    assert all(width <= end + LANES for width, end in zip(widths, ends, strict=True))
+    assert not scored
 
 
 def test_an_empty_slot_adds_nothing_to_the_loss() -> None:
