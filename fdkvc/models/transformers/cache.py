@@ -134,8 +134,8 @@ class _Decision(NamedTuple):
     """Of each text, as `PolicyCache` has them."""
     features: tuple[dict[str, NDArray[Any]], ...]
     """Those of each text."""
-    kept: list[Any]
-    """For each layer that has yet to keep its entries: its number, then a `Kept` of each text."""
+    kept: list[tuple[int, list[Kept]]]
+    """For each layer that has yet to keep its entries: its number, and what it keeps by text."""
 
 
 def _refused(sentence: str) -> Callable[..., None]:
@@ -453,12 +453,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """
         if not self.texts:
             return np.empty((len(self.decided), 0, 0), np.intp)
-        kv_heads, held = self.layers[self.decided[0]].keys.shape[1], []
+        shape, held = (len(self.decided), self.layers[self.decided[0]].kv_heads, self._new), []
         for states in self._states or ((),) * self.texts:
-            new = np.arange(self._new) + (states[0].count if states else 0)
-            turn = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
-            before = padded([state.held for state in states] or [turn[:, :, :0]])
-            held.append(np.concatenate([np.concatenate(before), turn], axis=2))
+            first = states[0].count if states else 0
+            turn = np.broadcast_to(np.arange(first, first + self._new), shape)
+            # Layers that decide one after the other may hold different numbers of tokens.
+            slots = padded([state.held for state in states]) if states else [turn[:, :, :0]]
+            held.append(np.concatenate([np.concatenate(slots), turn], axis=2))
         return held[0] if self.texts == 1 else np.stack(padded(held))
 
     @property
@@ -503,9 +504,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 self._decision = self._decide()
             # One layer after the other, so that what one evicts makes room for the next.
             while self._decision.kept:
-                (number, *kept), *others = self._decision.kept
+                number, kept = self._decision.kept[0]
                 self.layers[number] = self._with_kept(number, kept)
-                self._decision = self._decision._replace(kept=others)
+                self._decision = self._decision._replace(kept=self._decision.kept[1:])
         self._states, self._features, _ = self._decision
         self._passes, self._decision = (), None
         self.ends = [*self.ends, self.seen]
@@ -523,19 +524,22 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             layer.real = real
         features = self._with_text(real)
         # 2. Decide for each text.
-        counts = [self._new] * self.texts if real is None else real.sum(axis=1).tolist()
-        evicted = [
-            self._evict(layers, text, *given)
-            for text, given in enumerate(zip(counts, features, strict=True))
-        ]
-        kept = zip(self.decided, *(chosen for _, chosen in evicted), strict=True)
-        return _Decision(tuple(states for states, _ in evicted), features, [*kept])
+        states, kept_by_text = [], []
+        for text in range(self.texts):
+            new = self._new if real is None else int(real[text].sum())
+            of_text, kept = self._evict(layers, text, new, features[text])
+            states.append(of_text)
+            kept_by_text.append(kept)
+        # 3. What each layer is to keep.
+        by_layer = zip(self.decided, zip(*kept_by_text, strict=True), strict=True)
+        return _Decision(tuple(states), features, [(number, [*kept]) for number, kept in by_layer])
 
     def _with_kept(self, number: int, kept: Sequence[Kept]) -> PolicyLayer:
         """Return a layer with the entries chosen of each text.
 
         Where keys rotate, those of the turn are first stored without positions as well; then kept
-        keys are rotated to the positions before the next token's.
+        keys are rotated to the positions before the next token's. So a key is rotated only once,
+        however often the gaps close.
         """
         layer: PolicyLayer = copy.copy(self.layers[number])
         rotation = self.rotations.get(number)
@@ -548,10 +552,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         layer.add_vectors(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
         layer.keep(kept)
         for text, (places, size) in enumerate(kept):
-            # How many entries stand from each slot on (K, S), so that the last is just before
-            # `seen`.
+            # The number of entries from each slot on (K, S): the last is just before `seen`.
             behind = (places[:, :size] >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
             keys = layer.vectors("unrotated", text, "slots")[:, :size]
+            # In place, since `keep` has just made these.
             layer.keys[text, :, :size] = rotation(keys, on_device_of(keys, self.seen - behind))
         return layer
 
@@ -565,12 +569,15 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Let the policy decide for a text; return its states after that, and what layers keep."""
         heads = self.attention.heads
         vectors = [LayerVectors(layer, text, heads, range(heads)) for layer in layers]
-        states = self._states[text]
-        groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
-        pairs = zip(states, groups, strict=True)
-        decided = [state.after(new, group, features) for state, group in pairs]
-        kept = [Kept(places, state.size) for state, step in decided for places in step.sources]
-        return tuple(state for state, _ in decided), kept
+        # One state is of all layers, several are of a layer each; see `_begin`.
+        states, kept = [], []
+        size = len(layers) // len(self._states[text])
+        for number, before in enumerate(self._states[text]):
+            group = vectors[number * size : (number + 1) * size]
+            state, step = before.after(new, group, features)
+            states.append(state)
+            kept += [Kept(places, state.size) for places in step.sources]
+        return tuple(states), kept
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
         """Make the states of the policy before the first turn."""
@@ -596,26 +603,23 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         Raises a ValueError for padding where there may be none, and for other positions: only here
         the host reads what was noted of them.
         """
+        marks = []
         for noted in self._passes:
             if noted.moved is not None and noted.moved.numpy().any():
                 raise ValueError(
                     'positions="slots" counts the tokens of a text, but this model reads them at '
                     'other positions, as with position_ids or an image: choose positions="kept"'
                 )
-        ones = np.ones((self.texts, 1), np.bool_)
-        marks = [
-            ones.repeat(noted.tokens, axis=1) if noted.real is None else noted.real.numpy()
-            for noted in self._passes
-        ]
-        if all(part.all() for part in marks):
-            return None
-        if not all(part[:, -1].all() for part in marks):
+            of_pass = np.True_ if noted.real is None else noted.real.numpy()
+            marks.append(np.broadcast_to(of_pass, (self.texts, noted.tokens)))
+        if not all(of_pass[:, -1].all() for of_pass in marks):
             raise ValueError("a text of the batch ends in padding: pad on the left")
+        real = np.concatenate(marks, axis=1)
+        if real.all():
+            return None
         if self.rotations:
             raise ValueError('positions="slots" is for texts without padding')
-        return np.concatenate(
-            [np.broadcast_to(part, (self.texts, part.shape[1])) for part in marks], axis=1
-        )
+        return real
 
     def _with_text(self, real: Bools | None) -> tuple[dict[str, NDArray[Any]], ...]:
         """Return what is known of each text with what the turn's tokens say, if it matters."""
