@@ -171,11 +171,7 @@ def _affordable(
     transcripts: Sequence[Transcript],
     most: int,
 ) -> tuple[list[Transcript], int, list[Sized], list[int]]:
-<<<<<<< HEAD
     """Return a sample of at `most` so many tokens, its tokens, and each group's run and work.
-=======
-    """Return a sample of at `most` so many tokens, these, and the run and work of each group.
->>>>>>> h-speed
 
     Where ways read so much again that it would take longer than others of its size, it is smaller.
     """
