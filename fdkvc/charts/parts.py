@@ -1,22 +1,17 @@
 """What all charts share: scales, lines of policies, axes, titles, and panels joined to a chart."""
 
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial, wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import pandas as pd
-from altair.utils.schemapi import debug_mode
 
 from fdkvc.charts.theme import Spec, Theme, looks, policy_tints
 
 Panel = Any  # an Altair chart; its methods promise no closer type
 Ends = Sequence[float]  # the lowest and the highest value of an axis
 Channel = TypeVar("Channel", alt.X, alt.Y)
-Arguments = ParamSpec("Arguments")
-
-_building = threading.RLock()
 
 
 def policy_scale(policies: Collection[str], theme: Theme) -> alt.Scale:
@@ -33,7 +28,7 @@ NARROWEST = 350
 """Width in pixels of a chart in a window of 390 pixels, that of a phone."""
 
 
-def policy_legend(policies: Collection[str], **options: Any) -> alt.Legend:
+def policy_legend(policies: Collection[str]) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
     widest = 30 + 6.5 * max(map(len, policies))  # pixels of a symbol, and about 6.5 per letter
     return top_legend(
@@ -42,7 +37,6 @@ def policy_legend(policies: Collection[str], **options: Any) -> alt.Legend:
         symbolStrokeWidth=0,  # a stroke would show a dash in the symbols
         symbolOpacity=1,
         labelLimit=260,
-        **options,
     )
 
 
@@ -122,36 +116,11 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
     )
 
 
-def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
-    """Let a function build its charts without Altair's schema checks, which take half of the time.
-
-    Tests check a spec of every kind instead. Altair's checks are switched off for all threads at
-    once, so one spec is built at a time.
-    """
-
-    @wraps(build)
-    def quick(*arguments: Arguments.args, **options: Arguments.kwargs) -> Spec:
-        with _building, debug_mode(False):
-            return build(*arguments, **options)
-
-    return quick
-
-
-def layered(*layers: Panel, **options: Any) -> Panel:
-    """Layer marks, the first at the bottom; options are those of `alt.layer`.
-
-    `alt.layer` itself copies every layer several times. For what is built `unchecked` only:
-    Altair's check would take each layer for a whole chart.
-    """
-    return alt.LayerSpec(layer=list(layers), **options)
-
-
 def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any) -> Spec:
     """Layer marks into one chart of the full width with its data; options as of `alt.layer`."""
-    # Not the top level, which would add a configuration and gather inline data.
-    chart = layered(*layers, **options).to_dict(validate=False, context={"top_level": False})
     return {
-        **chart,
+        # Not as the top level, which would add a configuration and gather inline data.
+        **alt.layer(*layers, **options).to_dict(context={"top_level": False}),
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": _inked(theme),
         "datasets": dict(data),

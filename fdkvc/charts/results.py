@@ -20,7 +20,6 @@ from fdkvc.charts.parts import (
     single,
     tips,
     top_legend,
-    unchecked,
 )
 from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 
@@ -32,7 +31,6 @@ DOT_HEIGHT = 27
 """Pixels of a policy in a chart of dots."""
 
 
-@unchecked
 def budgets_chart(
     table: pd.DataFrame,
     title: str,
@@ -82,7 +80,6 @@ def budgets_chart(
     return single(theme, {"budgets": table}, *layers, height=280, title=heading)
 
 
-@unchecked
 def series_chart(
     table: pd.DataFrame,
     schedule: str,
@@ -116,7 +113,6 @@ def series_chart(
     return single(theme, data, *layers, height=210, title=panel_title(title, subtitle))
 
 
-@unchecked
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
     """Return a chart of damage over turns, with its data (policy, turn, speaker, tokens, kl)."""
     high = max(0.1, float(table.kl.max()))  # so that no damage is a flat line at the bottom
@@ -165,7 +161,6 @@ def topics_data(schedule: str) -> pd.DataFrame:
     return runs.assign(left=left, right=right, middle=(left + right) / 2, shaded=shaded)
 
 
-@unchecked
 def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
     """Return a chart with a dot and an interval for each policy, the first on top, and its data.
 
@@ -195,7 +190,6 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
     return single(theme, {"dots": table}, *layers, height=height, title=heading)
 
 
-@unchecked
 def curve_chart(
     table: pd.DataFrame,
     metric: str,

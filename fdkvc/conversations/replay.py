@@ -49,8 +49,8 @@ Chunk = tuple[list[Row], list[tuple[Any, ...]]]
 CHUNK = 16
 """Most dialogs that are simulated together: with more it is hardly faster."""
 
-CHUNK_NUMBERS = BLOCK
-"""Most numbers in one array of dialogs that are simulated together: 16 MB."""
+CHUNK_NUMBERS = 2 * BLOCK
+"""Most numbers in one array of dialogs that are simulated together: 32 MB."""
 
 HEADS = Field(
     "Heads",

@@ -76,7 +76,8 @@ towards 1, with 0.5 for the eleventh.
 BLOCK = 2**22
 """Numbers of one matrix product of a row; a larger one is computed in parts of this size."""
 
-_LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
+LANES = 8
+"""NumPy sums a short contiguous row in so many interleaved partial sums."""
 _ONE_PASS = 128  # the longest row it sums in one such pass
 
 
@@ -93,10 +94,10 @@ def entry_sum(x: Floats) -> Floats:
     # The order of a plain sum depends on the row's length; that of eight fixed lanes does not.
     # For short rows a plain sum over a multiple of eight is exactly those lanes.
     width = x.shape[-1]
-    if width % _LANES:
-        zeros = np.zeros_like(x, shape=(*x.shape[:-1], -width % _LANES))
+    if width % LANES:
+        zeros = np.zeros_like(x, shape=(*x.shape[:-1], -width % LANES))
         x = np.concatenate([x, zeros], axis=-1)
-    blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)  # (..., C / 8, 8)
+    blocks = (*x.shape[:-1], x.shape[-1] // LANES, LANES)  # (..., C / 8, 8)
     lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
     sums: Floats = lanes.sum(axis=-1)
     return sums

@@ -271,8 +271,8 @@ def select(
     Returns
     -------
     kept : array (B, C) of bool
-        At most `budget` a row; exactly that for one budget without pages, filled up with empty
-        slots.
+        At most `budget` a row; exactly that for one budget without pages that some row exceeds,
+        filled up with empty slots.
     cutoff : array (B, 1)
         −inf if all entries fit, inf if all that stay are protected.
 
@@ -286,11 +286,12 @@ def select(
     >>> select(score, cache, np.zeros((1, 4), bool), 2, ties=Ties())[0].tolist()
     [[True, False, True, False]]
     """
+    # Pages of a fixed size count whole, even if they are not full.
+    if (cache.count[:, None] <= budget).all() and not (pages and pages.size):
+        return cache.present, np.full((len(score), 1), -np.inf, np.float32)
     if pages is not None:
         return _select_pages(score, cache, protected, budget, ties, pages)
     slots = score.shape[1]
-    if isinstance(budget, int) and budget == slots:
-        return np.ones(score.shape, np.bool_), np.full((len(score), 1), -np.inf, np.float32)
     # 1. Empty slots come last, protected entries first.
     priority = score if cache.full else np.where(cache.present, score, -np.inf)
     if protected.any():
@@ -335,7 +336,7 @@ class Pages:
         self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
-        number, rows = self._number(cache), np.arange(len(column))[:, None]
+        number, rows = self.number(cache), np.arange(len(column))[:, None]
         values = np.where(cache.present, column, start)
         reduced = np.full_like(values, start)  # (B, pages), with room for a page per slot
         combine.at(reduced, (rows, number), values)
@@ -343,18 +344,18 @@ class Pages:
 
     def sum(self, cache: Cache, column: NDArray[Any]) -> NDArray[np.float64]:
         """Return the sum of a column (B, C) over the page of each entry, in double precision."""
-        place = self._number(cache) + np.arange(len(column))[:, None] * column.shape[1]
+        place = self.number(cache) + np.arange(len(column))[:, None] * column.shape[1]
         values = np.where(cache.present, column, 0)
         return np.asarray(np.bincount(place.ravel(), values.ravel(), minlength=place.size)[place])
 
     def mean(self, cache: Cache, columns: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Return the mean of each column (B, C) over the page of each entry."""
+        """Return the mean of each column (B, C) over the page of each entry; 0 in empty slots."""
         most = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
 
         def mean(column: Floats) -> Floats:
             double = column.dtype == np.float64
             total = self.sum(cache, column) if double else self.over(cache, np.add, column, 0)
-            return np.asarray(total / most)
+            return np.where(cache.present, total / most, 0)
 
         return {name: mean(column) for name, column in columns.items()}
 
@@ -364,7 +365,7 @@ class Pages:
             return marked
         return (self.sum(cache, marked) > 0) & cache.present
 
-    def _number(self, cache: Cache) -> Ints:
+    def number(self, cache: Cache) -> Ints:
         """Return the number of each entry's page (B, C), from 0; stored for the last cache."""
         stored: tuple[Cache, Ints] | None = vars(self).get("_stored")
         if stored is None or stored[0] is not cache:
@@ -395,16 +396,26 @@ def _select_pages(
     """Select whole pages; one with a protected entry stays. A budget below a page keeps a part."""
     most = np.broadcast_to(np.asarray(budget), (len(score), 1))
     # 1. A page is decided by its first entry, since its entries have equal scores.
-    first = pages.first(cache)
-    leaders = Cache(np.where(first, cache.token, EMPTY))
-    whole = pages.of_whole(protected, cache)
+    first, whole = pages.first(cache), pages.of_whole(protected, cache)
     if pages.size:
         frames = np.maximum(most // pages.size, 1)
+        leaders = Cache(np.where(first, cache.token, EMPTY))
         chosen, cutoff = select(score, leaders, whole & first, frames, ties)
+        kept = pages.of_whole(chosen, cache)
     else:
-        size = np.where(first, pages.sum(cache, cache.present), 0)
-        chosen, cutoff = _select_by_size(score, leaders, whole & first, most, ties, size)
-    kept = pages.of_whole(chosen, cache)
+        number = pages.number(cache)
+        leader = first.nonzero()
+        place = leader[0], number[leader]
+
+        def by_page(column: NDArray[Any], empty: int) -> NDArray[Any]:
+            pages_of_rows = np.full((len(score), int(number.max()) + 1), empty, column.dtype)
+            pages_of_rows[place] = column[leader]
+            return pages_of_rows
+
+        leaders, size = Cache(by_page(cache.token, EMPTY)), pages.sum(cache, cache.present)
+        columns = by_page(score, 0), leaders, by_page(whole, 0), most, ties, by_page(size, 0)
+        chosen, cutoff = _select_by_size(*columns)
+        kept = np.take_along_axis(chosen, number, axis=1) & cache.present
     # 2. Even one page may exceed the budget: then entries of it leave singly.
     if (kept.sum(axis=1, keepdims=True) > budget).any():
         part, _ = select(score, cache.without(~kept), protected & kept, budget, ties)
@@ -415,7 +426,7 @@ def _select_pages(
 def _select_by_size(
     score: Floats, leaders: Cache, protected: Bools, budget: Ints, ties: Ties, size: Ints
 ) -> tuple[Bools, Floats]:
-    """Choose pages as `select` does, as long as their `size` (B, C) fits the budget (B, 1).
+    """Choose pages as `select` does, as long as their `size` (B, P) fits the budget (B, 1).
 
     Protected pages are chosen even if they do not fit, and so is the best page if no other is.
     """

@@ -158,7 +158,7 @@ class Turn:
     call_characters: int = 0
     """Number of characters at the start of the text that are calls."""
     tool: str = ""
-    """For a result whose file names its call by id: the tool that was called."""
+    """For a result, the tool that was called, if the file links the two by an id."""
 
 
 @dataclass(frozen=True)

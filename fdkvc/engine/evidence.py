@@ -80,7 +80,8 @@ class Evidence:
         (place, needed), kept = self.recording.needed, self.trace.kept
         # Whether each head held each needed token after each turn (H, T, tokens of mentions + 1).
         held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
-        np.put_along_axis(held, place[kept], True, axis=2)  # −1 marks the last column
+        turn_starts = np.arange(0, held.size, held.shape[2]).reshape(*kept.shape[:2], 1)
+        held.reshape(-1)[turn_starts + place[kept]] = True  # −1 marks the last column of a turn
         if self.trace.policy.reads_afresh:  # turn t needs what turn t itself reads, not t − 1
             held[:, :-1] = held[:, 1:]
         turns = []

@@ -1,12 +1,13 @@
 """The loop over turns, for one dialog on screen and for thousands in a batch."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.attention import LANES, Bools, Floats, Ints, Observation
 from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue, select
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import check_count
@@ -83,7 +84,10 @@ def choose(
     budget: int,
     pinned: Ints | None,
 ) -> Choice:
-    """Choose which entries stay, by their terms."""
+    """Choose which entries stay, by their terms; all without terms."""
+    if not terms:
+        unscored = np.zeros(entries.token.shape, np.float32)
+        return Choice(unscored, unscored > 0, entries.present, budget, None, unscored[:, :1])
     score, budgets = total(terms), policy.budgets(budget, turn)
     protected = protection(policy, entries, turn, budgets, pinned)
     places = policy.places(score, entries, protected, budgets, turn.tokens.heads)
@@ -93,11 +97,17 @@ def choose(
 
 
 def take_turn(
-    policy: Policy, before: State, turn: Observation, budget: int, pinned: Ints | None = None
+    policy: Policy,
+    before: State,
+    turn: Observation,
+    budget: int,
+    pinned: Ints | None = None,
+    slots: int | None = None,
 ) -> TurnResult:
     """Run one turn: recall, update, threshold, insertion, eviction, attention.
 
     A row without tokens in this turn does not change. Pinned tokens (B, P) are never evicted.
+    `slots` are those of the cache after it, by default as many as the policy may fill.
     """
     # 1. Recall entries from the second tier.
     old, tier = with_recalled(policy, before, turn)
@@ -118,10 +128,13 @@ def take_turn(
     if not all_active:
         entries = entries.where(turn.active, old.insert(turn.new, initial))
 
-    # 4. Evict down to the budget.
-    terms = policy.terms(entries, turn)
+    # 4. Evict down to the budget. If all fit, and only what stays is wanted, scores are not.
+    roomy = not before.attend and policy.page_size < 2
+    fits = roomy and (entries.count[:, None] <= policy.room(budget, turn)).all()
+    terms = {} if fits else policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
-    cache = entries.keep(chosen.kept, policy.slots(budget, turn.tokens.layers, turn.tokens.heads))
+    slots = slots or policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
+    cache = entries.keep(chosen.kept, slots)
     # 5. What the threshold or the budget evicted goes to the second tier.
     if tier.size:
         candidates = np.concatenate([old.token, turn.new], axis=1)
@@ -139,9 +152,9 @@ def take_turn(
         modulated = policy.modulate(attention, cache)
         return Attended(attention, modulated, turn.context(modulated, cache.token))
 
-    after = State(cache, attend, tier)
+    after = State(cache, attend if before.attend else None, tier)
     # 7. A row without tokens has the attention of its last turn with tokens.
-    if not all_active:
+    if not all_active and before.attend:
         new, earlier = vars(after.attended), vars(before.attended)
         active = turn.active[:, None]
         attended = {name: np.where(active, new[name], earlier[name]) for name in new}
@@ -155,6 +168,16 @@ def take_turn(
         terms=terms,
         after=after,
     )
+
+
+def _widened(state: State, slots: int) -> State:
+    """Return the state with empty slots in front, up to so many."""
+    cache, missing = state.cache, slots - state.cache.token.shape[1]
+    if missing <= 0:
+        return state
+    front = empty_cache(len(cache.token), missing, tuple(cache.channels), {})
+    widened = front.insert(cache.token, cache.channels)
+    return replace(state, cache=replace(widened, state=cache.state))
 
 
 def simulate(
@@ -207,21 +230,30 @@ def simulate(
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
     end = dialogs.turns if stop is None else min(stop, dialogs.turns)
+    slots = state.cache.token.shape[1]
+    if not (start or entries or state.tier.size) and outputs_from >= end:
+        # Only what stays is wanted: no attention, and not more slots than are filled so far.
+        few = state.cache.keep(state.cache.present, (slots - 1) % LANES + 1)
+        state = State(few, None, state.tier)
     seconds = np.zeros(end - first)
     results: list[TurnResult] = []
     turns: list[dict[str, Any]] = []
+    kept = np.full((rows, end - first, slots), EMPTY, np.intp)
     no_output = np.full((rows, head_dimension), np.nan, np.float32)
     for index, number in enumerate(range(first, end)):
         turn = dialogs.observe(number)
         began = perf_counter()
-        result = take_turn(policy, state, turn, budget, pinned)
+        # By whole lanes, so that a sum over the slots stays the same to the last bit.
+        free = max(slots - int(state.cache.count.max()) - turn.new.shape[1], 0)
+        state = _widened(state, slots - free // LANES * LANES)
+        result = take_turn(policy, state, turn, budget, pinned, state.cache.token.shape[1])
         state = result.after
+        kept[:, index, slots - state.cache.token.shape[1] :] = state.cache.token
         # No decision needs attention, so it is computed only where it is recorded.
         output = state.attended.output if entries or number >= outputs_from else no_output
         seconds[index] = perf_counter() - began
         turns.append(
             {
-                "kept": state.cache.token,
                 "tier": state.tier,
                 "output": output,
                 "state": state.cache.state,
@@ -237,7 +269,8 @@ def simulate(
         first_turn=first,
         seconds=seconds,
         results=tuple(results) if entries else None,
-        last=state,
+        last=_widened(state, slots),
+        kept=kept,
         pinned=pinned,
         **joined(turns, np.stack),
     )

@@ -55,9 +55,9 @@ class State:
 
     cache: Cache
     """The kept entries, (B, budget) slots."""
-    attend: Callable[[], Attended]
+    attend: Callable[[], Attended] | None
     """Computes the attention over the kept entries on first use: no decision needs it, and a batch
-    reads only that of the last turns."""
+    reads only that of the last turns. None in a run that reads none."""
     tier: Ints
     """Shape (B, R). Empty places (−1), then tokens of the second tier, oldest first; R is 0 without
     a second tier."""
@@ -73,6 +73,7 @@ class State:
     @cached_property
     def attended(self) -> Attended:
         """The attention over the kept entries."""
+        assert self.attend is not None
         return self.attend()
 
 

@@ -24,7 +24,7 @@ from fdkvc.models.answers import FULL, AnswerReader, Answers, read_together
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.head_recordings import AT_ONCE
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
-from fdkvc.models.numpy.text_cache import ModelCache, read
+from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import read_policy
 from fdkvc.runs.console import warn
@@ -149,8 +149,11 @@ class _Boundary:
             recorded = caches[""] = self.model.full()
             read([recorded], self.stayed, last=0)
             recorded.end_turn()
-        # 3. All read on, with keys and values alone, which takes less memory.
-        light = {(name, room): _light(cache) for name, cache in caches.items()}
+        # 3. All read on and evict nothing more, with keys and values alone: that is less memory.
+        light = {
+            (name, room): cache.engine.before_turn(len(cache.engine.ends))
+            for name, cache in caches.items()
+        }
         reader = AnswerReader(settings, self.model, self.transcript, light)
         for passage in self.after:
             yield from reader.read_passage(passage, ends=False)
@@ -160,10 +163,3 @@ class _Boundary:
             share, values = measured.get("values_right_of_full", (0.0, 0))
             readings[name] = ModelLoss(round(share * values), values, measured["kl"][0])
         return []
-
-
-def _light(cache: Any) -> ModelCache:
-    """Return a cache that reads on as this one does, but evicts nothing more."""
-    inner = cache.engine
-    other: ModelCache = inner.before_turn(len(inner.ends))
-    return other

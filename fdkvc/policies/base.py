@@ -302,6 +302,13 @@ class Policy(PolicyCard, Checked, ABC):
         """
         return budget
 
+    def room(self, budget: int, turn: Observation) -> int | Ints:
+        """Return how many entries each row may hold before any leaves (B, 1), or one for all.
+
+        Fewer than `budgets` if `places` may be fewer before these are filled.
+        """
+        return self.budgets(budget, turn)
+
     def places(
         self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
     ) -> int | Ints:

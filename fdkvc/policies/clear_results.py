@@ -150,6 +150,9 @@ class ClearResults(Policy):
         stays = always_stays(cache, self.pages(cache, turn), prompt, budget)
         return stays & ~self.cleared(cache, turn)
 
+    def room(self, budget: int, turn: Observation) -> int:
+        return min(self.trigger or budget, budget)
+
     def places(
         self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
     ) -> int | Ints:

@@ -106,20 +106,23 @@ class Learned(WindowedPolicy):
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Mark entries whose word a newer entry has; they stay marked after that is evicted."""
-        word = turn.traits(cache.token)[..., TRAITS.index("word")]
+        word = self._traits(cache, turn)[..., TRAITS.index("word")]
         position = turn.position(cache.token)
         # Sorted by word, then position: an entry is repeated if the next one has its word. 2²⁰ is
         # beyond the positions of a dialog, and the sum is exact in double precision.
-        order = np.argsort(word * 2.0**20 + position, axis=1, kind="stable")
+        order = np.argsort(word * 2.0**20 + position, axis=1)
         ordered = np.take_along_axis(word, order, axis=1)
         following = np.concatenate([ordered[:, 1:], np.zeros_like(ordered[:, :1])], axis=1)
         repeated = np.empty(order.shape, np.bool_)
         np.put_along_axis(repeated, order, (ordered == following) & (ordered > 0), axis=1)
         return cache.with_channels(repeated=np.maximum(cache["repeated"], repeated))
 
+    def _traits(self, cache: Cache, turn: Observation) -> Floats:
+        return turn.remembered("traits", cache.token, lambda: turn.traits(cache.token))
+
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the weighted features, summed by group; a token with the mean features has 0."""
-        traits = turn.traits(cache.token)
+        traits = self._traits(cache, turn)
         features = {name: traits[..., index] for index, name in enumerate(TRAITS)}
         features |= {"age": np.log1p(cache["age"]), "repeated": cache["repeated"]}
         weighted = {

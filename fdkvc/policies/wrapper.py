@@ -76,6 +76,9 @@ class Wrapper(Policy):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         return self.policy.terms(cache, turn)
 
+    def room(self, budget: int, turn: Observation) -> int | Ints:
+        return np.minimum(self.budgets(budget, turn), self.policy.room(budget, turn))
+
     @property
     def name(self) -> str:
         """The wrapped policy and changed hyperparameters, as `read_policy` reads them."""

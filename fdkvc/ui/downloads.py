@@ -14,12 +14,6 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
 
-def show_address(uploaded: bool = False) -> None:
-    """Show what the page's address reopens; it does not carry an `uploaded` file."""
-    once = " once the same file is opened there" if uploaded else ""
-    st.caption(plain(f"The address of this page reopens exactly this view{once}."))
-
-
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
     """Show a chart with its data, which its toolbar saves as a picture."""
     st.vega_lite_chart(chart, key=f"{page}/{name}", width="stretch", **options)

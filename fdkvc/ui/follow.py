@@ -16,7 +16,7 @@ from fdkvc.player.payload import DialogText, LaneHead
 from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_of_all
-from fdkvc.ui.downloads import offer_file, show_address, show_files
+from fdkvc.ui.downloads import offer_file, show_files
 from fdkvc.ui.fields import held, hold, is_new, keep_to, key_of
 from fdkvc.ui.frame import Page
 from fdkvc.ui.lanes import Lane
@@ -117,18 +117,23 @@ def show_downloads(
 
     `alone` returns the run packed that is alone on the stage.
     """
-    rows, view = beside(lanes), stage_view(page)  # the session is out of reach at the click
-    runs, first = {lane.words: lane.run for lane in rows}, rows[0].run
-    title, stem = f"{listed([row.label for row in rows])} on {first.dialog.title}", file_stem(runs)
+    view, first = stage_view(page), lanes[0].run  # the session is out of reach at the click
+    runs = {lane.words: lane.run for lane in lanes}
+    title, stem = (
+        f"{listed([lane.label for lane in lanes])} on {first.dialog.title}",
+        file_stem(runs),
+    )
 
     def scene() -> bytes:
-        sentences = sentences_of([*runs.values()], view["entry"], lanes=alone is None)
+        rows = [lane.run for lane in beside(lanes)]
+        sentences = sentences_of(rows, view["entry"], lanes=alone is None)
         parts = {name: value for name, value in view.items() if name != "text"}
         packed = shown(view, lanes) if alone is None else alone()
         return scene_html(title, packed, sentences=sentences, **parts).encode()
 
     with st.popover("Download", icon=":material/download:"):
-        show_address(uploaded)
+        once = " once the same file is opened there" if uploaded else ""
+        st.caption(plain(f"The address of this page reopens exactly this view{once}."))
         offer_file(
             f"{page}/download/scene",
             f"{stem}-scene.html",

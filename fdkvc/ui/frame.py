@@ -67,8 +67,12 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would request a picture of the page's own icon from another server.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    moved = [st.Page(path, visibility="hidden") for path in MOVED]
-    return st.navigation([*(_page(*page) for page in PAGES), *moved], expanded=True)
+    pages = [st.Page(path, visibility="hidden") for path in MOVED]
+    for path, title, icon in PAGES:
+        first = path == FIRST
+        address = "" if first else None
+        pages.append(st.Page(path, title=title, icon=icon, url_path=address, default=first))
+    return st.navigation(pages, expanded=True)
 
 
 def lead_to(path: str, **link: str) -> None:
@@ -85,11 +89,6 @@ def _ensure_navigation() -> None:
     if _FRAMED not in st.session_state:
         _navigation()
         st.rerun()
-
-
-def _page(path: str, title: str, icon: str) -> StreamlitPage:
-    first = path == FIRST
-    return st.Page(path, title=title, icon=icon, url_path="" if first else None, default=first)
 
 
 @dataclass(frozen=True)

@@ -143,8 +143,7 @@ def read_card(
     if before is not None:
         on_read(before)
         transcripts = [dialog for dialog in transcripts if dialog.name not in before.names]
-    sample, runs, works = _affordable(card, groups, model, transcripts, most)
-    tokens = sum(count_tokens(model, dialog) for dialog in sample)
+    sample, tokens, runs, works = _affordable(card, groups, model, transcripts, most)
     names = tuple(dialog.name for dialog in sample)
     begun = sum(dialog not in transcripts for dialog in sample)
     read = ModelRead(model.name, names, tokens, {}, complete=False, begun=begun)
@@ -171,8 +170,8 @@ def _affordable(
     model: AnyModel,
     transcripts: Sequence[Transcript],
     most: int,
-) -> tuple[list[Transcript], list[Sized], list[int]]:
-    """Return a sample of at `most` so many tokens, and the run and the work of each group.
+) -> tuple[list[Transcript], int, list[Sized], list[int]]:
+    """Return a sample of at `most` so many tokens, its tokens, and each group's run and work.
 
     Where ways read so much again that it would take longer than others of its size, it is smaller.
     """
@@ -187,7 +186,7 @@ def _affordable(
         longest = max(works) if len(sample) == 1 else sum(works) / 2
         smaller = tokens * 9 // 10
         if longest <= allowed or smaller < SAMPLE_TOKENS // 4:
-            return sample, runs, works
+            return sample, tokens, runs, works
         most = smaller
 
 

@@ -14,7 +14,6 @@ import pandas as pd
 
 from fdkvc.conversations.arguments import age_of
 from fdkvc.conversations.forgot import ModelLoss, Recorded
-from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
@@ -27,7 +26,7 @@ from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_
 from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.search import call_recalls, halves_of, mean_recalls, reaches
+from fdkvc.verdict.search import call_recalls, guessed, halves_of, mean_recalls, reaches
 
 TARGETS = (0.9, 0.95, 0.99)
 """Call-argument recalls to reach."""
@@ -49,8 +48,8 @@ WITHOUT_CALLS = 0.25
 TODAY = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "fifo")
 """What engines and frameworks do, as far as it is compared: what most do first."""
 
-VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
-"""What a policy looks at that only a model computes."""
+FITTED = "this project; "
+"""How the source of a policy begins that goes on with the data to which it was fitted."""
 
 REREAD = "tokens_reread"
 """The metric of tokens that are read again, where a policy reads any."""
@@ -221,7 +220,7 @@ def find_card(
     mode = table.heads.iloc[0] if len(table) else ""
     table, arguments = table[table.heads == mode], arguments[arguments.heads == mode]
     recalls, tokens = call_recalls(table), float(np.mean(lengths))
-    letters, by_name = source.startswith(LEXICAL), {row.name: row for row in usable(policies)}
+    by_name = {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]
     reread = table[table.metric == REREAD].groupby(["policy", "budget"]).value.mean()
     ways = list[Way]()
@@ -240,13 +239,13 @@ def find_card(
                 min(float(stored), tokens),
                 forgets_most(arguments[cell]),
                 float(reread.get((name, shown), math.nan)) if policy.reads_again else math.nan,
-                letters and not VECTORS.isdisjoint(policy.looks_at),
+                guessed(policy, source),
                 None if read is None else read.scores.get(policy.name),
             )
         )
     ways.sort(key=_smallest)
     if recalls.empty:
-        ways = ways_without_calls([*by_name.values()], tokens, letters, read)
+        ways = ways_without_calls([*by_name.values()], tokens, source, read)
     by_words = None if recalls.empty else chosen_way(ways)
     best = by_words if read is None or not read.complete else judged_way(ways, by_words)
     dialogs = recalls.drop_duplicates("dialog")
@@ -269,14 +268,14 @@ def find_card(
 
 
 def ways_without_calls(
-    policies: Sequence[Policy], tokens: float, letters: bool, read: ModelRead | None
+    policies: Sequence[Policy], tokens: float, source: str, read: ModelRead | None
 ) -> list[Way]:
     """Return the ways at one share of the text, for a model to compare; best first if it did."""
     size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
     ways = list[Way]()
     for policy in policies:
-        guessed = letters and not VECTORS.isdisjoint(policy.looks_at)
-        way = Way(policy.name, size, math.nan, float(min(size, tokens)), "", guessed=guessed)
+        slots, by_letters = float(min(size, tokens)), guessed(policy, source)
+        way = Way(policy.name, size, math.nan, slots, "", guessed=by_letters)
         if keeps_start(way):
             ways.append(replace(way, reading=scores.get(policy.name)))
     return sorted(ways, key=lambda way: math.inf if way.reading is None else way.reading.kl)
@@ -436,6 +435,9 @@ def _basis(card: Card, read: ModelRead | None) -> str:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
         if best is not None and best.guessed:
             parts.append("its size is a guess, by letters of words")
+    source = read_policy(best.policy).core.source if best is not None else ""
+    if source.startswith(FITTED):
+        parts.append(f"this way was {source.removeprefix(FITTED)}")
     if card.promise is not None:
         held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
         parts.append(f"on conversations not used to choose, {held} of what calls need is held")

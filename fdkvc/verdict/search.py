@@ -1,21 +1,24 @@
 """The smallest cache under each policy that holds what calls need, found by bisection.
 
 1. A few dialogs of different clusters are searched first, each policy from the middle of the sizes.
-2. All dialogs are searched from there: a policy's next size is one step, then two, then four away,
-   until it lies between one that holds enough and one that does not; then halfway between them.
-3. The two halves of the clusters are searched as well: what is chosen on one is told of the other.
+2. All dialogs are searched from there: a policy's next size is one step away, then as many as it
+   is from where the search began, until it lies between one that holds enough and one that does
+   not; then halfway between them.
+3. The two halves of the clusters are searched as well, for ways that may be chosen: what is chosen
+   on one is told of the other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from time import perf_counter
 from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
 from fdkvc.conversations.replay import (
     Chunk,
     Replay,
@@ -35,11 +38,17 @@ from fdkvc.runs.jobs import Execution, Progress
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
 
+RECALL = "call_recall"
+"""The metric that is to be enough."""
+
 LEAST = 16
 """Tokens of the smallest size: the first ones that a model needs, and some more."""
 
 FIRST_TOKENS = 30_000
 """Tokens of the dialogs that are searched first."""
+
+VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
+"""What a policy looks at that only a model computes."""
 
 Tables = tuple[pd.DataFrame, pd.DataFrame]
 """As `replay_tables` returns them."""
@@ -47,18 +56,21 @@ Tables = tuple[pd.DataFrame, pd.DataFrame]
 
 @dataclass(frozen=True)
 class Cases(Replay):
-    """A replay of each policy at a size of its own."""
+    """A replay of each policy at sizes of its own."""
 
-    sizes: tuple[int, ...] = ()
-    """That of each policy."""
+    sizes: tuple[tuple[int, ...], ...] = ()
+    """Those of each policy."""
 
     @property
     def cases(self) -> Iterable[tuple[Policy, str, int]]:
         """The policies with their sizes, in the first mode of the heads."""
-        return [
-            (policy, self.heads[0], size)
-            for policy, size in zip(self.policies, self.sizes, strict=True)
-        ]
+        for policy, sizes in zip(self.policies, self.sizes, strict=True):
+            yield from ((policy, self.heads[0], size) for size in sizes)
+
+
+def guessed(policy: Policy, source: str) -> bool:
+    """Whether a policy scores by vectors that only a model has, and letters stand in for them."""
+    return source.startswith(LEXICAL) and not VECTORS.isdisjoint(policy.looks_at)
 
 
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -95,28 +107,27 @@ def halves_of(table: pd.DataFrame) -> dict[str, int]:
 
 
 def next_place(
-    recalls: Mapping[int, float], count: int, target: float, guessed: bool
+    recalls: Mapping[int, float], count: int, target: float, near: int | None = None
 ) -> int | None:
     """Return which of so many sizes to try next, given the recall at some; None once it is found.
 
-    It is near what was tried if that was `guessed`, else halfway.
+    It is looked for from the place that it is believed to be `near`, else halfway.
 
     Examples
     --------
-    >>> [next_place({9: 0.5}, 20, 0.95, guessed) for guessed in (True, False)]
-    [10, 14]
-    >>> next_place({9: 0.5, 10: 0.99}, 20, 0.95, True) is None
+    >>> [next_place({9: 0.5}, 20, 0.95, near) for near in (9, 7, None)]
+    [10, 11, 14]
+    >>> next_place({9: 0.5, 10: 0.99}, 20, 0.95) is None
     True
     """
     low = max((i for i, recall in recalls.items() if not reaches(recall, target)), default=-1)
     high = min((i for i in recalls if i > low), default=count)
     if high - low <= 1:
         return None
-    step: int = 2 ** (len(recalls) - 1)
-    if guessed and high == count:
-        return min(low + step, count - 1)
-    if guessed and low < 0:
-        return max(high - step, 0)
+    if near is not None and high == count:
+        return min(low + max(low - near, 1), count - 1)
+    if near is not None and low < 0:
+        return max(high - max(near - high, 1), 0)
     return (low + high) // 2
 
 
@@ -133,16 +144,19 @@ def find_sizes(
     **how: Unpack[Execution],
 ) -> Tables:
     """Search all dialogs, a few of them first; `on_first` gets these and their tables."""
+    source = recordings[0].source
+    chosen = {policy.name for policy in settings.policies if not guessed(policy, source)}
     places = first_dialogs(recordings)
     if not places or 2 * len(places) >= len(recordings):
-        return search(settings, recordings, target, sizes_for(recordings), {}, **how)
+        ran = [*recordings] if places else recordings  # computed once, if they are few
+        return search(settings, ran, target, sizes_for(recordings), {}, chosen, **how)
     first = selected(recordings, places)
     sizes = sizes_for(first)
-    tables = search(settings, first, target, sizes, {}, **how)
+    tables = search(settings, [*first], target, sizes, {}, (), **how)
     on_first(tables, first)
     total = sizes_for(recordings)
     guesses = guesses_from(tables, sizes, total, target)
-    return search(settings, recordings, target, total, guesses, **how)
+    return search(settings, recordings, target, total, guesses, chosen, **how)
 
 
 def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -159,7 +173,7 @@ def selected(recordings: Sequence[Recording], places: Sequence[int]) -> Sequence
 
 def call_recalls(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of dialogs that have calls which need something."""
-    return table[(table.metric == "call_recall") & table.value.notna()]
+    return table[(table.metric == RECALL) & table.value.notna()]
 
 
 def search(
@@ -168,9 +182,10 @@ def search(
     target: float,
     sizes: Sequence[int],
     guesses: Mapping[str, int],
+    halved: Collection[str],
     **how: Unpack[Execution],
 ) -> Tables:
-    """Replay each policy at the sizes that tell its smallest one.
+    """Replay each policy at the sizes that tell its smallest one; of those `halved`, of each half.
 
     `guesses` have the place among the sizes at which a policy begins, the middle by default. Tables
     are as `replay_arguments` returns them, in the order of policies and sizes.
@@ -180,6 +195,7 @@ def search(
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
     chunks: list[Chunk | None] = []
+    halves: list[list[str]] = []
     report, cancelled, rounds = how.pop("on_progress", None), how.get("cancelled"), 0
 
     def progress(step: Progress) -> None:
@@ -191,45 +207,54 @@ def search(
 
     how["on_progress"] = progress
     while cancelled is None or not cancelled.is_set():
-        places = {
-            name: place
-            for name in policies
-            if (place := _place(tried[name], len(sizes), target, guesses.get(name))) is not None
-        }
-        if not places:
+        next_sizes = dict[str, tuple[int, ...]]()
+        for policy, done in tried.items():
+            groups = halves if policy in halved else halves[:1]
+            places = _places(done, len(sizes), target, guesses.get(policy), groups)
+            if places:
+                next_sizes[policy] = tuple(sizes[place] for place in places)
+        if not next_sizes:
             break
-        at_sizes = tuple(sizes[place] for place in places.values())
-        chosen = tuple(policies[name] for name in places)
-        budgets = tuple(sorted({*at_sizes}))
+        at_sizes = tuple(next_sizes.values())
+        chosen = tuple(policies[name] for name in next_sizes)
+        budgets = tuple(sorted({*chain.from_iterable(at_sizes)}))
         cases = Cases(chosen, budgets, settings.heads[:1], settings.metrics, sizes=at_sizes)
         ran = run_chunks(cases, jobs, **how)
         chunks += ran
-        recalls = call_recalls(replay_tables(ran)[0])
+        measured = chain.from_iterable(rows for rows, _ in filter(None, ran))
+        told = [row for row in measured if RECALL in row]  # of the many metrics, the one needed
+        recalls = call_recalls(replay_tables([(told, [])])[0])
         if recalls.empty:
             break
-        for name, rows in recalls.groupby("policy", sort=False):
-            values = rows.set_index(["dialog", "services"]).value
-            tried[str(name)][places[str(name)]] = values
+        of_half = halves_of(recalls)
+        both = [[name for name, half in of_half.items() if half == number] for number in (0, 1)]
+        halves = [[*of_half], *both]
+        for (name, size), rows in recalls.groupby(["policy", "budget"], sort=False):
+            tried[str(name)][sizes.index(size)] = rows.set_index("dialog").value
         rounds += 1
     order = {name: number for number, name in enumerate(policies)}
     table, arguments = replay_tables(chunks)
     return _ordered(table, order), _ordered(arguments, order)
 
 
-def _place(
-    tried: Mapping[int, pd.Series], count: int, target: float, guess: int | None
-) -> int | None:
-    """Return the next place for all dialogs, or else for a half of them."""
-    if not tried:
-        return count // 2 if guess is None else guess
-    halves = halves_of(next(iter(tried.values())).index.to_frame(index=False))
-    for half in (None, 0, 1):
-        chosen = [name for name in halves if half in (None, halves[name])]
-        means = {place: values.loc[chosen].mean() for place, values in tried.items()}
-        place = next_place(means, count, target, guess is not None) if chosen else None
+def _places(
+    tried: Mapping[int, pd.Series],
+    count: int,
+    target: float,
+    near: int | None,
+    halves: Sequence[list[str]],
+) -> list[int]:
+    """Return the next places for all dialogs, the first of the `halves`, or else for a half."""
+    if not tried:  # if the guess is enough, the one below is needed as well
+        return [count // 2] if near is None else [*range(max(near - 1, 0), near + 1)]
+    for dialogs in filter(None, halves):
+        means = {place: values.loc[dialogs].mean() for place, values in tried.items()}
+        place = next_place(means, count, target, near)
         if place is not None:
-            return place
-    return None
+            return [place]
+        if dialogs is halves[0]:  # a half needs about as much
+            near = min((i for i, mean in means.items() if reaches(mean, target)), default=count - 1)
+    return []
 
 
 def _ordered(table: pd.DataFrame, order: Mapping[str, int]) -> pd.DataFrame:

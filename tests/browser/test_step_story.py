@@ -297,7 +297,7 @@ def expect_scene(page: Page, chapter: Chapter) -> None:
 def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)
-    page.get_by_test_id("stMain").get_by_role("link").first.click()
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Story").click()
     ahead, places = page.get_by_role("button", name="Next scene"), []
     for number, chapter in enumerate(story_chapters(), 1):
         page.get_by_role("heading", name=f"{number} of 7 · {TITLES[number - 1]}").wait_for()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import tomllib
 from colorsys import rgb_to_hsv
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import pytest
-from altair.utils import schemapi
 
 from fdkvc.charts import parts, theme
 from fdkvc.charts.results import curve_chart
@@ -126,17 +123,6 @@ def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
         spec = curve_chart(CURVE, "retention", "t", "w", 0.25, seen, policy)
         assert f"'color': '{seen.policies[place]}'" in str(spec)
         assert not [term for term in seen.terms if term in str(spec)]
-
-
-def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
-    @parts.unchecked
-    def build(number: int) -> theme.Spec:
-        time.sleep(0.002 * number)
-        return {"unchecked": not schemapi.DEBUG_MODE}
-
-    with ThreadPoolExecutor(4) as threads:
-        assert all(spec["unchecked"] for spec in threads.map(build, range(1, 9)))
-    assert schemapi.DEBUG_MODE, "elsewhere Altair checks what is made"
 
 
 def test_a_way_has_the_colour_of_its_policy_whatever_it_is_called() -> None:

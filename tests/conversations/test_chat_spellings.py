@@ -594,3 +594,25 @@ CHAT = any_json(
 @given(CHAT)
 def test_any_spelling_of_a_chat_is_read_or_refused_in_a_sentence(value: Any) -> None:
     assert_read_or_refused(lambda: read_dialogs(json.dumps(value).encode())[0])
+
+
+def test_calls_and_results_of_several_apis_may_stand_in_one_conversation() -> None:
+    given = {"name": "rent", "input": GIVEN}
+    calls = [
+        {"type": "tool_use", "id": "a", **given},
+        {"toolUse": {"toolUseId": "b", **given}},
+        {"functionCall": {"name": "rent", "args": GIVEN}},
+        {"type": "tool-rent", "toolCallId": "c", "input": GIVEN, "output": "R-7"},
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": "a", "content": "R-1"},
+        {"toolResult": {"toolUseId": "b", "content": [{"json": {"id": "R-2"}}]}},
+        {"functionResponse": {"name": "rent", "response": {"id": "R-3"}}},
+    ]
+    dialog = read(
+        ASKED, {"role": "assistant", "content": calls}, {"role": "user", "content": results}
+    )
+    assert called(dialog) == [("rent", GIVEN)] * 4
+    returned = [turn.text for turn in dialog.turns if turn.kind == "result"]
+    assert returned == ["R-7", "R-1", '{"id": "R-2"}', '{"id": "R-3"}']
+    assert not dialog.unread

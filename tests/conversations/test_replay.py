@@ -110,7 +110,7 @@ def test_lexical_recordings_are_computed_twice_at_most(monkeypatch: pytest.Monke
 def test_a_dialog_with_a_long_turn_is_not_padded_together_with_others() -> None:
     short, long = (
         lexical_recording(Transcript(name, (Turn("user", "a word " * words),)))
-        for name, words in (("short", 4), ("long", 800))
+        for name, words in (("short", 4), ("long", 1200))
     )
     few = [short] * 3
     jobs = replay_module.jobs_of(Replay(budgets=(32,)), [*few, long, *few])

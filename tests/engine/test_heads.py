@@ -11,18 +11,31 @@ import pytest
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.replay import Replay, default_heads, replay
+from fdkvc.core.attention import LANES, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.dialogs import stack
-from fdkvc.core.recordings import Recording
+from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.metrics import METRICS
 from fdkvc.engine.simulate import simulate
-from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.policies.base import total
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies.base import Score, Update, total
+from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.together import Together
 from tests.worlds import all_entries
 
 HEADS = 3
+
+DIFFERENT = ("fd-kvc", "sinks(h2o)", "sinks(learned)", "messages(fd-kvc)", "reread(clear-results)")
+DIFFERENT += (
+    "shift",
+    "clear-results trigger=60",
+    "ada-heads(h2o)",
+    "pyramid(h2o)",
+    "recall(h2o)",
+    "blocks(weighted-recency)",
+)
+"""Policies that decide by different things, or hold different numbers of entries."""
 
 
 def recordings() -> list[Recording]:
@@ -85,6 +98,46 @@ def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
     np.testing.assert_array_equal(row.last.cache.token, alone.last.cache.token)
     np.testing.assert_array_equal(row.last.attended.after, alone.last.attended.after)
     assert row.kept.base is None  # it does not hold on to the other heads
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_a_run_that_reads_no_attention_decides_the_same(name: str) -> None:
+    dialogs, policy = stack_recordings(RECORDINGS), read_policy(name)
+    assert not dialogs.in_turns.all()
+    full = simulate(policy, dialogs, 164)
+    few = simulate(policy, dialogs, 164, entries=False, outputs_from=dialogs.turns)
+
+    np.testing.assert_array_equal(few.kept, full.kept)
+    np.testing.assert_array_equal(few.peak, full.peak)
+    np.testing.assert_equal(few.state, full.state)
+    np.testing.assert_equal(few.last.cache.channels, full.last.cache.channels)
+
+
+def test_it_has_few_slots_while_few_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialogs, widths, scored = RECORDINGS[0].dialogs, list[int](), list[int]()
+
+    def update(self: Fifo, cache: Cache, turn: Observation, score: Score) -> Update:
+        widths.append(cache.token.shape[1])
+        return Update(cache)
+
+    def terms(self: Fifo, cache: Cache, turn: Observation) -> dict[str, np.ndarray]:
+        scored.append(turn.turn)
+        return {"position": cache.token.astype(np.float64)}
+
+    monkeypatch.setattr(Fifo, "update", update)
+    monkeypatch.setattr(Fifo, "terms", terms)
+    few = simulate(Fifo(), dialogs, 4096, entries=False, outputs_from=dialogs.turns)
+
+    assert few.kept.shape[2] == 4096
+    ends = dialogs.bounds[0, 1:]
+    assert all(width <= end + LANES for width, end in zip(widths, ends, strict=True))
+    assert not scored
+
+
+def test_an_empty_slot_adds_nothing_to_the_loss() -> None:
+    dialogs, paged = RECORDINGS[0].dialogs, read_policy("messages(fd-kvc)")
+    losses = [simulate(paged, dialogs, 2**k).state["ownership_loss"] for k in (11, 12)]
+    np.testing.assert_array_equal(*losses)
 
 
 def test_the_score_is_the_mean_of_the_heads_scores() -> None:

@@ -62,18 +62,14 @@ def test_a_link_brings_a_policy_around_a_policy() -> None:
     assert not errors(app)
 
 
-def test_a_policy_around_a_policy_is_chosen_or_written_in_a_line() -> None:
-    app = open_page("compare", policies="fifo")
+def test_a_policy_around_a_policy_is_chosen() -> None:
+    app = open_page("compare", policies="fifo,turns(window(tova), picks=0.5)")
+    app.selectbox(key="compare/variant/policy").set_value("fifo").run()
     app.selectbox(key="compare/variant/around").set_value("blocks").run()
     press(app, "Add Blocks (FIFO)")
-    line = "turns(window(tova), picks=0.5)"
-    app.text_input(key="compare/variant/line").set_value(line).run()
-    press(app, "Add Turn by turn (Window (TOVA), picks=0.5)")
 
     assert not errors(app)
-    assert link_of(app)["policies"].endswith("blocks(fifo),turns(window(tova),picks=0.5)")
-    app.text_input(key="compare/variant/line").set_value("blocks(full)").run()
-    assert errors(app)[0].startswith("full stores everything, so blocks")
+    assert link_of(app)["policies"] == "fifo,turns(window(tova),picks=0.5),blocks(fifo)"
 
 
 def test_a_link_brings_policies_and_variants_of_them() -> None:

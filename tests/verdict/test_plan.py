@@ -112,6 +112,8 @@ def test_the_sentence_has_size_share_and_bytes() -> None:
     assert "before a model has read it" in lead
     assert "No model read it" in basis
     assert "a guess" not in basis
+    assert "tuned on the Schema-Guided" in basis
+    assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[1]
     assert "a guess from 8 conversations" in card_sentences(card_of(clusters=3))[1]
 
 

@@ -30,7 +30,7 @@ DIALOGS = [
     for dialog in read_file(EXAMPLES / f"{name}.json")
 ]
 RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
-SETTINGS = Replay((policy_named("fifo"), policy_named("surprisal")), (1,))
+SETTINGS = Replay((policy_named("fifo"), policy_named("weighted-recency")), (1,))
 
 
 def test_sizes_are_at_most_a_twentieth_of_the_text_apart() -> None:
@@ -46,7 +46,7 @@ def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
     table, _ = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
     every = call_recalls(replay(full, RECORDINGS, workers=1))
     found = call_recalls(table)
-    for name in ("fifo", "surprisal"):
+    for name in ("fifo", "weighted-recency"):
         expected = smallest_size(every[every.policy == name], 0.9)
         assert smallest_size(found[found.policy == name], 0.9) == expected
         halves = halves_of(every)
@@ -60,6 +60,13 @@ def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
         assert tried <= 3 * math.ceil(math.log2(len(sizes) + 1))
 
 
+def test_halves_are_told_of_ways_that_may_be_chosen() -> None:
+    letters = Replay((policy_named("h2o"),), (1,))
+    table, _ = find_sizes(letters, RECORDINGS, 0.9, workers=1)
+    tried = call_recalls(table).budget.nunique()
+    assert 1 < tried <= math.ceil(math.log2(len(sizes_for(RECORDINGS)) + 1))
+
+
 def test_a_few_dialogs_are_searched_first_and_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -70,7 +77,7 @@ def test_a_few_dialogs_are_searched_first_and_change_nothing(
     ((tables, recordings),) = first
     assert len(recordings) == 1
     assert set(tables[0].dialog) < set(table.dialog)
-    for name in ("fifo", "surprisal"):
+    for name in ("fifo", "weighted-recency"):
         sizes = [
             smallest_size(rows[rows.policy == name], 0.9)
             for rows in (call_recalls(alone), call_recalls(table))
@@ -83,7 +90,7 @@ def test_a_few_dialogs_are_searched_first_and_change_nothing(
 @pytest.mark.parametrize("guessed", [True, False])
 def test_the_smallest_place_is_found_in_few_steps(smallest: int, guess: int, guessed: bool) -> None:
     recalls = {guess: float(guess >= smallest)}
-    while (place := next_place(recalls, 20, 0.5, guessed)) is not None:
+    while (place := next_place(recalls, 20, 0.5, guess if guessed else None)) is not None:
         assert place not in recalls
         recalls[place] = float(place >= smallest)
     assert recalls.get(smallest, 1) == 1
@@ -104,3 +111,10 @@ def test_halves_keep_clusters_together() -> None:
 
 def test_lengths_are_tokens() -> None:
     assert dialog_lengths(RECORDINGS) == tuple(recording.starts[-1] for recording in RECORDINGS)
+    tokens = Encoding().tokens
+    for dialog, turns in zip(DIALOGS, RECORDINGS.sizes, strict=True):
+        read = [0] * len(turns)
+        read[0] = len(tokens.first)
+        for passage in tokens.encode_dialog(dialog):
+            read[passage.passage.turn] += len(passage.ids)
+        assert [*turns] == read, "a replay has the tokens that the model reads"

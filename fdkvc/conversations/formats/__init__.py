@@ -126,17 +126,17 @@ def read_dialogs(
     is wrong and where; also if all dialogs are left out.
     """
     text, ending = _text_of(content, name)
-    named = [format for format in FORMATS.values() if ending in format.endings]
-    texts = [row for row in named or FORMATS.values() if row.field is None and not row.recognizes]
-    log = None if named and texts else _log_format(text)
+    texts = [row for row in FORMATS.values() if row.field is None and not row.recognizes]
+    by_name = next((format for format in texts if ending in format.endings), None)
+    log = None if by_name else _log_format(text)
     if log is not None:
         dialogs = list(log.read(text, 0, calls))
-    elif (named and texts) or not text.lstrip().startswith(("{", "[")):
-        if not texts:
+    elif by_name or not text.lstrip().startswith(("{", "[")):
+        if not by_name and ending in endings():
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
-        if ending in TABLES and not named:
+        if not by_name and ending in TABLES:
             raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
-        dialogs = list(texts[0].read(text, 0, calls))
+        dialogs = list((by_name or texts[0]).read(text, 0, calls))
     else:
         check_structure(text.encode())
         dialogs = list(_conversations(text, ending == "jsonl", calls))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from json import JSONDecoder
-from typing import Any
+from typing import Any, Protocol
 
 from fdkvc.conversations.formats.base import Format, Placed, parts_in
 from fdkvc.conversations.formats.chat import Said, turns_of, with_demands
@@ -40,13 +40,19 @@ def agent_format(
     key: str,
     label: str,
     is_line: Callable[[Mapping[str, Any]], bool],
-    sessions: Callable[[Iterable[Line], Unread], list[Session]],
+    reader: Callable[[Unread], "Reader"],
 ) -> Format:
     """Return a format of logs, recognized by any of their first lines."""
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
-        return with_unread(sessions(lines_of(text, unread), unread), unread)
+        log = reader(unread)
+        for line, place in lines_of(text, unread):
+            log.read(line, place)
+        sessions = [thread.session(unread) for thread in log.end()]
+        filled = [session for session in sessions if session.messages]
+        # What is not read of the file counts with its first session.
+        return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
     def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedError]:
         for session in read_sessions(text):
@@ -72,8 +78,8 @@ def agent_format(
 def _numbered(text: str) -> Iterator[tuple[int, str]]:
     """Yield each line that is not blank, or each item of a list, with its number from 1.
 
-    They are not split all at once, as a file may have 50 MB. What follows an item that cannot be
-    read is one more item.
+    They are not split all at once, as a file may have 50 MB. The rest of the text from an item on
+    that cannot be read is one item.
     """
     if not _is_list(text):
         for number, match in enumerate(_LINE.finditer(text), start=1):
@@ -125,6 +131,16 @@ def _relative(reason: str) -> str:
     for subject in ("the file ", "a text of the file ", "line 1 "):
         reason = reason.removeprefix(subject)
     return reason if reason.startswith(("is ", "has ")) else f"cannot be read: {reason}"
+
+
+class Reader(Protocol):
+    """Reads the lines of a log into conversations, and counts what it does not read."""
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        """Read a line."""
+
+    def end(self) -> Iterable["Thread"]:
+        """Return the conversations, after the last line."""
 
 
 class Thread:
@@ -260,7 +276,7 @@ class Thread:
             for turn, called in said:
                 if not turn.text and not called:
                     continue
-                number, tool = len(messages), ""
+                number = len(messages)
                 numbers[index] = number
                 if turn.kind == "result":
                     origin = calls.get(call_id(message))
@@ -269,14 +285,14 @@ class Thread:
                     else:
                         earlier, order = origin
                         call = made[earlier][order]
-                        tool = call.method
+                        turn = replace(turn, tool=call.method)
                         if call.result < 0:
                             made[earlier][order] = call._replace(result=number)
-                calls |= {
-                    key: (number, order) for order, key in enumerate(call_ids(message)) if key
-                }
                 made.append([MadeCall(*call) for call in called])
-                messages.append(Message(turn, place, tool=tool))
+                for order, (key, _) in enumerate(zip(call_ids(message), called, strict=False)):
+                    if key:
+                        calls[key] = number, order
+                messages.append(Message(turn, place))
         linked = tuple(
             replace(message, calls=tuple(own)) for message, own in zip(messages, made, strict=True)
         )
@@ -287,32 +303,27 @@ class Thread:
         def kept(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(numbers[index] for index in indices if index in numbers)
 
-        compactions = []
+        contexts, compactions = tuple(map(kept, self.contexts)), tuple(self._compactions(kept))
+        return Session(self.name, linked, contexts, compactions, notes=tuple(self.notes))
+
+    def _compactions(self, kept: Callable[[list[int]], tuple[int, ...]]) -> Iterator[Compaction]:
+        """Yield the compactions with numbers of turns for those of messages, and all notes."""
         for about in self.compactions:
+            notes = [about["note"]]
             if missing := about.pop("missing"):
-                absent = f"{missing:,} of the lines that stayed are not in the file."
-                about["note"] = f"{about['note']} {absent}".strip()
+                notes.append(f"{missing:,} of the lines that stayed are not in the file.")
             if attached := about.pop("attached"):
-                unread_parts = (
+                notes.append(
                     f"Not read: {count(attached, 'attachment')} that the agent put after it."
                 )
-                about["note"] = f"{about['note']} {unread_parts}".strip()
-            indices = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
-            compactions.append(Compaction(**about | indices))
-        contexts = tuple(map(kept, self.contexts))
-        return Session(self.name, linked, contexts, tuple(compactions), notes=tuple(self.notes))
+            numbers = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
+            yield Compaction(**about | numbers | {"note": " ".join(filter(None, notes))})
 
 
 def call_ids(message: Mapping[str, Any]) -> list[str]:
     """Return the id of each call of a chat message, "" for one without."""
     functions = (call.get("function") for call in parts_in([message], "tool_calls"))
     return [call_id(function if isinstance(function, dict) else {}) for function in functions]
-
-
-def with_unread(sessions: list[Session], unread: Unread) -> list[Session]:
-    """Return sessions with messages, the first with what is not read of the file."""
-    filled = [session for session in sessions if session.messages]
-    return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
 
 def transcripts_of(session: Session, calls: bool) -> Iterator[Transcript | SkippedError]:
@@ -337,8 +348,7 @@ def transcript_of(
 
 
 def _said(message: Message, calls: bool) -> Said:
-    turn = replace(message.turn, tool=message.tool)
-    made = [(call.method, call.arguments) for call in message.calls]
+    turn, made = message.turn, [(call.method, call.arguments) for call in message.calls]
     if calls:
         return turn, made
     silent = turn.text[turn.call_characters :]

@@ -224,9 +224,19 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
         return
     if key in CALL_ROLES:
         message = _of_calls(message, unread)
+    if key in USERS and (placed := [*_results_in_words(message, place, unread)]):
+        yield from placed
+        return
+    if not message.keys() & CONTENT_FIELDS:
+        require(message, "content", str, place)
+    yield from turns_of_parts(message, place, unread)
+
+
+def _results_in_words(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    """Yield what a user says and the results in it, each as a message; nothing without results."""
     text = message.get("content")
     for opening, closing in RESULT_TAGS:
-        if key in USERS and isinstance(text, str) and closing in text:
+        if isinstance(text, str) and closing in text:
             unread.fields(message, MESSAGE_FIELDS)
             about: dict[str, Any] = {"topic": message.get("topic"), "tool_calls": []}
             for before, inside in blocks(text, opening, closing):
@@ -235,9 +245,6 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
                 if inside is not None:
                     yield {**about, "role": "tool", "content": inside.strip()}, place
             return
-    if not message.keys() & CONTENT_FIELDS:
-        require(message, "content", str, place)
-    yield from turns_of_parts(message, place, unread)
 
 
 def _of_page(message: dict[str, Any], place: str, unread: Unread) -> dict[str, Any]:

@@ -25,9 +25,8 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     for message, where in branch:
         blocks: list[dict[str, Any]] = []
         names = set()
-        for attached, inside in objects(
-            optional(message, "attachments", list, where), "attachment", where
-        ):
+        attachments = optional(message, "attachments", list, where)
+        for attached, inside in objects(attachments, "attachment", where):
             unread.fields(attached, {"extracted_content", "file_name", "file_type"})
             names.add(str(attached.get("file_name")))
             text = optional(attached, "extracted_content", str, inside)
@@ -38,9 +37,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
                 blocks.append({"type": "file"})
         content = optional(message, "content", list, where)
         text = optional(message, "text", str, where)
-        blocks += content
-        if text and not content:
-            blocks.append({"type": "text", "text": text})
+        blocks += content or ([{"type": "text", "text": text}] if text else [])
         sender = require(message, "sender", str, where)
         yield restated(message, *BOOKKEEPING, role=sender, content=blocks), where
 

@@ -16,7 +16,6 @@ from typing import Any
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.parts import turns_of_parts
-from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
 
@@ -182,10 +181,11 @@ class _Reader:
             missing=len(agent.late),
         )
 
-    def end(self) -> None:
-        """End the boundaries that no summary followed."""
+    def end(self) -> Iterable[Thread]:
+        """End the boundaries that no summary followed; return the conversations."""
         for agent in self.agents.values():
             self._compact(agent)
+        return self.agents.values()
 
     def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], set[str]]:
         """Return the messages that stay, and which of their lines are not in the file so far."""
@@ -268,12 +268,4 @@ def _count(owner: Mapping[str, Any], name: str) -> int | None:
     return max(_field(owner, name, int), 0) or None
 
 
-def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
-    reader = _Reader(unread)
-    for line, place in lines:
-        reader.read(line, place)
-    reader.end()
-    return [agent.session(unread) for agent in reader.agents.values()]
-
-
-FORMAT = agent_format("claude-code", "sessions of Claude Code", is_line, _sessions)
+FORMAT = agent_format("claude-code", "sessions of Claude Code", is_line, _Reader)

@@ -6,13 +6,12 @@ are read, as the others repeat items: ``token_count`` has the size of the contex
 were rolled back leave it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
-from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -86,6 +85,10 @@ class _Reader:
             inner = f", {named}" if isinstance(named, str) else ""
             self.unread.add(f"line of type {clean_name(f'{kind}{inner}')!r}")
 
+    def end(self) -> list[Thread]:
+        self.flush()
+        return [self.thread]
+
     def flush(self) -> None:
         """Add the items so far to the conversation."""
         for message, place in turns_of_items(self.items, self.unread, of_log=True):
@@ -142,12 +145,4 @@ class _Reader:
         thread.compact(place, summary, stays, note=note)
 
 
-def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
-    reader = _Reader(unread)
-    for line, place in lines:
-        reader.read(line, place)
-    reader.flush()
-    return [reader.thread.session(unread)]
-
-
-FORMAT = agent_format("codex", "sessions of Codex", is_line, _sessions)
+FORMAT = agent_format("codex", "sessions of Codex", is_line, _Reader)

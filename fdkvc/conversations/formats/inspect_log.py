@@ -73,18 +73,16 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
 
 
 def _restated(message: Mapping[str, Any], where: str, unread: Unread) -> dict[str, Any]:
-    """Return a message with the error of a tool as its words."""
-    error = optional(message, "error", dict, where)
+    """Return a message with the error of a tool before its words, and its calls as they are."""
+    error, content = optional(message, "error", dict, where), message.get("content")
     unread.fields(error, {"message", "type"})
-    said, content = optional(error, "message", str, where), message.get("content")
-    if said:
-        content = [said, *(content if isinstance(content, list) else filter(None, [content]))]
-    calls = [
-        restated(call, "view")
-        for call, _ in objects(optional(message, "tool_calls", list, where), "call", where)
-    ]
-    read = ("error", "function", "source")
-    return restated(message, *read, content=content, tool_calls=calls)
+    fields: dict[str, Any] = {}
+    if said := optional(error, "message", str, where):
+        fields["content"] = [said, *(content if isinstance(content, list) else [content or ""])]
+    if calls := optional(message, "tool_calls", list, where):
+        placed = objects(calls, "call", where)
+        fields["tool_calls"] = [restated(call, "view") for call, _ in placed]
+    return restated(message, "error", "function", "source", **fields)
 
 
 SAMPLE = chat_format(

@@ -9,7 +9,6 @@ See https://reference.langchain.com/python/langchain_core/messages.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
@@ -60,13 +59,12 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
 
 
 def _key(call: Mapping[str, Any]) -> str:
-    """Return what a call has in common with a part that repeats it."""
-    given = (call.get("name"), call.get("args", call.get("input")))
-    return json.dumps(given, sort_keys=True)
+    """Return what a call and a part that repeats it have in common."""
+    return json.dumps((call.get("name"), call.get("args", call.get("input"))), sort_keys=True)
 
 
 def _without_calls(parts: list[Any], beside: set[str], unread: Unread) -> Iterator[Any]:
-    """Yield parts of a message but its calls; count those that are not among the calls beside."""
+    """Yield the parts that are no calls; count the calls that are not among those beside."""
     for part in parts:
         if not isinstance(part, dict) or part.get("type") not in CALLS:
             yield part
@@ -107,10 +105,10 @@ def recognizes(value: Mapping[str, Any]) -> bool:
     )
 
 
-FORMAT = chat_format(
-    "langchain", "LangChain messages", "messages", _messages, ("input",), recognizes=recognizes
-)
+LABEL = "LangChain messages"
+
+FORMAT = chat_format("langchain", LABEL, "messages", _messages, (), recognizes=recognizes)
 """A state with messages."""
 
-MESSAGES = replace(FORMAT, key="langchain-list", field="input")
+MESSAGES = chat_format("langchain-list", LABEL, "input", _messages, (), recognizes=recognizes)
 """A list of messages alone."""

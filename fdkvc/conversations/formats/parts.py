@@ -8,7 +8,8 @@ message of a tool. `text_of` then reads its words.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import product
 from typing import Any, Literal
 
@@ -58,7 +59,7 @@ GIVEN = (*ARGUMENTS, "rawInput", "code")
 RETURNED = ("output", "result", "response", "errorText", "error")
 """Fields with what a tool was given and what it returned, the first that has any."""
 
-NAMES = ("type", "toolName", "title", "outcome", "state")
+NAMES = ("type", "toolName", "outcome", "state")
 """Fields of calls and results that are nobody's words."""
 
 CALL_IDS = ("tool_call_id", "tool_use_id", "call_id", "toolCallId", "toolUseId", "id")
@@ -76,6 +77,7 @@ def call_id(owner: Mapping[str, Any]) -> str:
     return next(named, "")
 
 
+@lru_cache(maxsize=1024)
 def _kind(name: str) -> Literal["call", "result", ""]:
     """Return whether a part is a call or a result, by its type or only field."""
     if bare(name).endswith(_RESULTS):
@@ -99,11 +101,28 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
     if not isinstance(parts, list):
         yield {**message, "content": parts, "tool_calls": calls}, place
         return
-    # 1. Its turns: words and calls join until a result stands between them.
+    typed = [part for given in parts for part in _typed(given, message, place, unread)]
+    turns = _turns_of(typed, message.get("role"), unread)
+    if any(is_thinking(str(part.get("type"))) for part in typed):  # a field repeats it
+        message = {name: value for name, value in message.items() if not is_thinking(name)}
+    # What stands beside the parts belongs to the first turn that is not a result of them.
+    first = next((turn for turn in turns if "tool_calls" in turn), None)
+    if first is None and (calls or not turns or message.keys() & CONTENT_FIELDS):
+        first = {"content": [], "tool_calls": []}
+        turns.append(first)
+    if first is None:
+        unread.fields(message, MESSAGE_FIELDS)
+    else:
+        first |= {**message, "tool_calls": [*calls, *first["tool_calls"]]}
+    for turn in turns:
+        yield {"tool_calls": [], **turn, "topic": message.get("topic")}, place
+
+
+def _turns_of(typed: Iterable[dict[str, Any]], role: Any, unread: Unread) -> list[dict[str, Any]]:
+    """Return the turns of typed parts: words and calls join until a result is between them."""
     turns: list[dict[str, Any]] = []
     said: dict[str, Any] | None = None  # the last turn, if words and calls may still join it
-    returned: list[dict[str, Any]] = []  # the results that its calls have in them
-    typed = [part for given in parts for part in _typed(given, message, place, unread)]
+    returned: list[dict[str, Any]] = []  # the results that stand in its calls
     for part in typed:
         kind = str(part.get("type"))
         if returned and _kind(kind) != "call":
@@ -117,7 +136,7 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
             said = None
             continue
         if said is None:
-            said = {"role": message.get("role"), "content": [], "tool_calls": []}
+            said = {"role": role, "content": [], "tool_calls": []}
             turns.append(said)
         if _kind(kind) == "call":
             made, results = _calls_in(part, kind, unread)
@@ -125,20 +144,7 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
             returned += results
         else:
             said["content"].append(part)
-    turns += returned
-    # 2. What stands beside the parts belongs to the first turn that is not a result of them.
-    if any(is_thinking(str(part.get("type"))) for part in typed):  # a field repeats it
-        message = {name: value for name, value in message.items() if not is_thinking(name)}
-    first = next((turn for turn in turns if "tool_calls" in turn), None)
-    if first is None and (calls or not turns or message.keys() & CONTENT_FIELDS):
-        first = {"content": [], "tool_calls": []}
-        turns.append(first)
-    if first is None:
-        unread.fields(message, MESSAGE_FIELDS)
-    else:
-        first |= {**message, "tool_calls": [*calls, *first["tool_calls"]]}
-    for turn in turns:
-        yield {"tool_calls": [], **turn, "topic": message.get("topic")}, place
+    return [*turns, *returned]
 
 
 def _typed(
@@ -179,10 +185,9 @@ def _is_silent(name: str) -> bool:
 
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a message of a tool."""
-    field, content = _returned(part)
-    if part.get("content") is not None:
-        field, content = "content", part["content"]
-    return restated(part, field, "name", *NAMES, role="tool", content=content)
+    content = part.get("content")
+    field, words = _returned(part) if content is None else ("content", content)
+    return restated(part, field, "name", *NAMES, role="tool", content=words)
 
 
 def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:
@@ -194,16 +199,13 @@ def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:
 
 def _words(output: Any) -> Any:
     """Return an output as a text, or as the parts that a model reads of it."""
-    match output:
-        case str():
-            return output
-        case {"type": "content", "value": list(parts), **more} if not more:
-            return parts
-        case {"type": "text" | "json" | "error-text" | "error-json", "value": value, **more} if (
-            not more
-        ):
+    if isinstance(output, dict) and output.keys() == {"type", "value"}:  # of the AI SDK
+        kind, value = str(output["type"]).removeprefix("error-"), output["value"]
+        if kind in ("text", "json"):
             return _words(value)
-    return json.dumps(output, ensure_ascii=False)
+        if kind == "content" and isinstance(value, list):
+            return value
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 # ------------------------------------------------------------------------------- calls
@@ -234,7 +236,7 @@ def _function(call: Mapping[str, Any], named: str, returned: str = "") -> dict[s
     name = next((field for field in METHODS if isinstance(call.get(field), str)), "name")
     given = next((field for field in GIVEN if call.get(field)), "")
     about = {"id": named, "name": call.get(name), "arguments": call[given] if given else {}}
-    return restated(call, name, given, returned, *NAMES) | about
+    return restated(call, name, given, returned, "title", *NAMES) | about
 
 
 def _calls_beside(message: Mapping[str, Any], place: str, unread: Unread) -> list[dict[str, Any]]:
@@ -305,8 +307,8 @@ def _texts(part: Mapping[str, Any], in_result: bool, place: str, unread: Unread)
     elif in_result and not (len(part) == 1 and part.keys() <= MEDIA):
         yield json.dumps(part["json"] if part.keys() == {"json"} else part, ensure_ascii=False)
     else:
-        for name in filter(lambda name: not _is_silent(name), part):
-            if isinstance(part[name], dict):
-                unread.part(name)
-            else:
-                unread.fields({name: part[name]}, ())
+        for name, inner in part.items():
+            if isinstance(inner, dict) and not _is_silent(name):
+                unread.part(name)  # such as an image
+            elif not _is_silent(name):
+                unread.fields({name: inner}, ())

@@ -47,7 +47,6 @@ def _read_results(
     policy, beside = optional(environment, "policy", str, "info"), Unread()
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
         beside.fields(owner, {read, "info"})
-
     with_policy = [
         {**row, "policy": row.get("policy") or policy} if isinstance(row, dict) else row
         for row in simulations

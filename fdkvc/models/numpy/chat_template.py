@@ -255,7 +255,7 @@ class ChatTexts:
         candidates = [other for other in self.gaps if other[:2] == key[:2]]
         return max(candidates, key=lambda other: sum(map(str.__eq__, key, other)))
 
-    def content(self, text: str, reading: ReadPassage) -> tuple[str, list[int]]:
+    def content(self, text: str, reading: ReadPassage) -> tuple[str, Sequence[int]]:
         """Return the text of a passage as the template writes it, and where it came from.
 
         That is, for each character, the index of the one in `text` that it stands for.
@@ -277,6 +277,8 @@ class ChatTexts:
         first = min(first + len(text[first:]) - len(text[first:].lstrip(left.spaces)), end)
         # 3. Thinking, what is between, and words. An escaped character is several.
         edge = Edge(escaped=left.escaped or right.escaped)
+        if not (edge.escaped or thought or inner):
+            return text[first:end], range(first, end)
         parts = [(text[place], place) for place in thought]
         parts += [(character, first) for character in inner or ""]
         parts += [(edge.written(text[place]), place) for place in range(first, end)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.limits import MAX_TURN_TOKENS
+from fdkvc.core.limits import MAX_TOKENS, MAX_TURN_TOKENS
 from fdkvc.core.recordings import Token
 from fdkvc.core.transcripts import Transcript, check_size
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, bpe_tokenizer, find_model, is_gguf, read_gguf
@@ -37,8 +37,9 @@ SHIPPED = Path(__file__).parent / "recorded" / "smollm2_tokenizer.json.gz"
 PART = 100_000
 """Characters of a text that are encoded at once."""
 
-SHORT = MAX_TURN_TOKENS // 2
-"""Bytes of a dialog that is never too long: its tokens are at least a byte each, or marks."""
+SHORT, SHORT_TURN = MAX_TOKENS // 2, MAX_TURN_TOKENS // 2
+"""Bytes of a dialog, and of a turn with all calls, that are never too long: tokens are at least a
+byte each, or marks."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Encoding:
     def check(self, transcript: Transcript) -> None:
         """Raise a ValueError if a dialog has too many tokens, or cannot be read."""
         calls = sum(len(str(call)) for call in transcript.calls)
-        if calls + sum(len(text.encode()) for text in transcript.texts) > SHORT:
+        turns = [len(text.encode()) for text in transcript.texts]
+        if calls + sum(turns) > SHORT or calls + max(turns) > SHORT_TURN:
             check_size(transcript.name, [*map(len, self.turns(transcript))])
 
     def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:

@@ -242,9 +242,7 @@ class Tokens:
         if not self.marks:
             return ()
         # A system prompt may be given as the user's words, and then has the user's mark.
-        prompts = {mark for kind, mark in self.openings if kind == "prompt"}
-        told_apart = prompts - {(), *self.marks.values()}
-        return SPEAKERS if told_apart else SPEAKERS[:2]
+        return SPEAKERS if "system" in self.kinds else SPEAKERS[:2]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -431,14 +429,12 @@ class TemplateTokens(Tokens):
 
         Raises a ValueError if it accepts no messages in this order.
         """
-        passages, listed = model_text(transcript, as_json=True), False
-        tools = _tools(transcript)
-        if tools is not None:
-            self.prepare([transcript])
-            text = self._tools[tools]
-            if text:
-                passages, listed = (replace(passages[0], text=text), *passages[1:]), True
-        return self._encoded(passages, listed=listed)
+        passages, tools = model_text(transcript, as_json=True), _tools(transcript)
+        self.prepare([transcript])
+        text = self._tools[tools] if tools else None
+        if text:
+            passages = (replace(passages[0], text=text), *passages[1:])
+        return self._encoded(passages, listed=bool(text))
 
     def encode_passage(
         self, passage: Passage, *, after: Sequence[str] | None = None

@@ -1,9 +1,7 @@
 """Below the chat: why, restored words, damage, and downloads."""
 
-from collections.abc import Mapping
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
 from fdkvc.models.page.choices import SECTION
@@ -49,14 +47,11 @@ def show_model_note(key: str, name: str, parameters: int, more: str = "") -> Non
     st.caption(plain(f"{note} {more}".strip()))
 
 
-def _csv_of(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    return {name: csv_text(table) for name, table in tables.items()}
-
-
 def open_section(page: str, answered: Answered) -> None:
     """Show the open section and its downloads."""
     shows = {"why": show_why, "back": show_restored, "damage": show_damage}
     sections = {name: partial(show, page, answered) for name, show in shows.items()}
     if tables := open_section_of(page, SECTION, sections):
-        offer_zip(f"{page}/zip", "answers.zip", partial(_csv_of, tables), "Download")
+        files = {name: csv_text(table) for name, table in tables.items()}
+        offer_zip(f"{page}/zip", "answers.zip", lambda: files, "Download")
     show_entries(HELP)

@@ -8,12 +8,10 @@ import streamlit as st
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import GIVEN_BY, SPAN_KINDS, Transcript
 from fdkvc.core.words import count
-from fdkvc.engine.evidence import OLD, Evidence
-from fdkvc.engine.metrics import metrics_of
+from fdkvc.engine.evidence import OLD
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.ui.fields import held, segments
 from fdkvc.ui.frame import show_grid
-from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import ENTRY, TURN
@@ -65,7 +63,7 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
 
 
 def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> None:
-    """Show each policy's share of met demands, and whether it held each needed value."""
+    """Show whether each policy held each needed value."""
     st.header("What later turns need", anchor=False)
     missing = recording.transcript.missing
     present: set[str] = {demand.kind for demand, _ in recording.evidence}
@@ -82,8 +80,6 @@ def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> Non
             )
         st.info(plain(words))
         return
-    show_grid(_figures(recording, lanes), "Share of the evidence that each policy held")
-    show_glossary(metrics_of("evidence"), (lane.run.trace.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
         kind = next(iter(kinds))
         if len(kinds) > 1:
@@ -99,20 +95,9 @@ def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> Non
     show_grid(table, "Each needed value and which policies held it")
     meaning = (
         "A value is held if at least one complete mention was still cached at the end of the "
-        "previous turn. If not, the turn shown evicted part of the last complete mention. "
-        "Percentages: the share of values held, averaged over calls (for states, over turns)."
+        "previous turn. If not, the turn shown evicted part of the last complete mention."
     )
     st.caption(plain(" ".join([meaning, *missing_value_notes([recording.transcript])])))
-
-
-def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:
-    evidence = [Evidence(lane.run.trace, recording) for lane in lanes]
-    columns = {"policy": [lane.label for lane in lanes]}
-    for metric in metrics_of("evidence", optional=False).values():
-        values = [metric.measure(row) for row in evidence]
-        if not np.isnan(values).all():
-            columns[metric.label] = [*map(metric.with_unit, values)]
-    return columns
 
 
 def _demands(
