@@ -26,7 +26,7 @@ from fdkvc.policies import (
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui import fields
-from fdkvc.ui.fields import held
+from fdkvc.ui.fields import held, hold
 from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import plain
 
@@ -46,7 +46,7 @@ SCHEDULE = Field(
     default="AAABBBCC",
     follows=True,
 )
-SEED_HERE = replace(SEED, help="Another seed draws other tokens.", default=7, follows=True)
+SEED_HERE = replace(SEED, help="Which dialog is generated.", default=7, follows=True)
 BUDGET_HERE = replace(BUDGET, high=512, follows=True)
 _OFFERED = [field for field in fields_of(World) if field.name in ("tokens_per_turn", "noise")]
 WORLD = [replace(field, high=min(field.high, 128), follows=True) for field in _OFFERED]
@@ -100,6 +100,15 @@ def choose_dialog(page: str) -> tuple[DialogChoice, int]:
     key = fields.choice(page, SCENARIO)
     scenario = fields.text(page, SCHEDULE, _custom_scenario) if key == OWN else scenario_named(key)
     seed = fields.number(page, SEED_HERE)
+    st.button(
+        "Another dialog",
+        key=f"{page}/another",
+        icon=":material/casino:",
+        shortcut="N",
+        on_click=hold,
+        args=(page, SEED_HERE, seed + 1),
+        help="The next seed: the same schedule with other tokens.",
+    )
     budget = fields.number(page, BUDGET_HERE)
     with st.expander("Tokens and noise"):
         world = World(**fields.numbers(page, WORLD))

@@ -347,6 +347,19 @@ def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
     assert app.session_state["dialogs/turn"] == 3
 
 
+def test_topics_may_be_marked_and_must_fit() -> None:
+    app = open_dialogs(topics="segmented")
+    assert "Topics is 'segmented', but must be one of" in words_of(app)
+
+    app = open_dialogs(topics="marked", schedule="AB" * 10)
+    assert stage_of(app)["dialog"]["current"] == [0, 1] * 10
+
+    app = open_dialogs(topics="marked", schedule="AB<i>")
+    assert "Using one topic." in words_of(app)
+    assert plain("'AB<I>'") in words_of(app)
+    assert stage_of(app)["dialog"]["topics"][:-1] == ["A"]
+
+
 # ------------------------------------------------------------------------------- files
 
 

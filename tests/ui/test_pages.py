@@ -303,7 +303,7 @@ def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
 
 
 def test_parts_of_a_link_that_say_nothing_any_more_are_left_out() -> None:
-    old = {"order": "score", "hues": "kind", "section": "heads", "topics": "annotated"}
+    old = {"order": "score", "hues": "kind", "section": "heads"}
     app = open_page("dialogs", **old, view="cache")
 
     assert not app.error

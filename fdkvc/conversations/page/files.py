@@ -30,7 +30,7 @@ from fdkvc.core.transcripts import SkippedError, Transcript
 from fdkvc.engine.long import simulate_long
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
-from fdkvc.player.moments import Spoken, lettered
+from fdkvc.player.moments import Spoken, lettered, with_schedule
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.ui.lru import ByteLRU, cached
@@ -209,15 +209,22 @@ def _shared_run(
     return replace(trace, policy=policy)
 
 
+# ------------------------------------------------------------------------------- topics
+
+
 @cached
 def shown_recording(
-    file: DialogFile, dialog: int, read: Recording | None = None
+    file: DialogFile, dialog: int, read: Recording | None = None, schedule: str = ""
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog with letters as topics, and the topic of each letter.
 
-    `read` is the dialog as a model read it, if one did.
+    `read` is the dialog as a model read it, if one did. The letters of a `schedule`, one a turn, are
+    topics instead of the file's; a ValueError if they do not fit the dialog.
     """
     recording = read or file.recording(dialog)
-    shown = lettered(recording)
+    transcript = recording.transcript
+    if schedule:
+        transcript = with_schedule(transcript, schedule)
+    shown = lettered(recording, transcript)
     _ = shown.dialogs  # computed here, so that the cache counts them
-    return shown, recording.transcript.topics
+    return shown, transcript.topics

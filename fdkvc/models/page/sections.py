@@ -9,6 +9,7 @@ from fdkvc.models.page.conversation import Answered
 from fdkvc.models.page.damage import show_damage
 from fdkvc.models.page.loading import MODEL
 from fdkvc.models.page.restore import show_restored
+from fdkvc.models.page.scene import answers_table
 from fdkvc.models.page.why import show_why
 from fdkvc.runs.export import csv_text
 from fdkvc.ui.downloads import offer_zip
@@ -51,7 +52,7 @@ def open_section(page: str, answered: Answered) -> None:
     """Show the open section and its downloads."""
     shows = {"why": show_why, "back": show_restored, "damage": show_damage}
     sections = {name: partial(show, page, answered) for name, show in shows.items()}
-    if tables := open_section_of(page, SECTION, sections):
-        files = {name: csv_text(table) for name, table in tables.items()}
-        offer_zip(f"{page}/zip", "answers.zip", lambda: files, "Download")
+    tables = {"answers.csv": answers_table(answered), **open_section_of(page, SECTION, sections)}
+    files = {name: csv_text(table) for name, table in tables.items()}
+    offer_zip(f"{page}/zip", "answers.zip", lambda: files, "Download")
     show_entries(HELP)

@@ -1,4 +1,4 @@
-"""The sidebar of the Dialogs page: file, dialog, vectors, heads and budget."""
+"""The sidebar of the Dialogs page: file, dialog, topics, heads and budget."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +29,7 @@ from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.player.moments import with_schedule
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
@@ -69,6 +70,14 @@ CALLS = Field(
     default="silent",
     choices={"silent": "not part of the text", "said": "part of the text"},
 )
+TOPICS = Field(
+    "Topics",
+    "They colour the views; no policy uses them.",
+    name="topics",
+    default="annotated",
+    choices={"annotated": "as annotated", "marked": "set by me"},
+)
+SCHEDULE = Field("Topics", "One letter per turn, A to Z.", name="schedule", default="")
 HEADS = replace(WAYS, default="kv")
 """Default for heads that share keys; others decide each for themselves."""
 
@@ -82,10 +91,10 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
-DROPPED = ("judged", "larger", "layers", "topics", "schedule")
+DROPPED = ("judged", "larger", "layers")
 """Parts of a link of an earlier version that no longer say anything."""
 
-_DIALOG_FIELDS = (DIALOG, VECTORS, KV_HEAD, HEAD, HEADS)
+_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS)
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
@@ -139,6 +148,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         _follow_card(page, file)
         dialog = choose_transcript(page, file)
         beside_dialog = st.container()
+        schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
             vectors, read = choose_vectors(page, file, dialog, below_title)
             if vectors is not None and read is None:  # `below_title` has the button to read it
@@ -146,7 +156,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
                 st.stop()
             if read is None and not file.traced:
                 read = in_tokens_of(file, dialog, encoding)
-            recording, names = files.shown_recording(file, dialog, read)
+            recording, names = files.shown_recording(file, dialog, read, schedule)
     except ValueError as error:
         with below_title:
             problems(f"{error}.")
@@ -194,6 +204,24 @@ def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
     if not sources and held(page, FILE) == OWN:
         below_title.caption(plain(f"Upload a file or paste a dialog above: {formats_read()}."))
     st.stop()
+
+
+def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> str:
+    """Choose where topics come from; return their letters if a person sets them, else nothing."""
+    transcript = file.transcripts[dialog]
+    unnamed = {} if transcript.topics else {"annotated": "none"}
+    if fields.choice(page, replace(TOPICS, choices={**TOPICS.labels, **unnamed})) != "marked":
+        return ""
+    unmarked = "A" * len(transcript.turns)
+    if not held(page, SCHEDULE).strip("A"):
+        hold(page, SCHEDULE, unmarked)
+    schedule = fields.text(page, SCHEDULE, str)
+    try:
+        with_schedule(transcript, schedule)
+    except ValueError as error:
+        problems(f"{error}. Using one topic.")
+        schedule = unmarked
+    return schedule
 
 
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
