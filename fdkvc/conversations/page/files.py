@@ -214,12 +214,12 @@ def _shared_run(
 
 @cached
 def shown_recording(
-    file: DialogFile, dialog: int, read: Recording | None = None, schedule: str = ""
+    file: DialogFile, dialog: int, read: Recording | None, schedule: str
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog with letters as topics, and the topic of each letter.
 
-    `read` is the dialog as a model read it, if one did. The letters of a `schedule`, one a turn, are
-    topics instead of the file's; a ValueError if they do not fit the dialog.
+    `read` is the dialog as a model read it, if one did. The letters of a `schedule`, one a turn,
+    are topics instead of the file's; a ValueError if they do not fit the dialog.
     """
     recording = read or file.recording(dialog)
     transcript = recording.transcript
