@@ -9,9 +9,7 @@ with page(
     "about",
     "A language model remembers a dialog in a cache of limited size. FD-KVC decides what stays in "
     "it; this app shows every decision and checks what its paper claims.",
-    about.FIELDS,
-) as shown:
+):
     st.header("The method: one turn", anchor=False)
-    about.show_method(shown.name)
-
+    about.show_method()
     about.show_text()

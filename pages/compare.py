@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui import fields, sidebar
 from fdkvc.ui.compare import scenes, what_if
-from fdkvc.ui.follow import nearly_kept, open_on
+from fdkvc.ui.follow import nearly_kept, open_on, show_downloads
 from fdkvc.ui.frame import page
 from fdkvc.ui.lanes import choose_lanes, load_lanes
 
@@ -29,5 +29,5 @@ with page(
     what_if.show_controls(PAGE, runs)
     lanes = what_if.with_fork(PAGE, runs)
     with shown.beside_title:
-        scenes.show_downloads(PAGE, lanes)
+        show_downloads(PAGE, lanes)
     scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS))

@@ -8,9 +8,12 @@ from fdkvc.ui.frame import page
 with page(
     "policies",
     "A policy decides which tokens a full cache evicts: see how each performs, what it looks at, "
-    "its equations and its source.",
+    "its equations and its code.",
 ) as shown:
     st.header("Which one should I use?", anchor=False)
     policies.show_judged(shown.name)
-    policies.show_general_card(shown.name)
-    policies.open_section(shown.name)
+    st.page_link(
+        "pages/dialogs.py", label="Which one for your conversations", icon=":material/forum:"
+    )
+    st.header("Policies one by one", anchor=False)
+    policies.show_each(shown.name)

@@ -1,9 +1,12 @@
 """Step through: one dialog and one policy, turn by turn."""
 
+from functools import partial
+
 import streamlit as st
 
 from fdkvc.ui import fields, sidebar
-from fdkvc.ui.follow import nearly_kept, open_on
+from fdkvc.ui.component import payload
+from fdkvc.ui.follow import nearly_kept, open_on, show_downloads
 from fdkvc.ui.frame import page
 from fdkvc.ui.lanes import load_lanes
 from fdkvc.ui.step import scene
@@ -29,6 +32,5 @@ with page(
 
     ghost = choose_ghost(PAGE, run, sidebar.view_fields)
     with shown.beside_title:
-        st.page_link("pages/story.py", label="New here? Story", icon=":material/auto_stories:")
-        scene.show_downloads(PAGE, run, ghost)
+        show_downloads(PAGE, [lane], partial(payload, run, "", *ghost))
     scene.show(PAGE, lane, fields.link_writer(PAGE, sidebar.view_fields(PAGE)), ghost)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.models.numpy.gguf_file import NO_GGUF
 from fdkvc.models.numpy.model_text import model_text
 
 CONFIG: dict[str, Any] = {
@@ -163,6 +165,7 @@ def gguf_bytes(
     fields: dict[str, Any], tensors: dict[str, tuple[int, tuple[int, ...], bytes]]
 ) -> bytes:
     """Return a GGUF file; the tensors are of a type, with a shape and content."""
+    pytest.importorskip("gguf", reason=NO_GGUF)
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields))
     header += b"".join(gguf_text(name) + gguf_value(value) for name, value in fields.items())
     content = b""

@@ -1,30 +1,25 @@
 """What all charts share: scales, lines of policies, axes, titles, and panels joined to a chart."""
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial, wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import pandas as pd
-from altair.utils.schemapi import debug_mode
 
 from fdkvc.charts.theme import Spec, Theme, looks, policy_tints
 
 Panel = Any  # an Altair chart; its methods promise no closer type
 Ends = Sequence[float]  # the lowest and the highest value of an axis
 Channel = TypeVar("Channel", alt.X, alt.Y)
-Arguments = ParamSpec("Arguments")
-
-_building = threading.RLock()
 
 
-def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
+def policy_scale(policies: Collection[str], theme: Theme) -> alt.Scale:
     """Return the scale of these policies' colours."""
     return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
 
 
-def look_scale(policies: Sequence[str], part: Literal["shape", "dash"]) -> alt.Scale:
+def look_scale(policies: Collection[str], part: Literal["shape", "dash"]) -> alt.Scale:
     """Return the scale of these policies' shapes or dashes."""
     return alt.Scale(domain=list(policies), range=[getattr(look, part) for look in looks(policies)])
 
@@ -33,7 +28,7 @@ NARROWEST = 350
 """Width in pixels of a chart in a window of 390 pixels, that of a phone."""
 
 
-def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
+def policy_legend(policies: Collection[str]) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
     widest = 30 + 6.5 * max(map(len, policies))  # pixels of a symbol, and about 6.5 per letter
     return top_legend(
@@ -42,24 +37,22 @@ def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
         symbolStrokeWidth=0,  # a stroke would show a dash in the symbols
         symbolOpacity=1,
         labelLimit=260,
-        **options,
     )
 
 
 def policy_lines(
     base: Panel,
-    policies: Sequence[str],
+    policies: Collection[str],
     tints: alt.Scale,
     tooltip: Sequence[str | alt.Tooltip],
     size: int,
-    legend: alt.Legend | None,
-    field: str = "policy",
+    legend: alt.Legend,
 ) -> list[Panel]:
     """Return a line for each policy and, on it, points of the policy's shape with a tooltip.
 
-    `base` has its axes, for data with a column `field`.
+    `base` has its axes, for data with a column `policy`.
     """
-    kind = f"{field}:N"
+    kind = "policy:N"
     base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
     dash = alt.StrokeDash(kind, scale=look_scale(policies, "dash"), legend=legend)
     shape = alt.Shape(kind, scale=look_scale(policies, "shape"), legend=legend)
@@ -123,58 +116,15 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
     )
 
 
-def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
-    """Let a function build its charts without Altair's schema checks, which take half of the time.
-
-    Tests check a spec of every kind instead. Altair's checks are switched off for all threads at
-    once, so one spec is built at a time.
-    """
-
-    @wraps(build)
-    def quick(*arguments: Arguments.args, **options: Arguments.kwargs) -> Spec:
-        with _building, debug_mode(False):
-            return build(*arguments, **options)
-
-    return quick
-
-
-def layered(*layers: Panel, **options: Any) -> Panel:
-    """Layer marks, the first at the bottom; options are those of `alt.layer`.
-
-    `alt.layer` itself copies every layer several times. For what is built `unchecked` only:
-    Altair's check would take each layer for a whole chart.
-    """
-    return alt.LayerSpec(layer=list(layers), **options)
-
-
-def column(panels: Sequence[Panel], theme: Theme) -> Spec:
-    """Stack panels into one chart of the full width: it updates faster than many charts."""
-    return {
-        "vconcat": [_part(panel) for panel in panels],
-        "spacing": 14,
-        "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
-        "autosize": {"type": "pad", "contains": "padding"},
-        "padding": {"left": 1, "right": 4, "top": 2, "bottom": 2},
-        # SVG with labels: on a canvas, a screen reader finds no marks.
-        "config": {**_inked(theme), "aria": True},
-        "usermeta": {"embedOptions": {"renderer": "svg"}},
-    }
-
-
 def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any) -> Spec:
     """Layer marks into one chart of the full width with its data; options as of `alt.layer`."""
     return {
-        **_part(layered(*layers, **options)),
+        # Not as the top level, which would add a configuration and gather inline data.
+        **alt.layer(*layers, **options).to_dict(context={"top_level": False}),
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": _inked(theme),
         "datasets": dict(data),
     }
-
-
-def _part(panel: Panel) -> Spec:
-    # Not the top level, which would add a configuration and gather inline data.
-    spec: Spec = panel.to_dict(validate=False, context={"top_level": False})
-    return spec
 
 
 def _inked(theme: Theme) -> Spec:

@@ -1,6 +1,6 @@
 """Measured results: over budgets, turns or a swept hyperparameter, and by policy."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import altair as alt
@@ -20,7 +20,6 @@ from fdkvc.charts.parts import (
     single,
     tips,
     top_legend,
-    unchecked,
 )
 from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 
@@ -32,20 +31,19 @@ DOT_HEIGHT = 27
 """Pixels of a policy in a chart of dots."""
 
 
-@unchecked
 def budgets_chart(
     table: pd.DataFrame,
     title: str,
     theme: Theme,
     *,
-    policies: Sequence[str],
+    policies: Collection[str],
     chosen: tuple[str, int],
 ) -> Spec:
     """Return a chart of a share over rising budgets, with its data.
 
     `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
-    the legend. The point of the `chosen` policy and budget is ringed, and only this policy has a
-    band.
+    the legend, as `looks` takes them. The point of the `chosen` policy and budget is ringed, and
+    only this policy has a band.
     """
     table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
     budgets = sorted(table.budget.unique().tolist())
@@ -82,7 +80,6 @@ def budgets_chart(
     return single(theme, {"budgets": table}, *layers, height=280, title=heading)
 
 
-@unchecked
 def series_chart(
     table: pd.DataFrame,
     schedule: str,
@@ -116,7 +113,6 @@ def series_chart(
     return single(theme, data, *layers, height=210, title=panel_title(title, subtitle))
 
 
-@unchecked
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
     """Return a chart of damage over turns, with its data (policy, turn, speaker, tokens, kl)."""
     high = max(0.1, float(table.kl.max()))  # so that no damage is a flat line at the bottom
@@ -165,7 +161,6 @@ def topics_data(schedule: str) -> pd.DataFrame:
     return runs.assign(left=left, right=right, middle=(left + right) / 2, shaded=shaded)
 
 
-@unchecked
 def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
     """Return a chart with a dot and an interval for each policy, the first on top, and its data.
 
@@ -195,7 +190,6 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
     return single(theme, {"dots": table}, *layers, height=height, title=heading)
 
 
-@unchecked
 def curve_chart(
     table: pd.DataFrame,
     metric: str,

@@ -9,7 +9,7 @@ of their own. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -76,14 +76,14 @@ POLICIES = {
 """The colour of each policy on light and dark pages; the last is that of any other name."""
 
 SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
+    "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",  # a circle
+    "M-1,-1H1V1H-1Z",  # a square
+    "M0,-.87L-1,.87H1Z",  # a triangle that points up
+    "M-1,0L0,-1L1,0L0,1Z",  # a diamond
+    "M-1,-.4H-.4V-1H.4V-.4H1V.4H.4V1H-.4V.4H-1Z",  # a cross
+    "M0,.87L-1,-.87H1Z",  # triangles that point down, to the right and to the left
+    "M.87,0L-.87,-1V1Z",
+    "M-.87,0L.87,-1V1Z",
     "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z",  # a slanted cross
     "M-1,-1L1,-1L-1,1L1,1Z",  # an hourglass
 )
@@ -104,8 +104,10 @@ class Look(NamedTuple):
     dash: Sequence[int]
 
 
-def looks(names: Sequence[str]) -> list[Look]:
+def looks(names: Collection[str]) -> list[Look]:
     """Return how each of these policies looks, which does not depend on the others.
+
+    `names` are their titles, or other names with the titles that these stand for.
 
     Only if several would look the same, as variants of one policy or new names may, do the later
     ones get another shape, which a legend shows, or another dash.
@@ -118,7 +120,7 @@ def looks(names: Sequence[str]) -> list[Look]:
     True
     """
     chosen: list[Look] = []
-    for name in names:
+    for name in names.values() if isinstance(names, Mapping) else names:
         match = _NAMED.search(name)
         policy = match.group() if match else ""
         place = list(POLICIES).index(policy)
@@ -196,6 +198,6 @@ def letter_ink(colour: str) -> str:
     return "#ffffff" if colour in DARK_TOPICS else "#000000"
 
 
-def policy_tints(policies: Sequence[str], theme: Theme) -> list[str]:
+def policy_tints(policies: Collection[str], theme: Theme) -> list[str]:
     """Return the colour of each of these policies."""
     return [theme.policies[place] for place, *_ in looks(policies)]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from fdkvc.models.results import AnswersRun
 from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
-from fdkvc.runs.base import Run, read_record
-from fdkvc.runs.record import Record
+from fdkvc.runs.base import Run
+from fdkvc.runs.record import Record, parse_run
 from fdkvc.verdict.results import ReplayRun
 
 KINDS: Mapping[str, type[Run]] = {
@@ -18,4 +18,5 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
 
     Raises a ValueError that names what is wrong and where.
     """
-    return read_record(content, KINDS.values(), kinds)
+    types = {name: (run.settings_type, run.depends) for name, run in KINDS.items()}
+    return parse_run(content, types, kinds)

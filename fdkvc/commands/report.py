@@ -78,10 +78,7 @@ def repeat(options: Namespace) -> None:
         )
     with running(options) as how:
         run = KINDS[record.kind].again(record, read_sources(options), **how)
-    # The recorded tables beside the file show how far numbers differ; digests only whether.
-    files = run.files
-    record = record.with_folder(Path(options.file).parent, files)
-    comparison = compare(record, files)
+    comparison = compare(record, run.files, Path(options.file).parent)
     sentence = comparison_sentence(record, comparison)
     if not comparison.repeated:
         raise ValueError(sentence)

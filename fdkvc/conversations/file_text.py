@@ -12,7 +12,7 @@ import lzma
 import re
 import zipfile
 from codecs import getincrementaldecoder
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
@@ -187,13 +187,9 @@ def _other(content: bytes) -> str:
     # Letters with accents stand alone; Asian characters are two bytes, often side by side.
     if not re.search(rb"[\x80-\xff]{2}", sample):
         return "it may be Windows-1252"
-    fits = [name for name, encoding in _ENCODINGS.items() if _decodes(sample, encoding)]
+    fits = []
+    for name, encoding in _ENCODINGS.items():
+        with suppress(UnicodeDecodeError):
+            getincrementaldecoder(encoding)().decode(sample)  # which may end within a character
+            fits.append(name)
     return f"it may be {' or '.join([*fits, 'an encoding with a byte for each letter'])}"
-
-
-def _decodes(sample: bytes, encoding: str) -> bool:
-    try:
-        getincrementaldecoder(encoding)().decode(sample)
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -278,19 +278,16 @@ def _needs(
             continue
         context, index, method, slot = uses[0]
         given = before[mentions[-1].turn]
-        kind, tool = _giver(session, given, mentions[-1].start)
+        row = session.messages[given]
+        kind: SpanKind | str = span_kind(row, mentions[-1].start)
+        if any(given in compaction.summary for compaction in session.compactions):
+            kind = SUMMARY
         again = _given_again(session, number, context, index, wordings, finder)
         calls = len({(needed, used) for _, needed, used, _ in uses})
-        needs.append(Need(value, method, slot, index, calls, given, kind, tool, again, mentions))
+        needs.append(
+            Need(value, method, slot, index, calls, given, kind, row.tool, again, mentions)
+        )
     return tuple(needs), notes
-
-
-def _giver(session: Session, message: int, character: int) -> tuple[SpanKind | str, str]:
-    """Return what wrote a character of a message, and the tool if it is a result."""
-    if any(message in compaction.summary for compaction in session.compactions):
-        return SUMMARY, ""
-    row = session.messages[message]
-    return span_kind(row, character), row.tool
 
 
 def _given_again(

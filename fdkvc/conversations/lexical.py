@@ -142,13 +142,12 @@ class LexicalRecordings(Sequence[Recording]):
     def sizes(self) -> Sequence[Sequence[int]]:
         """The number of tokens of each turn of each dialog, computed without vectors."""
         if not self._sizes:
-            self._sizes = [self._sizes_of(transcript) for transcript in self.transcripts]
+            for transcript in self.transcripts:
+                sizes: Sequence[int] = transcript.word_counts
+                if self.encoding is not None:
+                    sizes = [len(turn) for turn in self.encoding.turns(transcript)]
+                self._sizes.append(sizes)
         return self._sizes
-
-    def _sizes_of(self, transcript: Transcript) -> Sequence[int]:
-        if self.encoding is None:
-            return transcript.word_counts
-        return [len(turn) for turn in self.encoding.turns(transcript)]
 
 
 @lru_cache(maxsize=1)

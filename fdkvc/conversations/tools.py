@@ -17,6 +17,9 @@ from fdkvc.core.unread import Unread, has_words
 LISTS = ("tools", "functions")
 """Fields of a dialog, a request or a system prompt that list tools."""
 
+SCHEMAS = ("parameters", "parametersJsonSchema", "input_schema", "inputSchema")
+"""Fields of a tool with the schema of its arguments, the first that has any."""
+
 
 def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
     """Return the tools that a request lists, in the layout of OpenAI, Anthropic, Gemini or Bedrock.
@@ -54,6 +57,11 @@ def _owners(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield owner
     if isinstance(owner.get("toolConfig"), dict):
         yield owner["toolConfig"]
+    events = owner.get("events")  # of a log of Inspect: the first that gave its model any
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, dict) and event.get("event") == "model" and event.get("tools"):
+            yield event
+            break
     for field in ("messages", "conversations"):
         messages = owner.get(field)
         for message in messages if isinstance(messages, list) else ():
@@ -69,21 +77,15 @@ def _parsed(value: Any) -> Any:
 
 def _tool(value: Any) -> Tool | None:
     """Return the tool that a value describes, None if it is no tool."""
-    match value:
-        case {"function": {"name": str(name)} as function}:
-            schema = function.get("parameters") or function.get("parametersJsonSchema")
-        case {"type": "function", "name": str(name)} | {"name": str(name), "parameters": _}:
-            schema = value.get("parameters")
-        case {"name": str(name), "input_schema": schema} | {
-            "name": str(name),
-            "inputSchema": schema,
-        }:
-            pass
-        case {"name": str(name), "description": str()} if "type" not in value:
-            schema = None
-        case _:
-            return None
-    schema = _parsed(schema)
+    function = value.get("function") if isinstance(value, dict) else None
+    tool = function if isinstance(function, dict) else value
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        return None
+    is_described = isinstance(tool.get("description"), str) and "type" not in tool
+    is_function = tool is function or tool.get("type") == "function" or is_described
+    if not is_function and tool.keys().isdisjoint(SCHEMAS):
+        return None
+    schema = _parsed(next(filter(None, map(tool.get, SCHEMAS)), None))
     slots: Any = {}
     if isinstance(schema, dict) and "properties" in schema:
         slots = schema["properties"]
@@ -91,7 +93,7 @@ def _tool(value: Any) -> Tool | None:
         slots = {slot: inner for slot, inner in schema.items() if isinstance(inner, dict)}
     listed = slots if isinstance(slots, dict | list) else ()
     names = (slot for slot in listed if isinstance(slot, str))
-    return Tool(clean_name(name), tuple(sorted(map(clean_name, names))))
+    return Tool(clean_name(tool["name"]), tuple(sorted(map(clean_name, names))))
 
 
 def _is_described(value: Any) -> bool:

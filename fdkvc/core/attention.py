@@ -99,7 +99,8 @@ def entry_sum(x: Floats) -> Floats:
         x = np.concatenate([x, zeros], axis=-1)
     blocks = (*x.shape[:-1], x.shape[-1] // LANES, LANES)  # (..., C / 8, 8)
     lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
-    return np.asarray(lanes.sum(axis=-1))
+    sums: Floats = lanes.sum(axis=-1)
+    return sums
 
 
 def entry_total(x: Floats) -> Floats:
@@ -477,11 +478,9 @@ class Observation:
         """
         embeddings = self.tokens.embeddings
         group = len(token) // len(embeddings)  # rows that share embeddings
-        # Rows that share embeddings may still hold different tokens.
-        if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
-            return self._repetition(token, embeddings, slice(None))
-        largest = self._repetition(token, embeddings, slice(None, None, group))
-        return np.repeat(largest, group, axis=0)
+        if (token != np.repeat(token[::group], group, axis=0)).any():
+            group = 1  # they hold different tokens
+        return np.repeat(self._repetition(token, embeddings, slice(None, None, group)), group, 0)
 
     def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
         """Return the `repetition` of some rows."""

@@ -92,7 +92,9 @@ class Cache:
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        return Cache(self.token, {**self.channels, **channels}, self.state)
+        # A channel is an array of NumPy, also where it was computed on a device.
+        numbers = {name: np.asarray(column) for name, column in channels.items()}
+        return Cache(self.token, {**self.channels, **numbers}, self.state)
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
@@ -181,7 +183,7 @@ def padded(tokens: Sequence[Ints]) -> list[Ints]:
 
 def concatenated(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Join arrays of the same name along their first axis."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.asarray(np.concatenate([part[name] for part in parts])) for name in parts[0]}
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
@@ -289,34 +291,28 @@ def select(
         return cache.present, np.full((len(score), 1), -np.inf, np.float32)
     if pages is not None:
         return _select_pages(score, cache, protected, budget, ties, pages)
-    if not isinstance(budget, int):
-        return _select_by_row(score, cache, protected, budget, ties)
+    slots = score.shape[1]
     # 1. Empty slots come last, protected entries first.
     priority = score if cache.full else np.where(cache.present, score, -np.inf)
     if protected.any():
         priority = np.where(protected, np.inf, priority)
     # 2. The cutoff is the budget-th largest; all that ties with it is kept for now.
-    cutoff: Floats = np.partition(priority, -budget, axis=1)[:, -budget, None].copy()
+    cutoff: Floats
+    if isinstance(budget, int):
+        cutoff = np.partition(priority, -budget, axis=1)[:, -budget, None].copy()
+    else:  # a full sort, since the budget-th largest differs by row
+        descending = -np.sort(-priority, axis=1)
+        lowest = np.take_along_axis(descending, np.clip(budget, 1, slots) - 1, axis=1)
+        cutoff = np.where(budget >= slots, -np.inf, lowest)
     tolerance = ties.tolerance(cutoff)
     kept: Bools = priority >= cutoff - tolerance
     # 3. If that is too many, the newer of the tied entries go.
-    if np.count_nonzero(kept) > len(kept) * budget:
-        kept = _older_of_ties(kept, priority > cutoff + tolerance, budget)
-    return kept, cutoff
-
-
-def _select_by_row(
-    score: Floats, cache: Cache, protected: Bools, budget: Ints, ties: Ties
-) -> tuple[Bools, Floats]:
-    """Choose as `select` does, with a budget for each row (B, 1)."""
-    # The same steps as in `select`; a full sort, since the budget-th largest differs by row.
-    priority = np.where(protected, np.inf, np.where(cache.present, score, -np.inf))
-    descending = -np.sort(-priority, axis=1)
-    lowest = np.take_along_axis(descending, np.clip(budget, 1, score.shape[1]) - 1, axis=1)
-    cutoff: Floats = np.where(budget >= score.shape[1], -np.inf, lowest)
-    tolerance = ties.tolerance(cutoff)
-    kept = _older_of_ties(priority >= cutoff - tolerance, priority > cutoff + tolerance, budget)
-    return kept & cache.present, cutoff
+    if not isinstance(budget, int) or np.count_nonzero(kept) > len(kept) * budget:
+        above = priority > cutoff + tolerance
+        tied = kept & ~above
+        room = budget - above.sum(axis=1, keepdims=True)
+        kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
+    return (kept if isinstance(budget, int) else kept & cache.present), cutoff
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,7 +400,7 @@ def _select_pages(
     if pages.size:
         frames = np.maximum(most // pages.size, 1)
         leaders = Cache(np.where(first, cache.token, EMPTY))
-        chosen, cutoff = _select_by_row(score, leaders, whole & first, frames, ties)
+        chosen, cutoff = select(score, leaders, whole & first, frames, ties)
         kept = pages.of_whole(chosen, cache)
     else:
         number = pages.number(cache)
@@ -430,7 +426,7 @@ def _select_pages(
 def _select_by_size(
     score: Floats, leaders: Cache, protected: Bools, budget: Ints, ties: Ties, size: Ints
 ) -> tuple[Bools, Floats]:
-    """Choose pages as `_select_by_row` does, as long as their `size` (B, P) fits the budget (B, 1).
+    """Choose pages as `select` does, as long as their `size` (B, P) fits the budget (B, 1).
 
     Protected pages are chosen even if they do not fit, and so is the best page if no other is.
     """
@@ -463,14 +459,7 @@ def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
     >>> top_k(score, Cache(np.arange(3)[None]), np.array([[1]]), Ties()).tolist()
     [[False, True, False]]
     """
-    return _select_by_row(score, cache, np.zeros_like(cache.present), count, ties)[0]
-
-
-def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
-    """Mark all entries above the cutoff, and the oldest tied ones that still have a place."""
-    tied = kept & ~above
-    room = places - above.sum(axis=1, keepdims=True)
-    return np.asarray(above | (tied & (np.cumsum(tied, axis=1) <= room)))
+    return select(score, cache, np.zeros_like(cache.present), count, ties)[0]
 
 
 def snap_ties(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:

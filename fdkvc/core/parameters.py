@@ -72,7 +72,7 @@ class Parameter:
         >>> Parameter("decay", "", low=0, high=1, open_low=True, open_high=True).allowed()
         'a number above 0 and below 1'
         >>> Parameter("seed", "", low=0, high=2**31).allowed(int)
-        'a whole number from 0 to 2147483648'
+        'a whole number from 0 to 2,147,483,648'
         """
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
@@ -106,9 +106,11 @@ class Parameter:
         return above and below and math.isfinite(value)
 
 
-def written(value: float) -> str:
+def written(value: float | str) -> str:
     """Format a value, a whole number with all digits."""
-    return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,g}"
 
 
 @dataclasses.dataclass(frozen=True)

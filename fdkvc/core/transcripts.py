@@ -157,6 +157,8 @@ class Turn:
     """Set if the words are a system prompt or the result of a tool."""
     call_characters: int = 0
     """Number of characters at the start of the text that are calls."""
+    tool: str = ""
+    """For a result, the tool that was called, if the file links the two by an id."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ class Transcript:
     def tool_names(self) -> tuple[tuple[str, ...], ...]:
         """The tools of each turn: those that it calls, or the one whose result it is, if known.
 
-        Results are in the order of the calls before them.
+        A result without an id of its call belongs to the first call before it that has none yet.
 
         Examples
         --------
@@ -268,11 +270,14 @@ class Transcript:
         called: dict[int, list[str]] = {}
         for call in self.calls:
             called.setdefault(call.turn, []).append(call.method)
-        names, waiting = [], list[str]()  # waiting: methods whose results have not come yet
+        names: list[tuple[str, ...]] = []
+        waiting: list[str] = []  # methods whose results have not come yet
         for number, turn in enumerate(self.turns):
             if turn.kind == "result":
-                names.append(tuple(waiting[:1]))
-                waiting = waiting[1:]
+                tool = turn.tool or next(iter(waiting), "")
+                names.append((tool,) if tool else ())
+                if tool in waiting:
+                    waiting.remove(tool)
                 continue
             # The text of calls, if it is there, is complete; `calls` lack malformed ones.
             lines = turn.text[: turn.call_characters].splitlines()

@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Ints, Observation, normalize
 from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue
 from fdkvc.core.dialogs import DialogBatch
-from fdkvc.core.parameters import check_count
+from fdkvc.core.parameters import check_count, written
 from fdkvc.engine.simulate import choose, simulate
 from fdkvc.engine.trace import Attended, State, Trace, computed_state
 from fdkvc.policies.base import Policy
@@ -36,8 +36,8 @@ class Fork:
         --------
         >>> from fdkvc.policies import policy_named
         >>> fd_kvc = policy_named("fd-kvc")
-        >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
-        ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 protected']
+        >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=7).changes(fd_kvc, 56)
+        ['recency decay (γ) at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 7 protected']
         """
         changed, words = self.policy or policy, []
         # Another policy or wrapper is named; otherwise each hyperparameter that differs.
@@ -47,10 +47,10 @@ class Fork:
             for name, before in policy.settings.items():
                 after = changed.settings[name]
                 if after != before:
-                    label = before.label.lower()
-                    words.append(f"{label} at {after.default} instead of {before.default}")
+                    values = f"{written(after.default)} instead of {written(before.default)}"
+                    words.append(f"{before.title.lower()} at {values}")
         if self.budget is not None and self.budget != budget:
-            words.append(f"budget {self.budget} instead of {budget}")
+            words.append(f"budget {self.budget:,} instead of {budget:,}")
         if self.pinned is not None:
             words.append(f"token {self.pinned} protected")
         if self.dropped is not None:

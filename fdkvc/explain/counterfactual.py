@@ -176,7 +176,7 @@ def counterfactual(
         is_read = runs.reads(name)
         after = _nearest(setting, reverses) if is_read else None
         trial = (setting.default, after, setting.low, setting.high, _step(setting))
-        return Change(name, setting.label, *trial, keeps=evicted, is_read=is_read)
+        return Change(name, setting.title, *trial, keeps=evicted, is_read=is_read)
 
     changes: list[Change] = []
     kept_unrepeated = runs.unrepeated(token) if evicted else None

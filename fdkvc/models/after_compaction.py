@@ -24,7 +24,7 @@ from fdkvc.models.answers import FULL, AnswerReader, Answers, read_together
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.head_recordings import AT_ONCE
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
-from fdkvc.models.numpy.text_cache import ModelCache, read
+from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import read_policy
 from fdkvc.runs.console import warn
@@ -37,7 +37,7 @@ AFTER_TOKENS = 1_000
 def forgot_with_model(options: Namespace) -> None:
     """Run ``forgot`` in the tokens of a model, which reads on if its context is long enough."""
     name, model = options.model, None
-    encoding = Encoding.of_model(name) if name else Encoding()
+    encoding = Encoding.of_model(name)
     if name:
         try:
             model = load_language_model(name)
@@ -118,19 +118,19 @@ class _Boundary:
         policies = tuple(read_policy(way.policy) for way in self.result.ways if way.policy)
         room = self.model.decoder.shape.positions
         settings = Answers((*policies, read_policy(FULL)), (room,))
-        caches = settings.caches(self.model)
-        by_way: list[Any] = [*caches.values()]
-        full, *others = by_way
-        names = [name for name, _ in caches]
+        caches: dict[str, Any] = {
+            name: cache for (name, _), cache in settings.caches(self.model).items()
+        }
+        full, *others = caches.values()
         # 1. All read the text before. Their budget is the model's context, so nothing is evicted,
         #    and one is read for all.
-        each = 1 + len(by_way)
+        each = 1 + len(caches)
         total = sum(len(row.ids) for row in self.before)
         total += each * sum(len(row.ids) for row in self.after)
         done, prefix = 0, self.model.tokens.first
         for passage in self.before:
             ids, prefix = (*prefix, *passage.ids), ()  # before the first passage only
-            for cache in by_way:
+            for cache in caches.values():
                 cache.turn_kind = passage.passage.kind
             for first in range(0, len(ids), AT_ONCE):
                 part = ids[first : first + AT_ONCE]
@@ -142,30 +142,24 @@ class _Boundary:
             if passage is self.before[-1]:
                 for cache in others:
                     cache.resize(self.size)
-            for cache in by_way:
+            for cache in caches.values():
                 cache.end_turn()
             full.forget_queries()
         if any(not way.policy for way in self.result.ways):  # what the session did
-            recorded = self.model.full()
+            recorded = caches[""] = self.model.full()
             read([recorded], self.stayed, last=0)
             recorded.end_turn()
-            by_way.append(recorded)
-            names.append("")
-        # 3. All read on, with keys and values alone, which takes less memory.
-        light = {(name, room): _light(cache) for name, cache in zip(names, by_way, strict=True)}
+        # 3. All read on and evict nothing more, with keys and values alone: that is less memory.
+        light = {
+            (name, room): cache.engine.before_turn(len(cache.engine.ends))
+            for name, cache in caches.items()
+        }
         reader = AnswerReader(settings, self.model, self.transcript, light)
         for passage in self.after:
             yield from reader.read_passage(passage, ends=False)
             on_read(done := done + each * len(passage.ids), total)
-        for row, name in enumerate(names):
+        for row, name in enumerate(caches):
             measured = reader.measures(row)
             share, values = measured.get("values_right_of_full", (0.0, 0))
             readings[name] = ModelLoss(round(share * values), values, measured["kl"][0])
         return []
-
-
-def _light(cache: Any) -> ModelCache:
-    """Return a cache that reads on as this one does, but evicts nothing more."""
-    inner = cache.engine
-    other: ModelCache = inner.before_turn(len(inner.ends))
-    return other

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from re import findall, finditer, sub
 from typing import TYPE_CHECKING
 
@@ -339,10 +339,10 @@ def restore_spans(
 ) -> Restoration:
     """Restore evicted spans and let the model write the next passage.
 
-    `cache` has read the passages, and is not changed. At most `most` spans are restored: those
-    with the most attention from the full cache where it writes the first word that the policy's
-    answer lacks. Function words come after all readable ones. A large model writes only the first
-    words of its answers.
+    `cache` has read the passages and ended its turn, and is not changed. At most `most` spans are
+    restored: those with the most attention from the full cache where it writes the first word that
+    the policy's answer lacks. Function words come after all readable ones. A large model writes
+    only the first words of its answers.
     """
     # 1. Write the answer under the full cache and under the policy's.
     tokens, full, lost = model.tokens, TextCache(model.decoder), cache.fork()
@@ -379,16 +379,13 @@ def restore_spans(
         sets.append(tuple(spans))
     texts: list[str] = []
     for first in range(0, len(sets), RESTORED_AT_ONCE):
-        restored = [_restored(cache, some) for some in sets[first : first + RESTORED_AT_ONCE]]
+        restored = [
+            cache.before_turn(len(cache.ends), [*chain(*(range(*span.span) for span in some))])
+            for some in sets[first : first + RESTORED_AT_ONCE]
+        ]
         texts += write(caches=restored)
         on_progress(0.3 + 0.7 * len(texts) / len(sets))
     return Restoration(writer, answer, without, chosen.text, (*map(Attempt, sets, texts),))
-
-
-def _restored(cache: TextCache, spans: Sequence[Span]) -> TextCache:
-    for span in spans:
-        cache = cache.restored(*span.span)
-    return cache
 
 
 def _spans(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fdkvc.core.attention import Bools, Floats
+from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
 from fdkvc.models.answer_causes import Passages, Word, is_readable, prompt_end, turns_of, words_in
@@ -266,8 +266,8 @@ def read_losses(
 def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tuple[Cause, ...]:
     """Return the evicted words that the full cache attends to at a word of the turn just read."""
     word, shape = text.words[index], full.decoder.shape
-    evicted = _evicted(cache, word.passage).repeat(shape.group, axis=1)  # (L, H, n)
-    count = evicted.shape[2]
+    count = cache.turn_start
+    evicted = (cache.evicted_in[:, :, :count] >= 0).repeat(shape.group, axis=1)  # (L, H, n)
     places = range(max(word.first - 1, 0), max(word.end - 1, 1))
     weights = np.mean([full.attention(place)[:, :, :count] for place in places], axis=0)
     # The attention to a word's evicted entries: a difference of running sums (L, H, n + 1).
@@ -302,16 +302,3 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
     restored = logits_of(cache.before_turn(turn, [*causes]))
     _, kl, _ = losses(np.concatenate([expected, restored]), ids[low + 1 : word.end])
     return float(kl[1].sum())
-
-
-def _evicted(cache: TextCache, turn: int) -> Bools:
-    """Return which earlier tokens each KV head has evicted when a turn begins (L, K, n)."""
-    attended = cache.attended_by_turn[turn - 1] if turn else None
-    count = cache.ends[turn - 1] if turn else 0
-    shape = cache.decoder.shape
-    evicted = np.zeros((shape.layers, shape.kv_heads, count + 1), np.bool_)
-    if attended is not None:
-        evicted[:] = True
-        # One more column than tokens, for empty slots (−1); it is cut off.
-        np.put_along_axis(evicted, attended, False, axis=2)
-    return evicted[:, :, :-1]

@@ -84,7 +84,7 @@ class Benchmark:
         if not self.scenarios or not self.policies:
             raise ValueError("a benchmark needs at least one scenario and one policy")
         check_different("scenario", [scenario.key for scenario in self.scenarios])
-        check_different("policy", [policy.name for policy in self.policies])
+        check_different("policy", self.names)
         check_different("metric", self.metrics)
         for key in self.metrics:
             metric_named(key)
@@ -102,6 +102,11 @@ class Benchmark:
                 f"the run has {kept:,} results, but at most {MAX_RESULT_NUMBERS:,} are kept: "
                 "ask for fewer dialogs, policies, scenarios or metrics"
             )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The policies' names."""
+        return tuple(policy.name for policy in self.policies)
 
     @property
     def numbers_of_a_dialog(self) -> int:

@@ -23,7 +23,6 @@ from fdkvc.paper.replication.cells import (
 from fdkvc.paper.replication.claims import claim_results, claims_table
 from fdkvc.paper.replication.facts import BENCHMARK, Fact, facts
 from fdkvc.paper.replication.finding import finding_text
-from fdkvc.paper.replication.projections import alignments_table, differences_table
 from fdkvc.paper.replication.rules import LEGEND, RULES
 from fdkvc.paper.study import Study, run_study
 from fdkvc.paper.sweep import Sweep
@@ -135,8 +134,8 @@ class StudyRun(BenchmarkRun):
         return {
             **super().tables,
             "series.csv": tables.series_table(results),
-            "alignments.csv": alignments_table(results),
-            "alignment_differences.csv": differences_table(results),
+            "alignments.csv": tables.alignments_table(results),
+            "alignment_differences.csv": tables.differences_table(results),
             "dialogs.csv": dialogs_table(results),
             **{
                 f"sweep_{parameter}.csv": tables.sweep_table(swept, parameter)

@@ -141,8 +141,7 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
 
 def timed_policies(benchmark: Benchmark) -> list[Policy]:
     """Return the policies to time: the benchmark's, and FIFO as the reference."""
-    names = {policy.name for policy in benchmark.policies}
-    first = [] if LATENCY_BASELINE in names else [policy_named(LATENCY_BASELINE)]
+    first = [] if LATENCY_BASELINE in benchmark.names else [policy_named(LATENCY_BASELINE)]
     return [*first, *benchmark.policies]
 
 

@@ -4,6 +4,7 @@ import { Cells } from './cells.js';
 import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { lanesOf } from './long.js';
+import { Lines } from './lines.js';
 import { number } from './numbers.js';
 import { River } from './river.js';
 import { WhyInAll } from './why_lanes.js';
@@ -76,20 +77,30 @@ export class Lanes {
       ...(paged ? [['is-page', 'a page, evicted as a whole'], ['is-empty', 'an empty slot in it']] : []),
     ];
     const key = make('div', { className: 'key' }, ...signs.map(([className, meaning]) => make('span', {}, make('i', { className }), meaning)));
+    const curves = make('div');
+    this.lines = new Lines(curves, run.lanes.map((head) => (head.forks ? { ...head, tint: undefined } : head)), this.dialog.changes);
+    const runs = make('div', { className: 'key' }, ...run.lanes.map(({ label, shape, tint, forks }) => {
+      const drawn = make('i', { className: 'sign' });
+      drawn.innerHTML = `<svg viewBox="-1.2 -1.2 2.4 2.4"><path d="${shape}"/></svg>`;
+      if (!forks) drawn.style.color = `var(--tint-${tint})`;
+      return make('span', {}, drawn, label);
+    }));
+    const over = make('section', { className: 'panel lines' }, make('h2', {}, 'Over the turns ', make('small', {}, 'dotted: the topic changes')), runs, curves);
     const frame = stage.part('.frame');
     frame.style.setProperty('--lanes', lanes.length);
     // Not :has(), which makes each step slower.
     frame.className = `frame lanes ${run.lanes.some(({ forks }) => forks) ? 'forked' : ''}`;
-    frame.replaceChildren(make('div', { className: 'rows' }, ...this.rows.map(({ box }) => box), key), this.why.box);
+    const rows = make('div', { className: 'rows' }, ...this.rows.map(({ box }) => box), key);
+    frame.replaceChildren(make('div', { className: 'runs' }, rows, over), this.why.box);
   }
 
   layOut() {
-    for (const row of this.rows) row.layOut();
+    for (const part of [...this.rows, this.lines]) part.layOut();
     if (!this.arrived) this.rows.find(({ head }) => head.forks)?.box.scrollIntoView({ block: 'nearest' });
     this.arrived = true;
   }
 
-  show(/** @type {Shown} */ shown) { for (const row of this.rows) row.show(shown); }
+  show(/** @type {Shown} */ shown) { for (const part of [...this.rows, this.lines]) part.show(shown); }
 
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {

@@ -91,6 +91,17 @@ export function disc(pen, x, y, radius, fill) {
   pen.fill();
 }
 
+/** A shape of a policy: the path of an SVG within a unit circle.
+ * @param {Pen} pen @param {string} shape @param {Point} at @param {string} fill */
+export function sign(pen, shape, [x, y], fill) {
+  pen.save();
+  pen.translate(x, y);
+  pen.scale(4, 4);
+  pen.fillStyle = fill;
+  pen.fill(new Path2D(shape));
+  pen.restore();
+}
+
 /** How the previous run is drawn. */
 export const GHOST = () => ({ stroke: theme.ink, width: 1.5, dash: [4, 3] });
 

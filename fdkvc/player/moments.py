@@ -9,13 +9,12 @@ import numpy as np
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_TOPICS
 from fdkvc.core.recordings import Recording
-from fdkvc.core.transcripts import Demand, Transcript
+from fdkvc.core.transcripts import Demand
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain, sentences, turn_view
 from fdkvc.player.run import ChosenDialog, StageRun, build_run
 from fdkvc.policies import Policy
-from fdkvc.synthetic.scenarios import custom_scenario
 
 LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
 """Names of as many topics as a dialog may have."""
@@ -91,19 +90,9 @@ class Spoken(ChosenDialog):
         return self.recording.dialogs.row(0)
 
 
-def with_schedule(transcript: Transcript, schedule: str) -> Transcript:
-    """Return a dialog with topics by letter A to Z, one a turn; ValueError otherwise."""
-    letters = custom_scenario(schedule).schedule
-    if len(letters) != len(transcript.turns):
-        raise ValueError(
-            f"the schedule has {len(letters)} letters, but the dialog has "
-            f"{len(transcript.turns)} turns: give one letter for each"
-        )
-    return transcript.with_topics(list(letters))
-
-
-def lettered(recording: Recording, transcript: Transcript) -> Recording:
-    """Return a recording with this transcript and letters for topics, which fit into cells."""
+def lettered(recording: Recording) -> Recording:
+    """Return a recording with letters for topics, which fit into cells."""
+    transcript = recording.transcript
     letters = dict(zip(transcript.topics, LETTERS, strict=False))
     topics = [None if turn.topic is None else letters[turn.topic] for turn in transcript.turns]
     return replace(recording, transcript=transcript.with_topics(topics))
@@ -130,7 +119,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
         if not any(demand.kind == "call" for demand in recording.transcript.demands):
             continue
         text = recording.transcript
-        shown = lettered(recording, text)
+        shown = lettered(recording)
         spoken = Spoken(text.name, shown, topic_names=text.topics)
         run = build_run(spoken, policy, budget)
         lost = Evidence(run.trace, shown).lost

@@ -5,6 +5,7 @@ import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { hub } from './hub.js';
 import { Lines } from './lines.js';
+import { GHOST } from './marks.js';
 import { number } from './numbers.js';
 import { Dialog, Lane } from './record.js';
 import { River } from './river.js';
@@ -55,7 +56,8 @@ export class One {
     this.scores = new Scores(scores, this.lane, run.scaled ? before : undefined, run.before);
     frame.classList.toggle('some', run.shows !== '');
     for (const panel of frame.children) panel.hidden = run.shows && !run.shows.split(' ').some((/** @type {string} */ name) => panel.matches(`.${name}`));
-    const lines = new Lines(this.part('.lines div'), run.lanes[0].lines, past?.lines ?? [], run.before, this.dialog.changes);
+    const courses = past ? [{ lines: past.lines, called: run.before, dash: GHOST().dash }] : [];
+    const lines = new Lines(this.part('.lines div'), [...courses, run.lanes[0]], this.dialog.changes);
     for (const [part, words, shown] of /** @type {const} */ ([['.now', `decided differently in the ${run.before}`, run.alike], ['.past', `the ${run.before}`, past], ['.lines', `the ${run.before}`, past]])) {
       this.part(`${part} .of-before`).hidden = !shown;
       this.part(`${part} .of-before b`).textContent = words;
@@ -80,7 +82,7 @@ export class One {
     const paged = lane.paged(shown.turn);
     for (const part of ['.of-pages', '.of-pages ~ .of-pages']) this.part(part).hidden = !paged;
     this.part('.of-pages b').textContent = paged;
-    this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${number(now.gone.length)}` : 'Nothing evicted';
+    this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn: ${number(now.gone.length)}` : 'Nothing evicted';
     this.part('.decision-title').textContent = now.missed.length && now.stayed.length
       ? `highest score first${this.scores.axis.zoomed ? ' · axis zoomed in around the cutoff' : ''}`
       : 'highest score first · no cutoff in this turn';

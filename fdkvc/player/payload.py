@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.charts.theme import FD_KVC, TOPICLESS, TOPICS, letter_ink, looks
+from fdkvc.charts.timeline import Line
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.explain.course import no_history, term_courses
@@ -38,11 +39,11 @@ def pack(
     is drawn as a ghost behind it; its turns are about the same topics.
     """
     trace, dialogs = run.trace, run.dialogs
-    headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
+    headlines = [headline(trace, run.titled, 0, turn) for turn in range(dialogs.turns)]
     lanes, columns = [_lane(run)], _columns(run.entries, run.terms)
     head: dict[str, Any] = {"shows": shows, "before": called}
     if before is not None:
-        lanes.append({**_course(before), "terms": [], "lines": _lines(before)})
+        lanes.append({**_course(before), "terms": [], "lines": _all_lines(before)})
         columns += _columns(before.entries, ())
         # Alike: the same entries, so decisions are compared. Scaled: scores have the same scale.
         scaled = type(trace.policy.core) is type(before.trace.policy.core)
@@ -102,8 +103,10 @@ def pack_lanes(
     """Return runs over one dialog for the browser: what each turn keeps and evicts, with ranks."""
     lanes = []
     for run, head, look in zip(runs, heads, looks([head.label for head in heads]), strict=True):
-        hue = {"tint": look.place, "hued": head.label.startswith(FD_KVC)}
-        lanes.append({**_course(run), **asdict(head), **hue, "terms": []})
+        hue = {"tint": look.place, "shape": look.shape, "hued": head.label.startswith(FD_KVC)}
+        # A fork begins where it forks: before, its line would cover that of its parent.
+        lines = [] if text else _lines(run.turns, run.metrics, head.forks[1] if head.forks else 0)
+        lanes.append({**_course(run), **asdict(head), **hue, "terms": [], "lines": lines})
     columns: list[NDArray[Any]] = []
     for run in runs:
         columns += _stays(run.trace) if run.long else _columns(run.entries, ())
@@ -193,13 +196,19 @@ def _lane(run: StageRun) -> Mapping[str, Any]:
         term = {"name": name(course.term), "remembers": course.remembers, "gained": course.gained}
         terms.append({**term, "shares": shares})
     origin = no_history(run.trace, courses)
-    return {**_course(run), "terms": terms, "lines": _lines(run), "origin": origin}
+    return {**_course(run), "terms": terms, "lines": _all_lines(run), "origin": origin}
 
 
-def _lines(run: StageRun) -> list[Mapping[str, Any]]:
+def _all_lines(run: StageRun) -> list[Mapping[str, Any]]:
+    return _lines(run.turns, (*run.metrics, *run.states))
+
+
+def _lines(turns: pd.DataFrame, lines: Sequence[Line], first: int = 0) -> list[Mapping[str, Any]]:
+    """Return lines with their values, of turns from the first on."""
+    values = turns.where(turns["turn"] >= first)
     return [
-        vars(line) | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
-        for line in (*run.metrics, *run.states)
+        vars(line) | {"values": [None if isnan(x) else x for x in values[line.field].tolist()]}
+        for line in lines
     ]
 
 

@@ -57,7 +57,6 @@ def scene_html(
     entry: int | None,
     sentences: Sentences,
     words: str = "",
-    hues: str = "auto",
 ) -> str:
     """Return a stage as a page that opens at a turn, with an entry pinned unless it is None.
 
@@ -65,7 +64,7 @@ def scene_html(
     above the stage.
     """
     view = {"session": "file", "received": 0, "run": "", "turn": turn, "entry": entry}
-    view |= {"hues": hues, "sentences": []}
+    view["sentences"] = []
     compressed = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
     # What the app's server sends, the page holds from the start: a view and all sentences.
     module = (

@@ -16,7 +16,7 @@ const RESTED = 120; // milliseconds after a step until entries are named, and it
 export class Stage {
   constructor(/** @type {HTMLElement & { given?: unknown }} */ root) {
     this.root = root;
-    this.state = /** @type {Standing} */ ({ turn: 0, entry: null, hues: 'auto' });
+    this.state = /** @type {Standing} */ ({ turn: 0, entry: null });
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
     this.run = /** @type {Packed | null} */ (null);
@@ -36,12 +36,6 @@ export class Stage {
     this.part('input').addEventListener('input', () => {
       this.pause();
       this.go(this.part('input').valueAsNumber);
-    });
-    this.part('.hues').addEventListener('change', () => {
-      this.state = { ...this.state, hues: this.part('.hues').value };
-      this.#colour();
-      this.layOut();
-      this.#report();
     });
     new ResizeObserver(() => this.layOut()).observe(this.part('.frame'));
     // The stage's colour has a transition, which ends only after the page's theme has changed.
@@ -72,22 +66,12 @@ export class Stage {
       cell.style.flexGrow = `${(starts[at + 1] ?? dialog.turns) - turn}`;
       return cell;
     }));
-    this.part('.hues').hidden = !dialog.kinds.length || run.kind === 'transcript';
+    dialog.byKind = run.kind !== 'transcript' && dialog.isOfKinds;
+    this.part('.kinds').hidden = !dialog.byKind;
     this.part('.kinds').replaceChildren(...dialog.kindHues.map((hue) => make('span', {}, tile(dialog, hue), dialog.label(hue))));
     this.looked();
-    this.#colour();
     this.layOut();
     this.root.dataset.run = run.name;
-  }
-
-  // Entries have the hue of their topic, or of their speaker if chosen or if there are no topics.
-  #colour() {
-    const { dialog } = /** @type {Scene} */ (this.scene);
-    const { hues } = this.state;
-    const kinds = !this.part('.hues').hidden && (hues === 'auto' ? dialog.current.every((hue) => hue < 0) : hues === 'kind');
-    dialog.byKind = kinds;
-    this.part('.hues').value = kinds ? 'kind' : 'topic';
-    this.part('.kinds').hidden = !kinds;
   }
 
   layOut() {
@@ -105,20 +89,17 @@ export class Stage {
     if (!view || !this.scene) return;
     if (view.session !== this.session) [this.session, this.actions] = [view.session, view.received];
     const { dialog } = this.scene;
-    const [before, hues] = [this.#standing(), this.state.hues];
+    const before = this.#standing();
     // It may have received more actions: those of an earlier stage in this place.
     if (view.received >= this.actions) {
       this.actions = view.received;
       const { turn, entry } = view;
       if (turn !== this.state.turn || this.playing) this.pause();
-      this.state = { turn, entry, hues: view.hues };
+      this.state = { turn, entry };
     }
     this.state.turn = Math.min(this.state.turn, dialog.turns - 1);
     if (this.state.entry !== null && this.state.entry >= dialog.born.length) this.state.entry = null;
-    if (this.ready && this.state.hues !== hues) {
-      this.#colour();
-      this.layOut();
-    } else if (this.#standing() === before) this.point(); // only what the server says of it is new
+    if (this.#standing() === before) this.point(); // only what the server says of it is new
     else this.show(false);
     this.scene.settled?.();
   }

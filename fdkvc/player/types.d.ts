@@ -54,10 +54,11 @@ interface LaneHead {
   cutoffs: (number | null)[];
   digits: number[]; // with how many decimals the scores of each turn are written
   terms: Term[];
-  lines: Line[]; // of a run that is alone: what it measures, and a sentence where no score has a history
-  origin: string;
+  lines: Line[]; // what it measures
+  origin: string; // of a run that is alone: a sentence where no score has a history
   hued: boolean; // of one of several runs
   tint: number;
+  shape: string; // the path of its sign
   places: number;
   note: string;
   figures: [name: string, values: string[]][];
@@ -65,6 +66,7 @@ interface LaneHead {
 }
 
 interface Term { name: string; remembers: boolean; gained: string; shares: { name: string; values: number[] }[] }
+interface Course { lines: Line[]; called?: string; dash?: number[]; tint?: number; shape?: string }
 interface Line { label: string; low: number; high: number; start: number | null; percent: boolean; digits: number; values: (number | null)[] }
 interface Demands { turn: number; source: string; values: [what: string, lost: string[], token: number][] }
 
@@ -82,8 +84,7 @@ interface Part { turn: number; term: number; name: string; value: number; gained
 /** Of one topic by age. */
 interface Neighbours { turn: number; low: number; high: number; hue: number }
 
-/** Its hues are 'topic' or 'kind', or 'auto' before a person has chosen. */
-interface Standing { turn: number; entry: number | null; hues: string }
+interface Standing { turn: number; entry: number | null }
 interface View extends Standing { session: string; received: number; run: string; sentences: string[] }
 interface Change { label: string; before: string; after: string; share: string; words: string }
 interface Answer { run: string; turn: number; entry: number; done: boolean; words: string; tried: string; changes: Change[] }

@@ -443,4 +443,4 @@ def seen_by(turn: Observation, token: Ints, queries: str) -> Bools:
 
 def total(terms: Mapping[str, Floats]) -> Floats:
     """Sum the named terms to the score (B, C)."""
-    return reduce(operator.add, terms.values())
+    return np.asarray(reduce(operator.add, terms.values()))

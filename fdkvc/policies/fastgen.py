@@ -105,7 +105,7 @@ class FastGen(Policy):
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Add this turn's attention, and take the first structure that holds enough of it."""
-        a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
+        a = np.asarray(observed_attention(turn, cache.token, self.queries).sum(axis=1))
         c = cache["cumulative"] + a
         count = cache.present.sum(axis=1, keepdims=True)
         heavy = (self.frequent * count).astype(np.intp)

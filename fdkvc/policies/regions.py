@@ -100,9 +100,11 @@ class Regions(Policy):
         age = position.max(axis=1, keepdims=True) - position
         # Tokens of an unknown kind count as the user's.
         priority = np.full(age.shape, np.log2(self.user))
-        passed = age / self.user_half_life
+        half_life = np.full(age.shape, self.user_half_life)
         for kind in KINDS:
             marked = turn.is_kind(cache.token, kind)
             priority[marked] = np.log2(getattr(self, kind))
-            passed[marked] = age[marked] / getattr(self, f"{kind}_half_life")
+            half_life[marked] = getattr(self, f"{kind}_half_life")
+        with np.errstate(over="ignore"):
+            passed = np.minimum(age / half_life, 1e30)  # more would exceed single precision
         return {"priority": priority.astype(np.float32), "decay": -passed.astype(np.float32)}

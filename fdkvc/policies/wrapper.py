@@ -13,7 +13,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Floats, Ints, Observation
 from fdkvc.core.cache import Cache, Pages
 from fdkvc.core.parameters import Field, changed, parameters_of
-from fdkvc.policies.base import Look, Policy, Score, Step, Update, within
+from fdkvc.policies.base import Look, Policy, PolicyCard, Score, Step, Update, within
 
 
 class _Forwarded:
@@ -98,35 +98,11 @@ class Wrapper(Policy):
         return dataclasses.replace(self, policy=self.policy.variant(**changes), **settings)
 
 
-# One descriptor per name: `Policy` defines all of these, so `__getattr__` would never be called.
-for _name in (
-    "steps",
-    "bounded",
-    "reads_afresh",
-    "reads_again",
-    "clears_results",
-    "page_size",
-    "pages",
-    "channels",
-    "queries",
-    "ties",
-    "quantity_names",
-    "core",
-    "without_effect",
-    "initial_state",
-    "capacity",
-    "slots",
-    "tier_places",
-    "recalls",
-    "update",
-    "init_channels",
-    "after_insert",
-    "protects",
-    "budgets",
-    "places",
-    "modulate",
-):
-    setattr(Wrapper, _name, _Forwarded(_name))
+# Whatever a policy has and a wrapper does not define is that of the wrapped policy. `__getattr__`
+# would not do: it is asked only for names that no base class defines.
+for _name in (vars(PolicyCard) | vars(Policy)).keys() - vars(Wrapper).keys():
+    if not _name.startswith("_"):
+        setattr(Wrapper, _name, _Forwarded(_name))
 
 
 class Protecting(Wrapper):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import pandas as pd
 
 from fdkvc.runs.export import csv_text
 from fdkvc.runs.jobs import Execution
-from fdkvc.runs.record import Record, parse_run, run_json
+from fdkvc.runs.record import Record, run_json
 
 
 class Run(ABC):
@@ -73,14 +73,3 @@ class Run(ABC):
             for name, content in self.timed.items()
         }
         return {**numbers, **timed, "run.json": record}
-
-
-def read_record(
-    content: bytes | str, kinds: Iterable[type[Run]], allowed: Sequence[str] = ()
-) -> Record:
-    """Read a ``run.json`` of one of these kinds, or only of those `allowed` by name.
-
-    Raises a ValueError that names what is wrong and where.
-    """
-    types = {kind.kind: (kind.settings_type, kind.depends) for kind in kinds}
-    return parse_run(content, types, allowed)

@@ -11,7 +11,6 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +18,7 @@ from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import fdkvc
-from fdkvc.core.json_input import WORDS, read_bytes
+from fdkvc.core.json_input import WORDS
 from fdkvc.core.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, baseline_of, recorded_policy
 from fdkvc.runs.workers import processor
@@ -29,9 +28,6 @@ FORMAT = 1
 
 INFORMATIVE = ("versions", "processor", "seconds")
 """Keys that do not affect the repeated run; they are reported where numbers differ."""
-
-MAX_GROWTH = 8
-"""How many times as long a table may be for its digits alone: 0.12345678901234567 for 0.1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +48,6 @@ class Record:
     """Of the packages and the code."""
     processor: Mapping[str, str]
     """Of the machine."""
-    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """The texts of its files that are available."""
 
     @property
     def benchmark(self) -> Any:
@@ -69,26 +63,6 @@ class Record:
     def finished(self) -> Mapping[str, int]:
         """Finished dialogs of each scenario; empty if all were."""
         return self.about.get("finished") or {}
-
-    def with_texts(self, texts: Mapping[str, str]) -> Record:
-        """Add the texts that match their digests."""
-        pairs = texts.items()
-        matching = {name: text for name, text in pairs if digest(text) == self.digests.get(name)}
-        return dataclasses.replace(self, texts={**self.texts, **matching})
-
-    def with_folder(self, folder: Path, again: Mapping[str, str]) -> Record:
-        """Add those of its files that are in a folder, given those that the run wrote `again`.
-
-        At most `MAX_GROWTH` times the bytes of the repeated file are read: a longer one has other
-        rows.
-        """
-        texts = {}
-        for name in self.digests.keys() & again.keys():
-            with suppress(ValueError):  # it is missing or cannot be read
-                most = MAX_GROWTH * len(again[name].encode())
-                content = read_bytes(folder / Path(name).name, most)
-                texts[name] = content.decode(errors="replace")
-        return self.with_texts(texts)
 
 
 # ------------------------------------------------------------------------------- written

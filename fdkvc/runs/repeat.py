@@ -5,9 +5,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fdkvc.core.attention import TOLERANCE
+from fdkvc.core.json_input import read_bytes
 from fdkvc.core.words import count, listed
 from fdkvc.runs.record import Record, digest, versions
 from fdkvc.runs.workers import processor
@@ -17,6 +19,9 @@ QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3}
 
 WORDS = ("words",)
 """Columns that say their row's numbers in words."""
+
+MAX_GROWTH = 8
+"""How many times as long a table may be for its digits alone: 0.12345678901234567 for 0.1."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,11 @@ class Comparison:
         return bool(self.identical or self.close) and not unlike
 
 
-def compare(record: Record, files: Mapping[str, str]) -> Comparison:
-    """Compare the files of a run, including its ``run.json``, with a record."""
+def compare(record: Record, files: Mapping[str, str], folder: Path | None = None) -> Comparison:
+    """Compare the files of a run, including its ``run.json``, with a record.
+
+    Where a file is not identical, the recorded one in the folder shows how far the two differ.
+    """
     identical, unknown = [], []
     close: dict[str, float] = {}
     apart: dict[str, float] = {}
@@ -53,15 +61,25 @@ def compare(record: Record, files: Mapping[str, str]) -> Comparison:
             other.append(name)
         elif digest(files[name]) == recorded:
             identical.append(name)
-        elif name not in record.texts:
+        elif folder is None or (text := _recorded(folder, name, recorded, files[name])) is None:
             unknown.append(name)
         else:
-            largest, within = difference(record.texts[name], files[name])
-            if within:
-                close[name] = largest
-            else:
-                apart[name] = largest
+            largest, within = difference(text, files[name])
+            (close if within else apart)[name] = largest
     return Comparison(tuple(identical), close, apart, tuple(unknown), tuple(other))
+
+
+def _recorded(folder: Path, name: str, recorded: str, again: str) -> str | None:
+    """Return the text of a file in a folder if it has this digest.
+
+    At most `MAX_GROWTH` times the bytes of the repeated file are read: a longer one has other rows.
+    """
+    try:
+        content = read_bytes(folder / Path(name).name, MAX_GROWTH * len(again.encode()))
+    except ValueError:  # it is missing or cannot be read
+        return None
+    text = content.decode(errors="replace")
+    return text if digest(text) == recorded else None
 
 
 def _unlike(before: Any, again: Any, place: str) -> Iterator[str]:

@@ -3,24 +3,17 @@
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
 
-from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.ui import fields
+from fdkvc.policies import Policy, policy_named
 from fdkvc.ui.markdown import Markdown, plain, sections
-from fdkvc.ui.sidebar import POLICY as SYNTHETIC
-
-POLICY = replace(SYNTHETIC, choices=POLICIES)
-FIELDS = (POLICY,)
-"""Every field of the page's view."""
 
 
-def show_method(page: str) -> None:
-    """Show one turn of a policy: its equations beside the code of its class."""
-    policy = policy_named(fields.choice(page, POLICY, width=320))
+def show_method() -> None:
+    """Show one turn of FD-KVC: its equations beside the code of its class."""
+    policy = policy_named("fd-kvc")
     st.markdown(Markdown("{} :gray[{}.]").format(policy.idea, policy.source))
     with st.container(horizontal=True, key="method"):
         with st.container(border=True, key="method-equations"):

@@ -176,24 +176,18 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     number = [recording.transcript.name for recording in recordings].index(spoken.name)
     link = {"file": "dialogues", "dialog": f"{number}", "policies": f"fifo,{POLICY}"}
     link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
-    restored = {"section": "back"}
-    trials = (
-        "read this dialog with two policies, word by word",
-        "let a language model answer with evicted words restored",
-    )
-    tasks = (
-        f"Click another word that was evicted, and read why. {word} narrowly missed the cut.",
-        "Press Play from the first turn: the protected words stay.",
-    )
     lights = {value: f"{token}", word: f"{token}", "evicts": "why", "The cache": "now"}
-    parts = ("now why", "now")
-    moments = ((run, failure.turn, token, lost), (again, demand.turn, token, kept))
-    pages = (("dialogs", link), ("answers", restored))
+    trial = "read this dialog with two policies, word by word"
+    task = f"Click another word that was evicted, and read why. {word} narrowly missed the cut."
+    evicted = Chapter(
+        run, failure.turn, token, lost, trial, "dialogs", link, task, "now why", lights
+    )
+    trial = "let a language model answer with evicted words restored"
+    task = "Press Play from the first turn: the protected words stay."
+    back = {"section": "back"}
     return [
-        Chapter(*moment, trial, *page, task, shows, lights)
-        for moment, trial, page, task, shows in zip(
-            moments, trials, pages, tasks, parts, strict=True
-        )
+        evicted,
+        Chapter(again, demand.turn, token, kept, trial, "answers", back, task, "now", lights),
     ]
 
 

@@ -27,7 +27,7 @@ DOORS = (
 def moment() -> tuple[HeadChoice, Lane, Outcome]:
     """Return a dialog, a run over it, and what a call needed that was evicted before it."""
     file = shipped_file(FILE)
-    head = HeadChoice.of(file, *shown_recording(file, 0, "annotated", "", None))
+    head = HeadChoice.of(file, *shown_recording(file, 0, None))
     (lane,) = load_lanes(head, [policy_named(POLICY)], BUDGET)
     for outcome in outcomes_of(lane.run, head.recording):
         if outcome.demand.kind == "call" and outcome.demand.mentions[-1].turn < outcome.lost:

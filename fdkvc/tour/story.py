@@ -27,7 +27,7 @@ SCENE = Field(
     default="1",
     choices={f"{number}": title for number, title in enumerate(TITLES, start=1)},
 )
-FIELDS = (SCENE, *(replace(field, follows=False) for field in sidebar.MOVING))
+FIELDS = (SCENE, *(replace(field, follows=False) for field in sidebar.LOOK))
 
 
 @lru_cache(maxsize=1)

@@ -8,18 +8,10 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.charts.theme import Spec
-from fdkvc.player.entry_files import file_stem, trace_files
-from fdkvc.player.run import StageRun
 from fdkvc.runs.base import Run
 from fdkvc.runs.export import README, as_zip, meanings, with_readme
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
-
-
-def show_address(uploaded: bool = False) -> None:
-    """Show what the page's address reopens; it does not carry an `uploaded` file."""
-    once = " once the same file is opened there" if uploaded else ""
-    st.caption(plain(f"The address of this page reopens exactly this view{once}."))
 
 
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
@@ -88,15 +80,6 @@ def show_files(
             key = f"{page}/file/{name}"
             offer_file(key, "-".join(filter(None, [stem, name])), content, label=name, width=260)
             st.caption(plain(meanings()["files"].get(name, "")))
-
-
-def show_run_files(page: str, runs: Mapping[str, StageRun]) -> None:
-    """Offer the tables of runs over one dialog, in files that are named after what they are of."""
-    names, stem, first = ["entries.csv", "turns.csv"], file_stem(runs), next(iter(runs.values()))
-    if first.long:
-        names.remove("entries.csv")
-        st.caption(plain(first.long_note("entries.csv")))
-    show_files(page, lambda: trace_files(runs), names, f"{stem}.zip", stem)
 
 
 @cached

@@ -138,8 +138,9 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
                 hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
-    # "section" was of every page before 1.2, and the order of cells a choice before 1.6.
-    names = {"section", "order", *(field.name for field in fields)}
+    # Of earlier versions: the section of every page, the order and colour of cells, and that a
+    # sweep has no second hyperparameter.
+    names = {"section", "order", "hues", "second", *(field.name for field in fields)}
     unknown = [name for name in link if name not in names]
     return adopt(page, fields, link) + [
         f"This link has an error: it has an unknown parameter {name!r}." for name in unknown
@@ -265,13 +266,8 @@ def number(page: str, field: Field) -> Any:
         persist_state="session",
     )
     value = settle(page, field, held(page, field), field.check)
-    notes = []
-    if value != field.default:
-        notes.append(Markdown(":orange[● changed from {:g}]").format(field.default))
     if field.paper and not low <= value <= high:
-        notes.append(Markdown(":orange[{}; this is outside]").format(tried))
-    if notes:
-        st.caption(Markdown(" · ").join(notes))
+        st.caption(Markdown(":orange[{}; this is outside]").format(tried))
     return value
 
 

@@ -7,20 +7,21 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.words import listed
 from fdkvc.engine.metrics import default_metrics
-from fdkvc.player.entry_files import file_stem
+from fdkvc.player.entry_files import file_stem, trace_files
 from fdkvc.player.moments import nearly_kept as nearly_kept
 from fdkvc.player.moments import value_sentences
 from fdkvc.player.payload import DialogText, LaneHead
-from fdkvc.player.run import StageRun
 from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_of_all
-from fdkvc.ui.downloads import offer_file
+from fdkvc.ui.downloads import offer_file, show_files
 from fdkvc.ui.fields import held, hold, is_new, keep_to, key_of
 from fdkvc.ui.frame import Page
 from fdkvc.ui.lanes import Lane
-from fdkvc.ui.sidebar import ENTRY, HUES, TURN
+from fdkvc.ui.markdown import plain
+from fdkvc.ui.sidebar import ENTRY, TURN
 
 _RECEIVED = "stage/received"
 
@@ -73,7 +74,7 @@ def open_as_linked(page: str, link: Mapping[str, str]) -> None:
 
 
 def stage_view(page: str) -> dict[str, Any]:
-    """Return the turn, entry and hues of a page's stage; the same dict in every run.
+    """Return the turn and entry of a page's stage; the same dict in every run.
 
     It is read outside the session's script, where the session state is not available.
     """
@@ -97,9 +98,7 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
         entry = sent["entry"]
         exists = entry is not None and 0 <= entry < dialogs.bounds[0, -1]
         hold(page, ENTRY, int(entry) if exists else None)
-        hues = sent[HUES.name]  # from the browser, so it may be anything
-        hold(page, HUES, hues if hues in HUES.choices else HUES.default)
-    view = {field.name: held(page, field) for field in (TURN, ENTRY, HUES)}
+    view = {field.name: held(page, field) for field in (TURN, ENTRY)}
     stage_view(page).update(view)
     turn, token = int(view[TURN.name]), view[ENTRY.name]
     sentences = [] if token is None else explain(turn, token)
@@ -107,33 +106,46 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
     return turn
 
 
-def save_scene(
+def show_downloads(
     page: str,
-    title: str,
-    shown: Callable[[], bytes],
-    runs: Sequence[StageRun],
+    lanes: Sequence[Lane],
+    alone: Callable[[], bytes] | None = None,
     *,
-    lanes: bool = False,
+    uploaded: bool = False,
 ) -> None:
-    """Offer the stage as a file that works without this app.
+    """Offer runs as tables, and the stage as a file that works without this app.
 
-    `shown` returns `runs` packed in the same order, in lanes or one alone.
+    `alone` returns the run packed that is alone on the stage.
     """
-    view = stage_view(page)
-
-    def content() -> bytes:
-        sentences = sentences_of(runs, view["entry"], lanes=lanes)
-        parts = {name: value for name, value in view.items() if name != "text"}
-        return scene_html(title, shown(), sentences=sentences, **parts).encode()
-
-    offer_file(
-        f"{page}/download/scene",
-        f"{file_stem({run.trace.policy.name: run for run in runs})}-scene.html",
-        content,
-        label="Save this scene",
-        icon="theaters",
-        help="One HTML file that works offline, with the same controls.",
+    view, first = stage_view(page), lanes[0].run  # the session is out of reach at the click
+    runs = {lane.words: lane.run for lane in lanes}
+    title, stem = (
+        f"{listed([lane.label for lane in lanes])} on {first.dialog.title}",
+        file_stem(runs),
     )
+
+    def scene() -> bytes:
+        rows = [lane.run for lane in beside(lanes)]
+        sentences = sentences_of(rows, view["entry"], lanes=alone is None)
+        parts = {name: value for name, value in view.items() if name != "text"}
+        packed = shown(view, lanes) if alone is None else alone()
+        return scene_html(title, packed, sentences=sentences, **parts).encode()
+
+    with st.popover("Download", icon=":material/download:"):
+        once = " once the same file is opened there" if uploaded else ""
+        st.caption(plain(f"The address of this page reopens exactly this view{once}."))
+        offer_file(
+            f"{page}/download/scene",
+            f"{stem}-scene.html",
+            scene,
+            label="Save this scene",
+            icon="theaters",
+            help="One HTML file that works offline, with the same controls.",
+        )
+        names = ["turns.csv"] if first.long else ["entries.csv", "turns.csv"]
+        if first.long:
+            st.caption(plain(first.long_note("entries.csv")))
+        show_files(page, lambda: trace_files(runs), names, f"{stem}.zip", stem)
 
 
 # ------------------------------------------------------------------------------- lanes

@@ -67,8 +67,12 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would request a picture of the page's own icon from another server.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    moved = [st.Page(path, visibility="hidden") for path in MOVED]
-    return st.navigation([*(_page(*page) for page in PAGES), *moved], expanded=True)
+    pages = [st.Page(path, visibility="hidden") for path in MOVED]
+    for path, title, icon in PAGES:
+        first = path == FIRST
+        address = "" if first else None
+        pages.append(st.Page(path, title=title, icon=icon, url_path=address, default=first))
+    return st.navigation(pages, expanded=True)
 
 
 def lead_to(path: str, **link: str) -> None:
@@ -85,11 +89,6 @@ def _ensure_navigation() -> None:
     if _FRAMED not in st.session_state:
         _navigation()
         st.rerun()
-
-
-def _page(path: str, title: str, icon: str) -> StreamlitPage:
-    first = path == FIRST
-    return st.Page(path, title=title, icon=icon, url_path="" if first else None, default=first)
 
 
 @dataclass(frozen=True)
@@ -164,15 +163,6 @@ def panel(name: str) -> DeltaGenerator:
     return st.container(key=f"panel-{name}")
 
 
-def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:
-    """Show a page's tabs; return the name of the open one, the only one to draw, and its place."""
-    key = f"{page}/sections"
-    # Not as the default of `st.tabs`: a changed one makes new tabs, and a click on the old is lost.
-    st.session_state.setdefault(key, labels[opened])
-    tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
-    return next((name, tab) for name, tab in zip(labels, tabs, strict=True) if tab.open)
-
-
 def opened_section(page: str, field: Field) -> str:
     """Return a page's open section, by a link or a click, which the field then names."""
     key, drawn = f"{page}/sections", f"{page}/drawn-section"
@@ -189,8 +179,12 @@ def opened_section(page: str, field: Field) -> str:
 
 def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field names."""
-    name, place = open_tab(page, field.labels, opened_section(page, field))
-    with place:
+    opened_section(page, field)
+    key, labels = f"{page}/sections", field.labels.values()
+    # Not as the default of `st.tabs`: a changed one makes new tabs, and a click on the old is lost.
+    tabs = st.tabs([plain(label) for label in labels], key=key, on_change="rerun")
+    name, tab = next(pair for pair in zip(field.labels, tabs, strict=True) if pair[1].open)
+    with tab:
         return sections[name]()
 
 

@@ -1,23 +1,20 @@
 """Runs for the screen, each computed once, and the lanes of a comparison over one dialog."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.timeline import lines_spec, placed
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_LANES
 from fdkvc.core.parameters import Field
 from fdkvc.explain.notes import available_in
-from fdkvc.explain.tables import difference_table, overlap_table, topic_changes
+from fdkvc.explain.tables import difference_table, overlap_table
 from fdkvc.player.run import ChosenDialog, StageRun, build_run, continue_run
 from fdkvc.policies import Policy
 from fdkvc.ui import fields
-from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import held, hold
-from fdkvc.ui.frame import page_theme
 from fdkvc.ui.lru import cached
 from fdkvc.ui.sidebar import read_name
 from fdkvc.ui.variants import CHOSEN, choose_policies, warn_no_effect
@@ -138,32 +135,3 @@ def overlap(first: StageRun, second: StageRun) -> pd.DataFrame:
 def differences(first: StageRun, second: StageRun) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, in each turn."""
     return difference_table(first.entries, second.entries)
-
-
-@cached
-def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
-    """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
-    # Of a fork, no turns of its parent, whose line would be covered.
-    columns = ["turn", *(line.field for line in lanes[0].run.metrics)]
-    rows = [
-        lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, columns].assign(lane=lane.label)
-        for lane in lanes
-    ]
-    changes = topic_changes(lanes[0].run.dialogs)
-    return {"lines": placed(pd.concat(rows, ignore_index=True)), "changes": placed(changes)}
-
-
-def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
-    """Show the metrics over the turns, a line for each run."""
-    by_lane = [lane.run.metrics for lane in lanes]
-    spec = lines_spec(
-        lanes[0].run.dialogs.turns,
-        tuple(lane.label for lane in lanes),
-        lanes[-1].name == FORK,
-        # An axis begins at the lowest value of any lane.
-        tuple(min(lines, key=lambda line: line.low) for lines in zip(*by_lane, strict=True)),
-        page_theme(),
-    )
-    cursor = placed(pd.DataFrame({"turn": [turn]}))
-    chart = {**spec, "datasets": {**line_data(lanes), "cursor": cursor}}
-    show_chart(page, "metrics", chart, alt="Metrics over the turns, a line for each run")

@@ -14,7 +14,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.core.parameters import Field
-from fdkvc.runs.record import version_words
 from fdkvc.ui import fields
 from fdkvc.ui.address import browser
 from fdkvc.ui.jobs import Job
@@ -36,8 +35,6 @@ class Kind:
     """Its name in the session."""
     page: str
     """The page's name, under which the session holds its fields."""
-    settings_type: type
-    """The type of what runs."""
     measure: Callable[..., Any]
     """Runs settings."""
     choose: Callable[[str], Any]
@@ -54,10 +51,8 @@ class Kind:
     """Returns settings in words."""
     shipped: Sequence[Any]
     """Runs that are shipped with the code."""
-    date: str
-    """The date of the shipped runs, as 2026-01-31."""
-    version: str
-    """The project's version that measured them."""
+    origin: str
+    """When they were measured, and with which version."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +63,6 @@ class Past:
     """Unique among the runs of a page."""
     result: Any
     """The run itself."""
-    date: str
-    """The date of a shipped run."""
     job: Job | None = None
 
     @property
@@ -80,8 +73,7 @@ class Past:
     @property
     def time(self) -> str:
         """When it was requested, on the reader's clock."""
-        if self.job is None:
-            return self.date
+        assert self.job is not None
         # The browser's offset is positive west of Greenwich.
         zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
@@ -130,9 +122,9 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
     """Return every run with a result by name: those that are shipped, then oldest first."""
     # A run that ends while the page is being drawn appears when it is drawn again.
     running = st.session_state.get(job_key(kind.name))
-    ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
-    runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.date) for run in kind.shipped]
-    runs += [Past(job.name, job.result, kind.date, job) for job in ended]
+    jobs = shared_jobs().results(type(kind.shipped[0].settings))
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
+    runs += [Past(job.name, job.result, job) for job in jobs if job.name != running]
     return {past.name: past for past in runs}
 
 
@@ -148,10 +140,8 @@ def _advise(running: Job | None, settings: Any, why: str) -> None:
 
 def _describe(kind: Kind, past: Past) -> None:
     """Describe the run that is shown: what ran, and whether it was cancelled."""
-    if past.job is None:
-        version = version_words(kind.version)
-        origin = f". Measured on {past.time} with {version}, and shipped."
-    else:
+    origin = f". {kind.origin}, and shipped."
+    if past.job is not None:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.result.settings)}{origin}"))
     if past.cancelled:

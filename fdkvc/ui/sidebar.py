@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.core.limits import MAX_SCHEDULE_TURNS
-from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of
+from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of, written
 from fdkvc.core.words import listed, sentence
 from fdkvc.engine.metrics import default_metrics, metrics_of
 from fdkvc.player.run import DialogChoice
@@ -26,7 +26,7 @@ from fdkvc.policies import (
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui import fields
-from fdkvc.ui.fields import held, hold
+from fdkvc.ui.fields import held
 from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import plain
 
@@ -46,7 +46,7 @@ SCHEDULE = Field(
     default="AAABBBCC",
     follows=True,
 )
-SEED_HERE = replace(SEED, help="Which dialog is generated.", default=7, follows=True)
+SEED_HERE = replace(SEED, help="Another seed draws other tokens.", default=7, follows=True)
 BUDGET_HERE = replace(BUDGET, high=512, follows=True)
 _OFFERED = [field for field in fields_of(World) if field.name in ("tokens_per_turn", "noise")]
 WORLD = [replace(field, high=min(field.high, 128), follows=True) for field in _OFFERED]
@@ -76,13 +76,6 @@ MORE_METRICS = Field(
     "Beyond the paper's three", name="metrics", default=(), choices=metrics_of(optional=True)
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
-HUES = Field(
-    "Colour of entries",
-    name="hues",
-    default="auto",
-    choices={"auto": "by topic, else by speaker", "topic": "by topic", "kind": "by speaker"},
-    chosen=False,
-)
 
 DIALOG = (SCENARIO, SCHEDULE, SEED_HERE, BUDGET_HERE, *WORLD)
 """The fields that choose a dialog and a budget."""
@@ -91,10 +84,7 @@ TURN = Field("Turn", name="turn", default=0, low=0, high=9999, chosen=False)
 """The turn that a page shows."""
 
 LOOK = (replace(TURN, follows=True), ENTRY)
-"""The turn that is shown, and the selected entry."""
-
-MOVING = (*LOOK, HUES)
-"""The fields that a stage changes."""
+"""The turn that is shown, and the selected entry, which a stage changes."""
 
 LANES = "policies"
 """The name under which the policies of lanes carry over from page to page."""
@@ -110,15 +100,6 @@ def choose_dialog(page: str) -> tuple[DialogChoice, int]:
     key = fields.choice(page, SCENARIO)
     scenario = fields.text(page, SCHEDULE, _custom_scenario) if key == OWN else scenario_named(key)
     seed = fields.number(page, SEED_HERE)
-    st.button(
-        "Another dialog",
-        key=f"{page}/another",
-        icon=":material/casino:",
-        shortcut="N",
-        on_click=hold,
-        args=(page, SEED_HERE, seed + 1),
-        help="The next seed: the same schedule with other tokens.",
-    )
     budget = fields.number(page, BUDGET_HERE)
     with st.expander("Tokens and noise"):
         world = World(**fields.numbers(page, WORLD))
@@ -161,7 +142,8 @@ def choose_policy(page: str) -> Policy:
             )
         if changed:
             changes = [
-                f"{row.title} {values[row.name]} instead of {row.default}" for row in changed
+                f"{row.title} {written(values[row.name])} instead of {written(row.default)}"
+                for row in changed
             ]
             differ.caption(plain(sentence(listed(changes))))
         policy = policy.variant(**values)
@@ -261,7 +243,7 @@ def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1)
 
 def view_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return the fields of the step page, for a link or else the session's values."""
-    return [*DIALOG, *_policy_fields(page, link), *MOVING, MORE_METRICS]
+    return [*DIALOG, *_policy_fields(page, link), *LOOK, MORE_METRICS]
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:

@@ -33,13 +33,6 @@ CHANCE = "random"
 DRAWN = Available()
 """What policies may observe in synthetic dialogs."""
 
-LINE = Field(
-    "Or as text",
-    "Wrappers may be nested, such as blocks(window(tova), size=8).",
-    name="line",
-    default="",
-)
-
 
 def choose_policies(
     page: str, field: Field = CHOSEN, most: int = MAX_BENCHMARK_POLICIES
@@ -100,13 +93,8 @@ def _add_variant(page: str, field: Field) -> None:
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
         start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
         variant = edit_policy(f"{page}/variant", policy_named(start), field.choices)
-        line, add = st.columns([2, 1], vertical_alignment="bottom")
-        with line:
-            variant = fields.text(
-                f"{page}/variant", LINE, lambda line: read_policy(line) if line.strip() else variant
-            )
         present = variant.name in chosen
-        if add.button(
+        if st.button(
             plain(f"Add {variant.title}"),
             key=f"{page}/variant/add",
             disabled=present,

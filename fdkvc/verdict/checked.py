@@ -171,7 +171,7 @@ def _affordable(
     transcripts: Sequence[Transcript],
     most: int,
 ) -> tuple[list[Transcript], int, list[Sized], list[int]]:
-    """Return a sample of at `most` so many tokens, these, and the run and work of each group.
+    """Return a sample of at `most` so many tokens, its tokens, and each group's run and work.
 
     Where ways read so much again that it would take longer than others of its size, it is smaller.
     """

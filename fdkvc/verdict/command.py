@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
@@ -36,10 +36,9 @@ class Dialogs:
     plan: str | None = None
     """The model of a plan."""
     target: str = TARGET.default
+    """Recall that it is to reach, in percent."""
     pin: bool = False
     baseline: str | None = None
-    model: str | None = None
-    """Which model checks a plan, and whose tokens all sizes are in."""
     read: int | None = None
     """Tokens of the dialogs that it reads."""
     out: str | None = None
@@ -54,11 +53,11 @@ class Dialogs:
             pinned = with_pinned_prompts(self.replay.policies)
             object.__setattr__(self, "replay", replace(self.replay, policies=pinned))
         baseline_of(self.replay.policies, self.baseline)
-        if self.model is not None and self.plan is None:
+        if self.sources.model is not None and self.plan is None:
             raise ValueError("--model reads the ways of a plan: give --plan, too")
         if self.read is not None:
             check_count("--read", self.read)
-            if self.model is None:
+            if self.sources.model is None:
                 raise ValueError("--read is for a model: give --model, too")
         if self.tables and self.json:
             raise ValueError("--tables and --json cannot be combined: give only one")
@@ -69,41 +68,38 @@ class Dialogs:
         return None if self.plan is None else read_shape(self.plan)
 
 
+OWN_OPTIONS = [field.name for field in fields(Dialogs) if field.default is not MISSING]
+"""The options that no other settings have."""
+
+
 def dialogs(options: Namespace) -> None:
     """Replay dialogs or a trace file, and measure what the cache still holds."""
-    named = {"policies": options.policies or options.pin, "budgets": options.budgets}
-    named["heads"] = options.heads
+    given = {
+        "policies": options.policies or options.pin,
+        "budgets": options.budgets,
+        "heads": options.heads,
+    }
     command = Dialogs(
         read_sources(options),
         settings_from(Replay, options),
         Running(options.workers, options.dask),
-        frozenset(name for name, given in named.items() if given),
-        plan=options.plan,
-        target=options.target,
-        pin=options.pin,
-        baseline=options.baseline,
-        model=options.model,
-        read=options.read,
-        out=options.out,
-        tables=options.tables,
-        json=options.json,
+        frozenset(filter(given.get, given)),
+        **{name: getattr(options, name) for name in OWN_OPTIONS},
     )
-    run_dialogs(command)
-
-
-def run_dialogs(command: Dialogs) -> None:
-    """Do what the command says."""
-    name = command.model
+    # 1. The model's files are read first, so that what is wrong with them is said at once.
+    name = command.sources.model
     model = None if name is None else load_language_model(name)
+    encoding = Encoding.of_model(name)
     recordings, digest = command.sources.read_recordings()
-    encoding = Encoding() if name is None else Encoding.of_model(name)
     recordings, skipped = in_tokens(recordings, encoding)
     warn_each([skipped_text(skipped)])
+    # 2. The replay, and with a plan what the model reads of it.
     run = _replayed(command, recordings, digest)
     if run.card is not None:
         warn_each(missing_value_notes(transcripts_of(run.recordings)))
-    if run.card is not None and model is not None:
-        run = replace(run, read=_read(command, run.card, model, run.recordings))
+        if model is not None:
+            run = replace(run, read=_read(command, run.card, model, run.recordings))
+    # 3. What is printed and written.
     text = run.tables_text if command.tables else run.text
     if command.json:
         text = json.dumps(run.record, indent=2, ensure_ascii=False)

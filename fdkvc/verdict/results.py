@@ -315,7 +315,7 @@ def encoding_named(place: str) -> Encoding:
         raise ValueError(
             "this run counted tokens by a tokenizer.json that only the page Dialogs was given"
         )
-    return Encoding.of_model(place) if place else Encoding()
+    return Encoding.of_model(place)
 
 
 def in_tokens(

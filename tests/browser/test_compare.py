@@ -117,11 +117,10 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     decay = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
     decay.fill("0.6")
     decay.press("Enter")
-    expect(page.get_by_text("changed from 0.88")).to_be_visible()
     page.get_by_role("button", name="Continue from here").click()
 
     expect(page.get_by_text("continued after turn 4")).to_be_visible()
-    expect(page.get_by_text("recency decay at 0.6 instead of 0.88")).to_be_visible()
+    expect(page.get_by_text("recency decay (γ) at 0.6 instead of 0.88")).to_be_visible()
     expect(decay).not_to_be_visible()
     expect(lanes(page)).to_have_count(3)
     expect(lane(page, 3)).to_contain_text("continues FD-KVC after turn 4")

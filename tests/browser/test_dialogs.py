@@ -158,11 +158,6 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
 def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> None:
     open_dialogs(page, file="rental", view="lanes", policies="fifo,fd-kvc", budget=128, turn=20)
     legend = page.locator(".stage .kinds")
-    expect(legend).to_be_hidden()
-    page.get_by_role("combobox", name="Colour of entries").select_option("by speaker")
-    expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
-    expect_linked(page, hues="kind")
-    settled(page).reload()
     expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
 
     recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0], 0, Encoding())

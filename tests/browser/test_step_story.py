@@ -11,11 +11,10 @@ from benchmarks.live_app import settled
 from fdkvc.engine.simulate import simulate
 from fdkvc.explain.counterfactual import counterfactual, nearest_first
 from fdkvc.explain.decisions import explain, sentences, turn_view
-from fdkvc.policies import POLICIES, policy_named
+from fdkvc.policies import POLICIES, WRAPPERS, policy_named, wrapped
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.tour.chapters import TITLES, Chapter
-from fdkvc.tour.policies import option_steps
 from fdkvc.tour.story import story_chapters
 from tests.browser.address import expect_linked
 from tests.browser.test_every_page import PHONE
@@ -171,8 +170,10 @@ def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None
     Entries and curves have the previous run beside them, which a page opened anew has not.
     """
     open_step(page, scenario="complex", seed=7, policy="snapkv", turn=5, entry=100)
-    page.get_by_role("button", name="Another dialog").click()
-    expect(page.get_by_role("spinbutton", name="Seed")).to_have_value("8")
+    seed = page.get_by_role("spinbutton", name="Seed")
+    seed.fill("8")
+    seed.press("Enter")
+    expect_linked(page, seed=8)
     page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 6, 19)
     choose(page, "Policy", "H2O")
@@ -228,15 +229,12 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
     )
 
     page.goto("/policies")  # which sets out all equations of all policies, as large
-    page.get_by_role("tab", name="Policies one by one").click()
     settled(page)
     page.locator("summary").evaluate_all("all => all.forEach(each => each.click())")
     everywhere = page.locator("details .katex-display")
     policies = [policy_named(key) for key in POLICIES]
-    options = [steps for policy in policies for steps in option_steps(policy).values()]
-    expect(everywhere).to_have_count(
-        sum(map(len, options)) + sum(len(policy.steps) for policy in policies)
-    )
+    policies += [wrapped(key, policy_named("fifo")) for key in WRAPPERS]
+    expect(everywhere).to_have_count(sum(len(policy.steps) for policy in policies))
     expect(everywhere.last).to_be_visible()
     shown |= widths(everywhere)
     assert min(shown.values()) > 0
@@ -253,10 +251,11 @@ def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control
     gamma.fill("0.7")
     gamma.press("Enter")
 
-    expect(page.get_by_text("changed from 0.88")).to_be_visible()
+    changed = page.get_by_text("Recency decay (γ) 0.7 instead of 0.88.")
+    expect(changed).to_be_visible()
     expect_linked(page, gamma=0.7)
     page.get_by_role("button", name="Restore the paper's values").click()
-    expect(page.get_by_text("changed from 0.88")).to_have_count(0)
+    expect(changed).to_have_count(0)
     expect(gamma).to_have_value("0.88")
 
     schedule = page.get_by_role("textbox", name="Custom schedule")
@@ -298,7 +297,7 @@ def expect_scene(page: Page, chapter: Chapter) -> None:
 def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)
-    page.get_by_test_id("stMain").get_by_role("link").first.click()
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Story").click()
     ahead, places = page.get_by_role("button", name="Next scene"), []
     for number, chapter in enumerate(story_chapters(), 1):
         page.get_by_role("heading", name=f"{number} of 7 · {TITLES[number - 1]}").wait_for()

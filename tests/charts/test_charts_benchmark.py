@@ -24,7 +24,6 @@ from fdkvc.charts.results import (
     topics_data,
 )
 from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme
-from fdkvc.charts.timeline import Line, lines_spec
 
 POLICIES = ("FIFO", "H2O", "FD-KVC")
 SERIES = pd.DataFrame(
@@ -103,16 +102,6 @@ def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
     chart = CHARTS[name](LIGHT)
     known = {field for frame in chart["datasets"].values() for field in frame}
     assert fields_of(chart) <= known | {"place"}
-
-
-def test_the_spec_of_a_stage_is_built_once_and_does_not_change_with_the_data() -> None:
-    of = 2, ("FIFO",), False, (Line("retention", "Retention", 0, 1),), LIGHT
-    spec = lines_spec(*of)
-    before = json.dumps(spec)
-    joined = {**spec, "datasets": {"lines": SERIES}}
-    assert json.dumps(spec) == before
-    assert set(joined["datasets"]) == {"lines"}
-    assert lines_spec(*of) is spec
 
 
 @pytest.mark.parametrize("name", ["series", "dots"])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 import tomllib
 from colorsys import rgb_to_hsv
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import pytest
-from altair.utils import schemapi
 
 from fdkvc.charts import parts, theme
 from fdkvc.charts.results import curve_chart
-from fdkvc.policies import POLICIES, policy_named, read_policy
-from tests.app_pages import ROOT, open_page, settled, specs
+from fdkvc.policies import CANDIDATES, POLICIES, policy_named, read_policy
+from fdkvc.policies.ways import way_words
+from tests.app_pages import ROOT
 from tests.charts.test_charts_benchmark import CURVE
 
 both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
@@ -114,11 +112,9 @@ def test_the_page_has_a_colour_of_its_own_in_either_theme() -> None:
         assert chroma(accent) <= 40, "red means wrong; the other hues are topics and FD-KVC"
 
 
-def test_lines_of_policies_have_no_topics_colour() -> None:
-    app = settled(open_page("compare", policies="fifo,h2o", turn=3))
-
-    (lines,) = [spec for spec in specs(app) if "'field': 'lane'" in str(spec)]
-    assert not [hue for hue in theme.TOPICS if hue in str(lines)]
+@both
+def test_lines_of_policies_have_no_topics_colour(seen: theme.Theme) -> None:
+    assert not {*theme.TOPICS} & {*seen.policies}
 
 
 @both
@@ -129,15 +125,13 @@ def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
         assert not [term for term in seen.terms if term in str(spec)]
 
 
-def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
-    @parts.unchecked
-    def build(number: int) -> theme.Spec:
-        time.sleep(0.002 * number)
-        return {"unchecked": not schemapi.DEBUG_MODE}
-
-    with ThreadPoolExecutor(4) as threads:
-        assert all(spec["unchecked"] for spec in threads.map(build, range(1, 9)))
-    assert schemapi.DEBUG_MODE, "elsewhere Altair checks what is made"
+def test_a_way_has_the_colour_of_its_policy_whatever_it_is_called() -> None:
+    ways = {way_words(name): read_policy(name).title for name in CANDIDATES}
+    tints = parts.policy_scale(ways, theme.LIGHT).to_dict()["range"]
+    assert tints == [theme.policy_tints([title], theme.LIGHT)[0] for title in ways.values()]
+    named = dict(zip(CANDIDATES, tints, strict=True))
+    assert named["sink"] == theme.POLICIES["Sink+Window"][0]
+    assert named["sinks(weighted-recency)"] == theme.POLICIES["Weighted recency"][0]
 
 
 def test_two_variants_of_a_policy_differ_in_a_legend_which_shows_no_dash() -> None:

@@ -173,7 +173,7 @@ def test_a_name_that_no_file_can_have_is_said_to_be_missing(
         (["--budgets", "x"], "budget is 'x', but must be"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
         (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
-        (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2147483648"),
+        (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2,147,483,648"),
     ],
 )
 def test_a_mistake_is_one_sentence(
@@ -338,7 +338,7 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
 
 def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     for mistake, sentence in (
-        (("--budgets", "0"), "budget is 0, but must be a whole number from 1 to 8192"),
+        (("--budgets", "0"), "budget is 0, but must be a whole number from 1 to 8,192"),
         ((), "requirements-capture.txt|cannot be loaded"),
     ):
         assert run("live", "--model", tmp_path, "--out", tmp_path / "out", *mistake) == 2

@@ -673,3 +673,40 @@ def test_joined_calls_and_ticks_are_all_there() -> None:
     (spoken,) = read_transcripts(of_ticks(300))
     assert len(called.calls) == 600
     assert spoken.texts == ("so " * 340,)
+
+
+def test_results_of_parallel_calls_belong_to_the_calls_that_they_name() -> None:
+    made: list[dict[str, Any]] = [
+        {"id": key, "name": name, "arguments": {}} for key, name in (("a", "f"), ("b", "g"))
+    ]
+    swapped = [made[1], made[0]]
+    openai = [
+        {"role": "assistant", "tool_calls": [{"id": row["id"], "function": row} for row in made]},
+        *({"role": "tool", "tool_call_id": row["id"], "content": "ok"} for row in swapped),
+    ]
+    anthropic = [
+        {
+            "role": "assistant",
+            "content": [{**row, "type": "tool_use", "input": {}} for row in made],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": row["id"], "content": "ok"}
+                for row in swapped
+            ],
+        },
+    ]
+    items = [
+        *({**row, "type": "function_call", "call_id": row["id"]} for row in made),
+        *(
+            {"type": "function_call_output", "call_id": row["id"], "output": "ok"}
+            for row in swapped
+        ),
+    ]
+    for talk in (openai, anthropic, items):
+        (dialog,) = read_transcripts(encoded([{"role": "user", "content": "hi"}, *talk]))
+        assert dialog.tool_names == ((), ("f", "g"), ("g",), ("f",))
+    named = [openai[0], {**openai[1], "tool_call_id": "b"}, {"role": "tool", "content": "ok"}]
+    (dialog,) = read_transcripts(encoded(named))
+    assert dialog.tool_names == (("f", "g"), ("g",), ("f",))  # by order where there is no id

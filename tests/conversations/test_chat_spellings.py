@@ -120,6 +120,32 @@ def test_a_call_is_read_as_any_model_writes_it(words: str) -> None:
             assert (called(dialog), dialog.texts[1]) == ([], text)
 
 
+def test_tags_of_coding_assistants_are_calls() -> None:
+    """As Cline and Roo Code write them; others' tags, and what the user is told, stay words."""
+    words = "<read_file>\n<path>src/app.ts</path>\n</read_file>"
+    text, calls = cut_calls(f"I look.\n{words}\n<list_files><path>a</path></list_files>", Unread())
+    assert text == "I look."
+    assert [(call["name"], call["arguments"]) for call in calls] == [
+        ("read_file", {"path": "src/app.ts"}),
+        ("list_files", {"path": "a"}),
+    ]
+    files = "".join(f"<file><path>{path}</path></file>" for path in ("a.ts", "b.ts"))
+    _, (call,) = cut_calls(f"<read_file><args>{files}</args></read_file>", Unread())
+    assert call["arguments"] == {"args": {"file": [{"path": "a.ts"}, {"path": "b.ts"}]}}
+    given = (
+        '<use_mcp_tool><tool_name>rent</tool_name><arguments>{"n": 2}</arguments></use_mcp_tool>'
+    )
+    assert cut_calls(given, Unread())[1][0]["arguments"]["arguments"] == {"n": 2}
+    page = "<write_to_file><path>a</path><content><p>hi</p></content></write_to_file>"
+    assert cut_calls(page, Unread())[1][0]["arguments"]["content"] == "<p>hi</p>"
+
+    for words in ("<p><b>hi</b></p>", "<attempt_completion><result>Done</result>"):
+        assert cut_calls(words, Unread()) == (words, [])
+    for words in ("Use <read_file> first.", "<read_file>a</read_file>", f"<read_file>{files}"):
+        unread = Unread()
+        assert (cut_calls(words, unread), [*unread]) == ((words, []), [UNKNOWN_CALL])
+
+
 def test_calls_in_words_may_be_several_and_their_values_lists() -> None:
     two = f"[TOOL_CALLS]rent[ARGS]{GIVEN_TEXT}[TOOL_CALLS]pay[ARGS]{{}}"
     assert [call["name"] for call in cut_calls(two, Unread())[1]] == ["rent", "pay"]
@@ -324,8 +350,8 @@ def test_results_of_invocations_are_turns_before_the_words() -> None:
     both = read(ASKED, {**said, "tool_calls": [{"function": {"name": "look", "arguments": {}}}]})
     assert {method for method, _ in called(both)} == {"look", "rent"}
     for wrong, sentence in (
-        ([done, 3], r"message 1, tool invocation 1 is not an object$"),
-        ([done, {"args": {}}], r"message 1, tool invocation 1: 'toolName' is missing"),
+        ([done, 3], r"turn 1, tool invocation 1 is not an object$"),
+        ([done, {"args": {}}], r"turn 1: 'name' is missing"),
     ):
         with pytest.raises(ValueError, match=sentence):
             read(ASKED, {**said, "toolInvocations": wrong})
@@ -483,7 +509,8 @@ def test_fields_with_words_are_counted_and_labels_are_not() -> None:
         created="2026-01-31T10:00:00Z",
     )
     assert unread_kinds([dialog]) == {
-        f"field {name!r}": 1 for name in ("annotations", "citations", "comment", "mood", "summary")
+        **{f"field {name!r}": 1 for name in ("annotations", "citations", "comment", "mood")},
+        **{"field 'summary'": 1, "part of type 'image'": 1},
     }
 
 
@@ -567,3 +594,25 @@ CHAT = any_json(
 @given(CHAT)
 def test_any_spelling_of_a_chat_is_read_or_refused_in_a_sentence(value: Any) -> None:
     assert_read_or_refused(lambda: read_dialogs(json.dumps(value).encode())[0])
+
+
+def test_calls_and_results_of_several_apis_may_stand_in_one_conversation() -> None:
+    given = {"name": "rent", "input": GIVEN}
+    calls = [
+        {"type": "tool_use", "id": "a", **given},
+        {"toolUse": {"toolUseId": "b", **given}},
+        {"functionCall": {"name": "rent", "args": GIVEN}},
+        {"type": "tool-rent", "toolCallId": "c", "input": GIVEN, "output": "R-7"},
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": "a", "content": "R-1"},
+        {"toolResult": {"toolUseId": "b", "content": [{"json": {"id": "R-2"}}]}},
+        {"functionResponse": {"name": "rent", "response": {"id": "R-3"}}},
+    ]
+    dialog = read(
+        ASKED, {"role": "assistant", "content": calls}, {"role": "user", "content": results}
+    )
+    assert called(dialog) == [("rent", GIVEN)] * 4
+    returned = [turn.text for turn in dialog.turns if turn.kind == "result"]
+    assert returned == ["R-7", "R-1", '{"id": "R-2"}', '{"id": "R-3"}']
+    assert not dialog.unread

@@ -227,7 +227,7 @@ def test_what_cannot_be_run_is_named() -> None:
     for policies, budgets, sentence in (
         ((), (32,), "a replay needs at least one policy and one budget"),
         ((fifo,), (), "a replay needs at least one policy and one budget"),
-        ((fifo,), (0,), "budget is 0, but must be a whole number from 1 to 131072"),
+        ((fifo,), (0,), "budget is 0, but must be a whole number from 1 to 131,072"),
         ((fifo,), (32, 32), "budget '32' is given twice"),
         ((fifo, fifo), (32,), "policy 'fifo' is given twice"),
     ):

@@ -51,7 +51,7 @@ class Example(Checked):
             "a number above 0 and below 0.5",
         ),
         (Parameter("", "", low=1, high=64), int, "a whole number from 1 to 64"),
-        (Parameter("", "", low=0, high=2**31), int, "a whole number from 0 to 2147483648"),
+        (Parameter("", "", low=0, high=2**31), int, "a whole number from 0 to 2,147,483,648"),
         (Parameter("", "", low=1), int, "a whole number of at least 1"),
         (Parameter("", "", low=0, open_low=True), float, "a number above 0"),
         (Parameter("", "", choices=("mean", "each")), str, "one of mean, each"),

@@ -137,6 +137,17 @@ def test_a_narrow_range_of_values_near_the_present_one_is_found(
         assert (326 in run.kept[0, 13]) == kept
 
 
+def test_a_change_has_the_name_and_the_numbers_of_the_page() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
+    gamma = by_name(counterfactual(trace, dialogs, 0, 3, 9))["gamma"]
+    assert gamma.label == trace.policy.settings["gamma"].title == "Recency decay (γ)"
+    assert gamma.words.startswith("Recency decay (γ) at ")
+
+    budget = Change("budget", "Budget", 1980, 12_000, 1, 20_000, 1)
+    assert budget.words.startswith("Budget at 12,000 instead of 1,980 would")
+
+
 @pytest.mark.parametrize(
     ("seed", "key", "token", "name", "between", "after"),
     [

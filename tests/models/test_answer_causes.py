@@ -132,11 +132,13 @@ def test_what_is_brought_back_is_attended_to_when_the_model_answers(
     (span,) = restoration.attempts[0].spans
     mark = model.tokens.marks[restoration.writer]
 
-    there = cache.restored(span.first, span.end)
+    there = cache.before_turn(len(cache.ends), range(span.first, span.end))
     logits = read([there], mark, last=1)[:, 0]
     written = [step[0] for step in generate(model.tokens, [there], logits, stop_loops=True)]
     assert restoration.attempts[0].written == model.tokens.text(written).strip()
-    assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
+    assert there.attended is not None
+    for held in there.attended.reshape(-1, there.attended.shape[2]):
+        assert {*range(span.first, span.end)} <= {*held.tolist()}
 
 
 def test_words_are_tried_in_the_order_of_attention_where_a_word_is_lost(

@@ -59,7 +59,7 @@ def test_a_file_reads_as_the_folder_with_the_same_weights(
 
 KINDS = {
     **{"Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8},
-    **{"Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14},
+    **{"Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14, "IQ4_XS": 23},
 }
 
 
@@ -67,7 +67,8 @@ KINDS = {
 def test_quantized_numbers_are_those_of_the_package(
     parts: Parts, tmp_path: Path, kind: str
 ) -> None:
-    gguf = pytest.importorskip("gguf", reason=gguf_file.NO_GGUF)
+    import gguf
+
     number = KINDS[kind]
     size, block = gguf.constants.GGML_QUANT_SIZES[number]
     random = np.random.default_rng(0)
@@ -84,15 +85,11 @@ def test_quantized_numbers_are_those_of_the_package(
     assert np.array_equal(read_gguf(tmp_path / "q.gguf")["model.embed_tokens.weight"], expected)
 
 
-def test_without_the_package_quantized_numbers_say_how_to_get_it(
+def test_without_the_package_a_file_says_how_to_get_it(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "q.gguf").write_bytes(gguf_bytes(*parts))
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
-    fields, tensors = parts
-    _, shape, _ = tensors["token_embd.weight"]
-    stored = bytes(shape[0] * 34)
-    changed = {**tensors, "token_embd.weight": (8, (shape[0], 32), stored)}
-    (tmp_path / "q.gguf").write_bytes(gguf_bytes(fields, changed))
     with pytest.raises(ValueError, match=r"pip install -r requirements-gguf\.txt"):
         load_language_model(tmp_path / "q.gguf")
 
@@ -143,7 +140,7 @@ HUGE = 2**62
 COUNTS = b"GGUF" + struct.pack("<I", 3)
 EMBEDDINGS = b"token_embd.weight" + struct.pack("<I", 2)
 BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
-    "nothing": (lambda parts: b"", "is truncated or not a GGUF file"),
+    "nothing": (lambda parts: b"", "its header is truncated"),
     "no file of the kind": (patched(b"GGUF", b"GGML"), "it is no GGUF file of version 2 or 3"),
     "another version": (patched(COUNTS, b"GGUF" + struct.pack("<I", 1)), "of version 2 or 3"),
     "a cut header": (cut(3_000), "its header is truncated"),
@@ -167,7 +164,11 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "a text in other letters": (with_field(general__name=b"\xff"), "a text that is not UTF-8"),
     "a tensor beyond the end": (lying(EMBEDDINGS + bytes(0), "Q", HUGE), "ends beyond its end"),
     "a tensor of five axes": (lying(b"token_embd.weight", "I", 5), "a tensor of 5 axes"),
-    "a tensor of another type": (with_tensor("output.weight", 4, (2, 2), 99), "of the type 4, but"),
+    "an unknown type of numbers": (with_tensor("output.weight", 4, (2, 2), 99), "type 4, which"),
+    "whole numbers": (
+        with_tensor("output.weight", 26, (24, 300), 28_800),
+        "lm_head.weight has numbers of the type I32, which is not supported",
+    ),
     "no blocks": (with_tensor("output.weight", 8, (2, 30), 99), "no whole number of blocks"),
     "a tensor of nothing": (
         with_tensor("output.weight", 0, (0, 4), 0),
@@ -252,27 +253,27 @@ def test_numbers_that_are_not_finite_are_refused(parts: Parts, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("more", "allowed"),
     [
-        ({"more": ["ab"] * 5_000}, True),
-        ({"more": ["ab"] * 12_000}, False),
-        ({"more": ["é\U0001f600"] * 9_000}, False),
-        ({"more": [1.5] * 12_000}, True),
-        ({"more": [1.5] * 50_000}, False),
-        ({"more": "\U0001f600" + "a" * 100_000}, True),
-        ({"more": "\U0001f600" + "a" * 1_000_000}, False),
+        ({"more": ["ab"] * 9_000}, True),
+        ({"more": ["ab"] * 9_999}, False),
+        ({"more": ["\U0001f600" + "a" * 20] * 9_000}, False),
+        ({"more": [1.5] * 9_000}, True),
+        ({"more": [True] * 10_001}, False),
+        ({"more": "\U0001f600" + "a" * 80_000}, True),
+        ({"more": "\U0001f600" + "a" * 200_000}, False),
         ({f"field {number}": number for number in range(3_000)}, False),
         ({f"list {number}": ["a b", "b c"] for number in range(900)}, True),
     ],
 )
-def test_a_header_takes_no_more_memory_than_is_counted(
+def test_a_header_is_bounded_in_bytes_and_values_and_so_in_memory(
     parts: Parts,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     more: dict[str, Any],
     allowed: bool,
 ) -> None:
-    most = 600_000
-    monkeypatch.setattr(gguf_file, "MAX_GGUF_MEMORY", most)
-    monkeypatch.setattr(gguf_file, "MAX_GGUF_VALUES", 30_000)
+    size, values = 140_000, 10_600  # of which the tokens of `parts` take some
+    monkeypatch.setattr(gguf_file, "MAX_GGUF_HEADER_BYTES", size)
+    monkeypatch.setattr(gguf_file, "MAX_GGUF_VALUES", values)
     monkeypatch.setattr(gguf_file, "MAX_GGUF_NAMES", 1_000)
     (tmp_path / "made.gguf").write_bytes(gguf_bytes({**more, **parts[0]}, parts[1]))
     tracemalloc.start()
@@ -280,10 +281,11 @@ def test_a_header_takes_no_more_memory_than_is_counted(
         if allowed:
             read_gguf(tmp_path / "made.gguf")
         else:
-            with pytest.raises(ValueError, match=r"its header .* but at most") as caught:
+            with pytest.raises(ValueError, match=r"its header .* (at most|140,000)") as caught:
                 read_gguf(tmp_path / "made.gguf")
             assert_one_sentence(caught.value)
-        assert tracemalloc.get_traced_memory()[1] < 1.5 * most
+        # A character takes up to four bytes, its content is there twice, and a text has a head.
+        assert tracemalloc.get_traced_memory()[1] < 6 * size + 80 * values
     finally:
         tracemalloc.stop()
 
@@ -306,22 +308,10 @@ def test_a_list_that_is_too_long_is_refused_before_its_first_text(
     assert texts == ["a"]
 
 
-def test_a_file_that_is_cut_off_while_it_is_read_gets_a_sentence(
-    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_is_cut_off_after_its_header_gets_a_sentence(
+    parts: Parts, tmp_path: Path
 ) -> None:
-    path = tmp_path / "made.gguf"
-    content = gguf_bytes(*parts)
-    read = gguf_file._Header.read
-
-    def cut_off(header: Any) -> Any:
-        os.truncate(path, 2_000)
-        return read(header)
-
-    path.write_bytes(content)
-    with monkeypatch.context() as patched:
-        patched.setattr(gguf_file._Header, "read", cut_off)
-        with pytest.raises(ValueError, match="it was cut off while it was read"):
-            load_language_model(path)
+    path, content = tmp_path / "made.gguf", gguf_bytes(*parts)
     path.write_bytes(content)
     file = read_gguf(path)
     os.truncate(path, len(content) // 2)
@@ -356,7 +346,7 @@ def test_a_model_over_the_machines_memory_is_refused_before_it_is_read(
 
 def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "made.gguf")
-    with pytest.raises(ValueError, match="it is not a folder"):
+    with pytest.raises(ValueError, match="neither a folder nor a GGUF"):
         load_language_model(tmp_path / "made.gguf")
 
 

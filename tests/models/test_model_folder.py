@@ -139,9 +139,9 @@ def test_what_is_no_model_gets_one_sentence(folder: Path, what: str) -> None:
 
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="it is not a folder"):
+    with pytest.raises(ValueError, match="neither a folder nor a GGUF"):
         check_model_folder(tmp_path / "file")
-    with pytest.raises(ValueError, match="there is no such folder"):
+    with pytest.raises(ValueError, match="no such folder or file"):
         check_model_folder(tmp_path / "nowhere")
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.research.planned import PLANS, comparisons, differences, plan, texts, ways
+from benchmarks.research.planned import CELL, PLANS, comparisons, differences, plan, texts, ways
 from fdkvc.core.statistics import cluster_mean, holm
-from fdkvc.models.judged import SIZES, planned_comparisons, planned_ways
+from fdkvc.models.judged import CLEARED, PLANNED, SIZES, planned_comparisons, planned_ways
 from fdkvc.models.report.judged import comparison_name
 from fdkvc.policies import read_policy
 from tests.app_pages import ROOT
@@ -112,10 +112,20 @@ def test_the_shipped_results_are_those_of_the_plan(name: str) -> None:
             assert (part.n.dropna() <= sample["conversations"]).all()
 
 
+def test_a_way_that_two_plans_read_on_the_same_dialogs_has_the_same_figures() -> None:
+    cells, figures = CELL[:-1], ["mean", "ci_low", "ci_high"]
+    plans = [planned_ways(name).set_index(cells)[figures] for name in (PLANNED, CLEARED)]
+    first, second = (table[table["mean"].notna()] for table in plans)
+    both = first.index.intersection(second.index)
+    assert {cell[2] for cell in both} == {"messages(fifo)", "reread(messages(fifo))"}
+    pd.testing.assert_frame_equal(first.loc[both], second.loc[both], atol=2e-6)
+
+
 def test_documents_have_the_shipped_figures() -> None:
     results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
     tables = texts()
-    for table in (*tables.values(), *texts(SIZES).values()):
+    others = (*texts(SIZES).values(), texts(CLEARED)["comparisons"])
+    for table in (*tables.values(), *others):
         assert table in results
     readme = (ROOT / "README.md").read_text("utf-8").splitlines()
     shown = {line for line in readme if line.count("`") == 2 and line.startswith("| ")}

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fdkvc.paper.benchmark import Benchmark, run_benchmark
-from fdkvc.paper.replication.projections import (
+from fdkvc.paper.replication.tables import (
     ALIGNMENTS,
     PROJECTIONS,
     PUBLISHED,

@@ -224,6 +224,14 @@ def test_regions_worked_by_hand() -> None:
     assert why.score == pytest.approx(math.log2(worth[best[0]]), abs=1e-6)
 
 
+@pytest.mark.parametrize("half_life", [1e-40, 5e-324])
+def test_a_half_life_of_nearly_nothing_leaves_scores_finite(half_life: float) -> None:
+    recording = recorded([("user", 3), ("assistant", 3)])
+    policy = policy_named("regions", user_half_life=half_life, assistant_half_life=half_life)
+
+    assert kept_by(policy, recording, 2)[-1] == [0, 6]  # of equals, the older
+
+
 @given(CONVERSATION, st.integers(1, 40))
 def test_regions_with_one_half_life_are_fifo(kinds: list[tuple[str, int]], budget: int) -> None:
     recording = recorded(kinds)

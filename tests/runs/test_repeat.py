@@ -27,10 +27,10 @@ from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
 from fdkvc.paper.study import Study
 from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import baseline_of, policy_named, read_policy
-from fdkvc.runs import record as record_module
+from fdkvc.runs import repeat as repeat_module
 from fdkvc.runs.export import csv_text
-from fdkvc.runs.record import INFORMATIVE, MAX_GROWTH, Record, digest, run_json
-from fdkvc.runs.repeat import Comparison, compare, comparison_sentence, difference
+from fdkvc.runs.record import INFORMATIVE, Record, digest, run_json
+from fdkvc.runs.repeat import MAX_GROWTH, Comparison, compare, comparison_sentence, difference
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from fdkvc.verdict.model_shape import ModelShape
 from tests.refusals import any_json
@@ -62,7 +62,7 @@ def test_what_was_written_is_read_again(benchmark: Benchmark) -> None:
     assert read_run(written(benchmark).encode()).benchmark == benchmark
 
 
-def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> None:
+def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not(tmp_path: Path) -> None:
     study = few_dialogs()
     files = StudyRun(study).files
     assert len(files["run.json"]) < MAX_RUN_JSON_BYTES
@@ -75,7 +75,8 @@ def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> Non
         *(set(record.digests), {}, {}, ()),
     )
     other = {**files, "paired.csv": files["paired.csv"] + "\n"}
-    assert compare(record.with_texts(files), other).apart == {"paired.csv": math.inf}
+    (tmp_path / "paired.csv").write_text(files["paired.csv"])
+    assert compare(record, other, tmp_path).apart == {"paired.csv": math.inf}
     few = compare(record, BenchmarkRun(Study(study.results)).files)
     assert few.identical == ("summary.csv", "adaptation.csv", "paired.csv")
     assert set(few.other) == set(record.digests) - set(few.identical)
@@ -113,8 +114,11 @@ def test_differences_from_another_baseline_are_the_same_again() -> None:
     assert (others.other, others.unknown) == (("parameters.baseline",), ("paired.csv",))
 
 
-def rounded(change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
-    """Return the record of a run whose every mean is off by so much, and its files."""
+def rounded(folder: Path, change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
+    """Return the record of a run whose every mean is off by so much, and the files of the run.
+
+    The table with these means is written to a folder.
+    """
     files = BenchmarkRun(Study(few_dialogs().results), "fifo").files
     table = pd.read_csv(io.StringIO(files["summary.csv"]))
     table["mean"] += change
@@ -122,33 +126,35 @@ def rounded(change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
     run = json.loads(files["run.json"])
     run["digests"]["summary.csv"] = digest(summary)
     record = read_run(json.dumps({**run, **parts}))
-    return record.with_texts({**files, "summary.csv": summary}), files
+    (folder / "summary.csv").write_text(summary)
+    return record, files
 
 
-def test_what_rounding_changes_is_the_same_to_so_much() -> None:
-    record, files = rounded(3e-9, processor={"machine": "another", "blas": "", "simd": ""})
+def test_what_rounding_changes_is_the_same_to_so_much(tmp_path: Path) -> None:
+    another = {"machine": "another", "blas": "", "simd": ""}
+    record, files = rounded(tmp_path, 3e-9, processor=another)
 
-    comparison = compare(record, files)
+    comparison = compare(record, files, tmp_path)
 
     assert comparison.repeated
     assert comparison_sentence(record, comparison) == (
         "the numbers are the same to 3e-09 in summary.csv; the numbers are the same, byte for "
         "byte, in adaptation.csv, paired.csv; the processor differs"
     )
-    record, files = rounded(3e-9)
-    assert comparison_sentence(record, compare(record, files)).endswith(
+    record, files = rounded(tmp_path, 3e-9)
+    assert comparison_sentence(record, compare(record, files, tmp_path)).endswith(
         "; processor and versions are the same"
     )
-    record, files = rounded(3e-9, processor={}, versions={"numpy": "1.0"})
-    assert comparison_sentence(record, compare(record, files)).endswith(
+    record, files = rounded(tmp_path, 3e-9, processor={}, versions={"numpy": "1.0"})
+    assert comparison_sentence(record, compare(record, files, tmp_path)).endswith(
         "the file does not name the original processor"
     )
 
 
-def test_what_differs_by_more_is_not_the_same() -> None:
-    record, files = rounded(0.01)
+def test_what_differs_by_more_is_not_the_same(tmp_path: Path) -> None:
+    record, files = rounded(tmp_path, 0.01)
 
-    comparison = compare(record, files)
+    comparison = compare(record, files, tmp_path)
 
     assert not comparison.repeated
     sentence = comparison_sentence(record, comparison)
@@ -166,27 +172,24 @@ def test_other_rows_words_or_missing_numbers_are_no_rounding() -> None:
 
 
 def test_tables_are_read_beside_run_json(tmp_path: Path) -> None:
-    record, files = rounded(3e-9)
-    summary = record.texts["summary.csv"]
-    bare = dataclasses.replace(record, texts={})
-    comparison = compare(bare, files)
+    record, files = rounded(tmp_path, 3e-9)
+    comparison = compare(record, files)
     assert comparison.unknown == ("summary.csv",)
-    assert "not identical: summary.csv (the original" in comparison_sentence(bare, comparison)
+    assert "not identical: summary.csv (the original" in comparison_sentence(record, comparison)
 
+    assert list(compare(record, files, tmp_path).close) == ["summary.csv"]
     (tmp_path / "summary.csv").write_text("another run's")
-    assert compare(bare.with_folder(tmp_path, files), files).unknown == ("summary.csv",)
-    (tmp_path / "summary.csv").write_text(summary)
-    assert list(compare(bare.with_folder(tmp_path, files), files).close) == ["summary.csv"]
+    assert compare(record, files, tmp_path).unknown == ("summary.csv",)
 
 
 def test_no_more_is_read_beside_run_json_than_the_run_wrote_or_a_few_times_as_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, files = rounded(3e-9)
+    record, files = rounded(tmp_path, 3e-9)
     huge = "1\n" * MAX_GROWTH * len(files["summary.csv"])
     names = {"summary.csv": huge, "../../etc/other.csv": "2", "b" * 300: "3", "a\0b": "4"}
     digests = {name: digest(text) for name, text in names.items()}
-    bare = dataclasses.replace(record, texts={}, digests=digests)
+    bare = dataclasses.replace(record, digests=digests)
     for name in ("summary.csv", "other.csv"):
         (tmp_path / name).write_text(names["summary.csv"])
     read: list[int] = []
@@ -196,15 +199,15 @@ def test_no_more_is_read_beside_run_json_than_the_run_wrote_or_a_few_times_as_mu
         read.append(len(content))
         return content
 
-    monkeypatch.setattr(record_module, "read_bytes", counting)
-    comparison = compare(bare.with_folder(tmp_path, files), files)
+    monkeypatch.setattr(repeat_module, "read_bytes", counting)
+    comparison = compare(bare, files, tmp_path)
 
     assert comparison.unknown == ("summary.csv",)
     assert set(comparison.other) == digests.keys() - {"summary.csv"}
     assert read == [MAX_GROWTH * len(files["summary.csv"].encode()) + 1]
     (tmp_path / "summary.csv").unlink()
     os.mkfifo(tmp_path / "summary.csv")
-    assert compare(bare.with_folder(tmp_path, files), files).unknown == ("summary.csv",)
+    assert compare(bare, files, tmp_path).unknown == ("summary.csv",)
 
 
 def test_without_digests_nothing_was_compared() -> None:
@@ -277,7 +280,7 @@ def changed(**parts: Any) -> str:
         ("{}", "a run.json: it has no parameters"),
         (" " * (MAX_RUN_JSON_BYTES + 1), "but a run.json has at most 1,000,000"),
         (changed(seed="0"), "at parameters.seed: it is not a whole number"),
-        (changed(seed=-1), "seed is -1, but must be a whole number from 0 to 2147483648"),
+        (changed(seed=-1), "seed is -1, but must be a whole number from 0 to 2,147,483,648"),
         (changed(dialogs=0), "dialogs is 0"),
         (changed(dialogs=True), "parameters.dialogs: it is not a whole number"),
         (changed(policies={}), "at parameters.policies: it is not a list"),
@@ -317,8 +320,8 @@ def changed(**parts: Any) -> str:
             "at parameters.extra: it is unknown",
         ),
         (changed(dialogs=10**12), "dialogs is 1000000000000, but must be"),
-        (changed(seed=10**400), "a whole number from 0 to 2147483648"),
-        (changed(budget=10**9), "budget is 1000000000, but must be a whole number from 1 to 8192"),
+        (changed(seed=10**400), "a whole number from 0 to 2,147,483,648"),
+        (changed(budget=10**9), "budget is 1000000000, but must be a whole number from 1 to 8,192"),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "A" * 900_000}]),
             "the schedule has 900,000 turns, but at most",

@@ -287,10 +287,10 @@ def test_more_topics_than_dimensions_get_one_clear_sentence() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("tokens_per_turn", 0, "a whole number from 1 to 4096"),
-        ("tokens_per_turn", 2.5, "a whole number from 1 to 4096"),
-        ("dimension", 1, "a whole number from 2 to 4096"),
-        ("head_dimension", 0, "a whole number from 1 to 1024"),
+        ("tokens_per_turn", 0, "a whole number from 1 to 4,096"),
+        ("tokens_per_turn", 2.5, "a whole number from 1 to 4,096"),
+        ("dimension", 1, "a whole number from 2 to 4,096"),
+        ("head_dimension", 0, "a whole number from 1 to 1,024"),
         ("noise", -0.1, "a number from 0 to 10"),
         ("noise", math.nan, "a number from 0 to 10"),
         ("topic_strength", math.inf, "a number from 0 to 10"),

@@ -16,7 +16,7 @@ from fdkvc.engine.metrics import default_metrics, metric_named
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, synthetic_policies
 from fdkvc.policies.base import EVICTION
 from fdkvc.ui.markdown import plain
-from tests.app_pages import ROOT, html, link_of, open_page, press, settled, specs, stage_of, told
+from tests.app_pages import ROOT, html, link_of, open_page, press, settled, stage_of, told
 
 
 def lanes(app: AppTest) -> list[str]:
@@ -48,7 +48,9 @@ def test_it_compares_the_papers_policies_at_first() -> None:
 
     titles = [POLICIES[key].label for key in PAPER_POLICIES]
     assert lanes(app) == titles
-    assert len(specs(app)) == 1
+    (lane, *others) = stage_of(app)["lanes"]
+    assert [line["label"] for line in lane["lines"]] == ["Alignment", "Retention", "Diversity"]
+    assert len({row["shape"] for row in (lane, *others)}) == len(titles)
     assert not errors(app)
 
 
@@ -60,18 +62,14 @@ def test_a_link_brings_a_policy_around_a_policy() -> None:
     assert not errors(app)
 
 
-def test_a_policy_around_a_policy_is_chosen_or_written_in_a_line() -> None:
-    app = open_page("compare", policies="fifo")
+def test_a_policy_around_a_policy_is_chosen() -> None:
+    app = open_page("compare", policies="fifo,turns(window(tova), picks=0.5)")
+    app.selectbox(key="compare/variant/policy").set_value("fifo").run()
     app.selectbox(key="compare/variant/around").set_value("blocks").run()
     press(app, "Add Blocks (FIFO)")
-    line = "turns(window(tova), picks=0.5)"
-    app.text_input(key="compare/variant/line").set_value(line).run()
-    press(app, "Add Turn by turn (Window (TOVA), picks=0.5)")
 
     assert not errors(app)
-    assert link_of(app)["policies"].endswith("blocks(fifo),turns(window(tova),picks=0.5)")
-    app.text_input(key="compare/variant/line").set_value("blocks(full)").run()
-    assert errors(app)[0].startswith("full stores everything, so blocks")
+    assert link_of(app)["policies"] == "fifo,turns(window(tova),picks=0.5),blocks(fifo)"
 
 
 def test_a_link_brings_policies_and_variants_of_them() -> None:
@@ -87,15 +85,15 @@ def test_a_link_brings_policies_and_variants_of_them() -> None:
     assert set(link) >= {"scenario", "seed", "budget", "turn", "fork", "pinned"}
 
 
-def test_a_step_changes_data_and_no_chart() -> None:
+def test_a_step_sends_the_stage_nothing_anew() -> None:
     app = open_page("compare", scenario="shift", policies="fifo,h2o,fd-kvc")
-    before = specs(app)
+    before = stage_of(app)
 
     app.session_state["compare/turn"] = 1  # as the stage tells it
     settled(app.run())
 
     assert link_of(app)["turn"] == "1"
-    assert specs(app) == before
+    assert stage_of(app) == before
 
 
 def test_another_policy_leaves_the_lanes_of_those_before_it_as_they_were() -> None:
@@ -212,7 +210,9 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
     )
 
     assert lanes(app) == ["H2O", "FD-KVC", "fork of FD-KVC"]
-    assert "turn 4** with recency decay at 0.6 instead of" in shown(app)
+    (line, *_) = stage_of(app)["lanes"][-1]["lines"]
+    assert [level is None for level in line["values"][:6]] == [True] * 4 + [False] * 2
+    assert "turn 4** with recency decay (γ) at 0.6 instead of" in shown(app)
     assert "FD-KVC** first diverge in **turn 5**" in shown(app)
 
     press(app, "Remove the fork")

@@ -140,7 +140,7 @@ def data_of(spec: Any) -> set[str]:
 
 def test_every_chart_gets_just_the_data_that_it_draws() -> None:
     """The browser refuses all new data of a chart if it does not know the name of some."""
-    (chart,) = open_page("compare", policies="fifo,fd-kvc,h2o").get("vega_lite_chart")
+    (chart,) = open_page("policies").get("vega_lite_chart")
     sent = {table.name for table in chart.proto.datasets}
     assert sent == data_of(json.loads(chart.proto.spec))
 
@@ -302,16 +302,14 @@ def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
     assert app.session_state["compare/entry"] is None
 
 
-def test_a_link_holds_the_colour_of_the_cells() -> None:
-    app = open_page("dialogs", order="score", hues="kind", section="heads", view="cache")
+def test_parts_of_a_link_that_say_nothing_any_more_are_left_out() -> None:
+    old = {"order": "score", "hues": "kind", "section": "heads", "topics": "annotated"}
+    app = open_page("dialogs", **old, view="cache")
 
     assert not app.error
-    (view,) = [message for message in told(app) if message.get("what") == "view"]
-    assert view["hues"] == "kind"
     link = link_of(app)
-    assert link["hues"] == "kind"
     assert link["view"] == "cache"
-    assert "section" not in link  # of versions before 1.2
+    assert not old.keys() & link.keys()
 
 
 def step_to(app: AppTest, page: str, turn: int) -> None:
@@ -453,7 +451,7 @@ def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
 
     assert [error.value for error in app.error] == [
         f"This link has an error: {name} is {last + 1}, but must be a whole number from 0 "
-        f"to {last} in this dialog. Using {instead} instead."
+        f"to {last:,} in this dialog. Using {instead} instead."
         for name, last, instead in (("Turn", turn, turn), ("Entry", token, "none"))
     ]
     assert app.session_state[f"{page}/turn"] == turn
@@ -461,7 +459,6 @@ def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
 
 def test_the_policies_page_shows_the_equations_of_every_policy() -> None:
     opened: dict[str, Any] = {f"policies/{key}": True for key in POLICIES}
-    opened["policies/sections"] = "Policies one by one"
     shown = {latex.value for latex in open_page("policies", opened).latex}
 
     steps = [step for key in POLICIES for step in policy_named(key).steps]

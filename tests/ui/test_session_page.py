@@ -57,11 +57,16 @@ def test_a_click_leads_to_what_the_second_compaction_forgot_and_another_to_its_m
     assert plain(sentence(second)) in words_of(app)
 
     worst = second.lost()[0]
-    press(app, plain(worst.value))
+    press(app, loss(app, worst.value))
     shown = html(app)
     assert shown.count(f"<mark>{worst.value}</mark>") == 2
     assert "Compaction 2".lower() in shown.lower()
     assert f"At message {worst.needed + 1} " in words_of(app)
+
+
+def loss(app: AppTest, value: str) -> str:
+    """Return the label of the button that leads to a loss."""
+    return next(row.label for row in app.button if row.label.startswith(f"**{plain(value)}** "))
 
 
 def items(shown: str) -> dict[int, str]:

@@ -31,8 +31,8 @@ def test_a_wrong_link_is_explained_and_the_page_works(
     (said,) = app.error
     assert said.value.startswith("This link has an error: ")
     assert sentence in said.value
-    assert not press(app, "Another dialog").error
-    assert app.session_state["step/seed"] == 8
+    assert not app.number_input(key="step/seed").set_value(8).run().error
+    assert stage_of(app)["kind"] == "one"
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: object) -> Any:
@@ -106,7 +106,7 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
     assert all(change["after"] == "" for change in changes[len(shares) :])
 
     said = {change["label"]: change for change in changes}
-    assert said["Recency decay"]["before"] == "0.88"
+    assert said["Recency decay (γ)"]["before"] == "0.88"
     assert answer["words"].startswith("Each of these alone is enough")
     assert answer["words"].endswith("Not every value was tried.")
     tried = [
@@ -116,7 +116,7 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
     ]
     assert tried
     assert all(" in steps of " in words for words in tried)
-    assert "this run never uses it" in said["Modulation exponent"]["words"]
+    assert "this run never uses it" in said["Modulation exponent (β)"]["words"]
 
 
 def test_a_seed_is_no_setting_that_could_have_kept_an_entry(
@@ -204,7 +204,7 @@ def test_a_change_of_a_setting_is_shown_beside_the_run_before_and_undone() -> No
     assert second == (second[0], first[0])
     head = stage_of(app)
     assert (head["before"], len(head["lanes"])) == ("previous run", 2)
-    assert plain("Now recency decay at 0.6 instead of 0.88.") in " ".join(
+    assert plain("Now recency decay (γ) at 0.6 instead of 0.88.") in " ".join(
         c.value for c in app.caption
     )
 

@@ -5,17 +5,13 @@ or rejected with one sentence that names the place.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from fdkvc.conversations.file_text import decoded, unpacked
 from fdkvc.conversations.formats import (
-    ai_sdk,
     annotated,
-    anthropic,
-    bedrock,
     chat,
     chatgpt,
     claude,
@@ -32,13 +28,12 @@ from fdkvc.conversations.formats import (
     tau_bench,
     tooltalk,
 )
-from fdkvc.conversations.formats.base import Format
+from fdkvc.conversations.formats.base import Format, read_each
 from fdkvc.conversations.formats.unknown import unknown_sentence
 from fdkvc.conversations.sessions import Session
-from fdkvc.conversations.tools import listed_tools
 from fdkvc.core.extensions import register_installed
-from fdkvc.core.json_input import check_object, check_structure, parse_json, read_bytes
-from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALOGS
+from fdkvc.core.json_input import check_structure, parse_json, read_bytes
+from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, different_names
 from fdkvc.core.unread import Unread
@@ -59,15 +54,11 @@ FORMATS: dict[str, Format] = {
         chatgpt.FORMAT,
         claude.FORMAT,
         gemini.FORMAT,
-        gemini.CONTENTS,
-        bedrock.FORMAT,
-        ai_sdk.FORMAT,
         langchain.FORMAT,
         langchain.MESSAGES,
         preferences.FORMAT,
         preferences.PREFERRED,
         preferences.COMPLETION,
-        anthropic.FORMAT,
         chat.FORMAT,
         chat.SHARED,
         responses.REQUESTS,
@@ -102,7 +93,7 @@ def register(format: Format) -> Format:
 register_installed("fdkvc.formats", register)
 
 TABLES = ("csv", "tsv", "yaml", "yml", "xml", "html", "htm")
-"""Endings of texts with colons that are no speaker's."""
+"""Endings of files whose colons do not follow the name of a speaker."""
 
 EXAMPLES = Path(__file__).parent / "examples"
 """Short dialogs written for this project."""
@@ -135,17 +126,17 @@ def read_dialogs(
     is wrong and where; also if all dialogs are left out.
     """
     text, ending = _text_of(content, name)
-    named = [format for format in FORMATS.values() if ending in format.endings]
-    texts = [row for row in named or FORMATS.values() if row.field is None and not row.recognizes]
-    log = None if named and texts else _log_format(text)
+    texts = [row for row in FORMATS.values() if row.field is None and not row.recognizes]
+    by_name = next((format for format in texts if ending in format.endings), None)
+    log = None if by_name else _log_format(text)
     if log is not None:
         dialogs = list(log.read(text, 0, calls))
-    elif (named and texts) or not text.lstrip().startswith(("{", "[")):
-        if not texts:
+    elif by_name or not text.lstrip().startswith(("{", "[")):
+        if not by_name and ending in endings():
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
-        if ending in TABLES and not named:
+        if not by_name and ending in TABLES:
             raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
-        dialogs = list(texts[0].read(text, 0, calls))
+        dialogs = list((by_name or texts[0]).read(text, 0, calls))
     else:
         check_structure(text.encode())
         dialogs = list(_conversations(text, ending == "jsonl", calls))
@@ -163,7 +154,8 @@ def read_dialogs(
 def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     """Read the sessions of a coding agent's log: its own, and those of its subagents.
 
-    None of another file. Raises a ValueError as `read_dialogs` does, and if nobody says anything.
+    There are none in a file of another kind. Raises a ValueError as `read_dialogs` does, and if
+    nobody says anything.
     """
     text, _ = _text_of(content, name)
     log = _log_format(text)
@@ -195,7 +187,7 @@ def _text_of(content: bytes, name: str) -> tuple[str, str]:
 
 
 def _log_format(text: str) -> Format | None:
-    """Return the format of a text that is recognized by its content, None if it is not."""
+    """Return the format of logs that recognizes a text, if any does."""
     logs = (format for format in FORMATS.values() if format.field is None and format.recognizes)
     return next((format for format in logs if format.recognizes and format.recognizes(text)), None)
 
@@ -224,26 +216,21 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
             values = inner
     if _are_messages(values):
         values = [values]  # one conversation
-    check_most("the file has", len(values), "dialogs", MAX_DIALOGS)
-    for number, value in enumerate(values):
-        if isinstance(value, list):
-            responses = any(isinstance(item, dict) and _is_item(item) for item in value)
-            value = {"input" if responses else "messages": value}
-        value = check_object(value, f"dialog {number}")
-        format = _format_of(value, number)
-        try:
-            listed = Unread()
-            tools = listed_tools(value, listed)
-            for dialog in format.read(value, number, calls):
-                if isinstance(dialog, Transcript):
-                    unread = Unread.of((*dialog.unread, *listed.items(), *beside.items()))
-                    dialog = replace(
-                        dialog, tools=dialog.tools or tools, unread=tuple(unread.items())
-                    )
-                    beside = Unread()
-                yield dialog
-        except SkippedError as error:
-            yield error
+    yield from read_each(_read, [*map(_dialog, values)], "dialog", 0, calls, beside)
+
+
+def _read(
+    value: Mapping[str, Any], number: int, calls: bool
+) -> Iterator[Transcript | SkippedError]:
+    return _format_of(value, number).read(value, number, calls)
+
+
+def _dialog(value: Any) -> Any:
+    """Return a dialog as an object, also if it is a list of messages or items alone."""
+    if not isinstance(value, list):
+        return value
+    has_items = any(isinstance(item, dict) and _is_item(item) for item in value)
+    return {"input" if has_items else "messages": value}
 
 
 def _are_messages(values: list[Any]) -> bool:

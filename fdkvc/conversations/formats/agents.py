@@ -1,6 +1,7 @@
-"""What the logs of coding agents share: lines of JSON, or a list, and a conversation's contexts.
+"""What the logs of coding agents have in common: their lines, and the contexts of a conversation.
 
-A line that cannot be read is left out and named; a session that was cut off is still a session.
+A log is JSON Lines or one list. A line that cannot be read is left out and named, so that a log
+that was cut off can be read.
 """
 
 import json
@@ -8,10 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from json import JSONDecoder
-from typing import Any
+from typing import Any, Protocol
 
-from fdkvc.conversations.formats.base import Format, parts_in
-from fdkvc.conversations.formats.chat import Placed, Said, turns_of, with_demands
+from fdkvc.conversations.formats.base import Format, Placed, parts_in
+from fdkvc.conversations.formats.chat import Said, turns_of, with_demands
+from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
 from fdkvc.core.json_input import check_structure, parse_json
 from fdkvc.core.limits import (
@@ -22,9 +24,11 @@ from fdkvc.core.limits import (
     MAX_SAMPLED_LINES,
 )
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean_name
+from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count
+
+_LINE = re.compile(r"(?m)^.*$")
 
 LEFT_BRANCH = "message before which the user went back"
 
@@ -36,20 +40,26 @@ def agent_format(
     key: str,
     label: str,
     is_line: Callable[[Mapping[str, Any]], bool],
-    sessions: Callable[[Iterable[Line], Unread], list[Session]],
+    reader: Callable[[Unread], "Reader"],
 ) -> Format:
-    """Return a format of logs, which are recognized by any of their first lines."""
+    """Return a format of logs, recognized by any of their first lines."""
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
-        return with_unread(sessions(lines_of(text, unread), unread), unread)
+        log = reader(unread)
+        for line, place in lines_of(text, unread):
+            log.read(line, place)
+        sessions = [thread.session(unread) for thread in log.end()]
+        filled = [session for session in sessions if session.messages]
+        # What is not read of the file counts with its first session.
+        return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
     def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedError]:
         for session in read_sessions(text):
             yield from transcripts_of(session, calls)
 
     def recognizes(text: str) -> bool:
-        # Other formats have files of one line of 50 MB, whose parsing would be in vain.
+        # A file of another format may be one line of 50 MB: only short lines are tried.
         text = text.lstrip()[:MAX_SAMPLED_CHARACTERS] if _is_list(text) else text
         sample = (line for line in _numbered(text) if len(line[1]) < MAX_SAMPLED_CHARACTERS)
         for _, (_, line) in zip(range(MAX_SAMPLED_LINES), sample, strict=False):
@@ -66,32 +76,28 @@ def agent_format(
 
 
 def _numbered(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that is not blank, and its number from 1, without a list of all.
+    """Yield each line that is not blank, or each item of a list, with its number from 1.
 
-    Of a list of JSON, they are its items, and last what cannot be read.
+    They are not split all at once, as a file may have 50 MB. The rest of the text from an item on
+    that cannot be read is one item.
     """
-    start, number = 0, 0
-    if _is_list(text):
-        start, decode = text.index("[") + 1, JSONDecoder().raw_decode
-        while start < len(text) and text[start] != "]":
-            if text[start] in " \t\r\n,":
-                start += 1
-                continue
-            try:
-                end = decode(text, start)[1]
-            except (ValueError, RecursionError):
-                end = len(text)
-            number += 1
-            yield number, text[start:end]
-            start = end
+    if not _is_list(text):
+        for number, match in enumerate(_LINE.finditer(text), start=1):
+            if line := match[0].strip():
+                yield number, line
         return
-    while start < len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        line = text[start:end].strip()
-        start, number = end + 1, number + 1
-        if line:
-            yield number, line
+    place, number, decode = text.index("[") + 1, 0, JSONDecoder().raw_decode
+    while place < len(text) and text[place] != "]":
+        if text[place] in " \t\r\n,":
+            place += 1
+            continue
+        try:
+            end = decode(text, place)[1]
+        except (ValueError, RecursionError):
+            end = len(text)
+        number += 1
+        yield number, text[place:end]
+        place = end
 
 
 def _is_list(text: str) -> bool:
@@ -99,12 +105,11 @@ def _is_list(text: str) -> bool:
 
 
 def lines_of(text: str, unread: Unread) -> Iterator[Line]:
-    """Yield the object of each line; count and name the lines that have none."""
+    """Yield the object of each line; count the lines without one, and name the first of them."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
-    named, noun = 0, "line"
     if _is_list(text):
         check_structure(text.encode())
-        noun = "item"
+    named, noun = 0, "item" if _is_list(text) else "line"
     for number, line in _numbered(text):
         try:
             check_structure(line.encode())
@@ -116,18 +121,26 @@ def lines_of(text: str, unread: Unread) -> Iterator[Line]:
             yield value, f"{noun} {number}"
         else:
             named += 1
-            if named <= MAX_NAMED_LINES:
-                unread.add(f"{noun} {number}, which {_relative(reason)}")
-            else:
-                unread.add(f"more {noun}s that cannot be read")
+            which = f"{noun} {number}, which {_relative(reason)}"
+            many = f"more {noun}s that cannot be read"
+            unread.add(which if named <= MAX_NAMED_LINES else many)
 
 
 def _relative(reason: str) -> str:
-    """Return a reason so that it may follow "which"."""
-    begins = ("is ", "has ")
+    """Return a reason as the end of a clause that begins with "which"."""
     for subject in ("the file ", "a text of the file ", "line 1 "):
         reason = reason.removeprefix(subject)
-    return reason if reason.startswith(begins) else f"cannot be read: {reason}"
+    return reason if reason.startswith(("is ", "has ")) else f"cannot be read: {reason}"
+
+
+class Reader(Protocol):
+    """Reads the lines of a log into conversations, and counts what it does not read."""
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        """Read a line."""
+
+    def end(self) -> Iterable["Thread"]:
+        """Return the conversations, after the last line."""
 
 
 class Thread:
@@ -136,12 +149,12 @@ class Thread:
     def __init__(self, name: str) -> None:
         self.name = name
         self.messages: list[Placed] = []
-        """As chat messages; an answer of the model may still be joined by more of its lines."""
-        self._parts: dict[int, set[str]] = {}  # of an answer that was joined
+        """As `turns_of_parts` restates them; more lines may still join an answer of the model."""
+        self._parts: dict[int, set[str]] = {}  # the parts of each answer that lines joined, as JSON
         self.contexts: list[list[int]] = [[]]
         self.compactions: list[dict[str, Any]] = []
         self.kept = 0
-        """Messages in all contexts but the last."""
+        """Number of messages in all contexts but the last."""
         self.notes: list[str] = []
         self.used: int | None = None
         """Tokens in the model's context at its last answer, as the file says."""
@@ -161,7 +174,7 @@ class Thread:
         return self.context[-1]
 
     def join(self, index: int, message: Mapping[str, Any]) -> None:
-        """Add the content and calls of a line to an answer that has begun; not what it has."""
+        """Add the parts and calls of a line to an answer, except those that it already has."""
         begun, fields = self.messages[index][0], ("content", "tool_calls")
         if index not in self._parts:
             self._parts[index] = {json.dumps(part) for field in fields for part in begun[field]}
@@ -180,14 +193,18 @@ class Thread:
         missing: int = 0,
         **about: str,
     ) -> None:
-        """Begin a context with a summary and with messages that stay."""
+        """Begin a context with a summary and with messages that stay.
+
+        `recorded` are the tokens before and after, if the file names them; `missing` is the number
+        of lines that stayed and have not come yet.
+        """
         context = [*self.context]
         self.kept += len(context)
         it_has = f"{self.name}, {place}: its contexts so far have"
         check_most(it_has, self.kept, "messages", MAX_CONTEXT_MESSAGES)
         if context or self.compactions:
             self.contexts.append([])
-        else:  # it goes on from another file
+        else:  # the session continues one in another file
             self.notes.append("It begins with a summary of what is not in the file.")
         written = [self.add(message, place) for message in summary]
         if not context and not self.compactions:
@@ -217,14 +234,15 @@ class Thread:
                 self.compactions[-1]["stayed"].append(index)
 
     def come_late(self, messages: Iterable[int]) -> None:
-        """Count messages that were added last as such that stayed at the last compaction."""
+        """Count messages that were just added among those that stayed at the last compaction."""
         self.compactions[-1]["stayed"] += messages
         self.compactions[-1]["missing"] -= 1
         self.is_fresh = True
 
     def leave(self, left: set[int], unread: Unread) -> None:
-        """Take messages from the context, mostly its last: the user went back before them."""
+        """Take messages from the context: the user went back before them."""
         before = len(self.context)
+        # They are nearly always the last, so that going back often takes linear time.
         while self.context and self.context[-1] in left:
             left.discard(self.context.pop())
         if left:
@@ -232,7 +250,7 @@ class Thread:
         unread.add(LEFT_BRANCH, before - len(self.context))
 
     def attached(self) -> None:
-        """Count what the agent put into the context after a compaction, and which is not read."""
+        """Count something that the agent put into the context after a compaction."""
         self.compactions[-1]["attached"] += 1
 
     def use(self, tokens: int | None) -> None:
@@ -246,8 +264,8 @@ class Thread:
         """Return the conversation; a message without words or calls is left out."""
         numbers: dict[int, int] = {}
         messages: list[Message] = []
+        made: list[list[MadeCall]] = []  # by each message
         calls: dict[str, tuple[int, int]] = {}  # by id: the message, and which of its calls
-        results: dict[tuple[int, int], int] = {}
         alone = list[str]()  # places of results without a call
         for index, (message, place) in enumerate(self.messages):
             try:
@@ -258,30 +276,25 @@ class Thread:
             for turn, called in said:
                 if not turn.text and not called:
                     continue
-                number, tool = len(messages), ""
+                number = len(messages)
                 numbers[index] = number
                 if turn.kind == "result":
-                    call = message.get("tool_use_id") or message.get("call_id")
-                    origin = calls.get(call) if isinstance(call, str) else None
+                    origin = calls.get(call_id(message))
                     if origin is None:
                         alone.append(place)
                     else:
-                        results.setdefault(origin, number)
-                        tool = messages[origin[0]].calls[origin[1]].method
-                for order, call in enumerate(call_ids(message)):
-                    if isinstance(call, str):
-                        calls[call] = number, order
-                made = tuple(MadeCall(*call) for call in called)
-                messages.append(Message(turn, place, made, tool))
+                        earlier, order = origin
+                        call = made[earlier][order]
+                        turn = replace(turn, tool=call.method)
+                        if call.result < 0:
+                            made[earlier][order] = call._replace(result=number)
+                made.append([MadeCall(*call) for call in called])
+                for order, (key, _) in enumerate(zip(call_ids(message), called, strict=False)):
+                    if key:
+                        calls[key] = number, order
+                messages.append(Message(turn, place))
         linked = tuple(
-            replace(
-                message,
-                calls=tuple(
-                    call._replace(result=results.get((number, order), -1))
-                    for order, call in enumerate(message.calls)
-                ),
-            )
-            for number, message in enumerate(messages)
+            replace(message, calls=tuple(own)) for message, own in zip(messages, made, strict=True)
         )
         if alone:
             results_alone = count(len(alone), "result")
@@ -290,31 +303,27 @@ class Thread:
         def kept(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(numbers[index] for index in indices if index in numbers)
 
-        compactions = []
+        contexts, compactions = tuple(map(kept, self.contexts)), tuple(self._compactions(kept))
+        return Session(self.name, linked, contexts, compactions, notes=tuple(self.notes))
+
+    def _compactions(self, kept: Callable[[list[int]], tuple[int, ...]]) -> Iterator[Compaction]:
+        """Yield the compactions with numbers of turns for those of messages, and all notes."""
         for about in self.compactions:
+            notes = [about["note"]]
             if missing := about.pop("missing"):
-                of = f"{missing:,} of the lines that stayed are not in the file."
-                about["note"] = f"{about['note']} {of}".strip()
+                notes.append(f"{missing:,} of the lines that stayed are not in the file.")
             if attached := about.pop("attached"):
-                beside = f"Not read: {count(attached, 'attachment')} that the agent put after it."
-                about["note"] = f"{about['note']} {beside}".strip()
-            indices = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
-            compactions.append(Compaction(**about | indices))
-        contexts = tuple(map(kept, self.contexts))
-        return Session(self.name, linked, contexts, tuple(compactions), notes=tuple(self.notes))
+                notes.append(
+                    f"Not read: {count(attached, 'attachment')} that the agent put after it."
+                )
+            numbers = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
+            yield Compaction(**about | numbers | {"note": " ".join(filter(None, notes))})
 
 
-def call_ids(message: Mapping[str, Any]) -> list[Any]:
-    """Return the id of each call of a chat message."""
+def call_ids(message: Mapping[str, Any]) -> list[str]:
+    """Return the id of each call of a chat message, "" for one without."""
     functions = (call.get("function") for call in parts_in([message], "tool_calls"))
-    named = (function if isinstance(function, dict) else {} for function in functions)
-    return [function.get("id") or function.get("call_id") for function in named]
-
-
-def with_unread(sessions: list[Session], unread: Unread) -> list[Session]:
-    """Return sessions with messages, the first with what is not read of the file."""
-    filled = [session for session in sessions if session.messages]
-    return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
+    return [call_id(function if isinstance(function, dict) else {}) for function in functions]
 
 
 def transcripts_of(session: Session, calls: bool) -> Iterator[Transcript | SkippedError]:
@@ -343,4 +352,4 @@ def _said(message: Message, calls: bool) -> Said:
     if calls:
         return turn, made
     silent = turn.text[turn.call_characters :]
-    return Turn(turn.speaker, silent, turn.topic, turn.kind), made
+    return replace(turn, text=silent, call_characters=0), made

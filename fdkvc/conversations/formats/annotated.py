@@ -93,6 +93,7 @@ def read_dialogue(
         turns.append(Turn(speaker, words, topic, call_characters=len(words) - len(text)))
         framed.append(frames)
         services.append(_services(frames, services[-1] if services else frozenset()))
+    # Sizes are checked before mentions are looked for, which takes long.
     texts, name = [turn.text for turn in turns], name or f"dialog {number}"
     check_texts(name, texts, [*unread.items()])
     all_frames = [*chain.from_iterable(framed)]
@@ -150,9 +151,10 @@ class _Demands:
     copies: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def add_frame(self, index: int, frame: Frame, turn: Turn) -> None:
-        """Add a frame of a turn, whose place in the dialog is `index`."""
+        """Add a frame of the turn with this index in the dialog."""
         if frame.call is not None:
             self._call(index, frame)
+        # In the turn's text, calls come before the utterance.
         for slot, *span in frame.spans:
             start, end = (turn.call_characters + character for character in span)
             wording = turn.text[start:end].lower()

@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fdkvc.conversations.sessions import Session
+from fdkvc.core.json_input import check_object
+from fdkvc.core.limits import MAX_DIALOGS
+from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
+from fdkvc.core.unread import Unread
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,23 @@ class Format:
         return self.field in value and (self.recognizes is None or self.recognizes(value))
 
 
+Placed = tuple[Mapping[str, Any], str]
+"""A message and its place in the file."""
+
+
+def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str, Any]:
+    """Return a message with other fields in place of those that are read.
+
+    Examples
+    --------
+    >>> restated({"from": "human", "says": "hello", "mood": "glad"}, "from", "says", role="user")
+    {'mood': 'glad', 'role': 'user'}
+    """
+    return {name: value for name, value in message.items() if name not in read} | fields
+
+
 def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the parts in a field of all messages, of whatever may be messages."""
+    """Yield the objects in a list that a field of each message has; any value may be given."""
     for message in messages if isinstance(messages, list) else ():
         parts = message.get(field) if isinstance(message, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -46,8 +65,34 @@ def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
                 yield part
 
 
+def read_each(
+    read: Callable[[Any, int, bool], Iterator[Transcript | SkippedError]],
+    values: Sequence[Any],
+    noun: str,
+    number: int,
+    calls: bool,
+    beside: Unread,
+) -> Iterator[Transcript | SkippedError]:
+    """Yield the dialogs of several objects, as `Format.read` does of one.
+
+    `noun` is what an object is called, and `number` is that of the first. What is not read `beside`
+    them counts with the first dialog.
+    """
+    check_most("the file has", len(values), f"{noun}s", MAX_DIALOGS)
+    for index, value in enumerate(values, start=number):
+        try:
+            for dialog in read(check_object(value, f"{noun} {index}"), index, calls):
+                if isinstance(dialog, Transcript) and beside:
+                    unread = Unread.of((*dialog.unread, *beside.items()))
+                    dialog = replace(dialog, unread=tuple(unread.items()))
+                    beside = Unread()
+                yield dialog
+        except SkippedError as error:
+            yield error
+
+
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
-    """Return the words of a turn after its calls, each a line of JSON as in chat templates."""
+    """Return the words of a turn after its calls, each as a line of JSON, as chat templates do."""
     lines = [
         clean(json.dumps({"name": method, "arguments": arguments}, ensure_ascii=False))
         for method, arguments in calls

@@ -10,12 +10,12 @@ from fdkvc.core.json_input import json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 
-METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action")
+METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action", "function")
 ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "kwargs")
-"""Names of the fields of a call."""
+"""Fields with the name and the arguments of a call; the first that a call has counts."""
 
 UNKNOWN_CALL = "call of an unknown form, which stays text"
-"""What is not read where something is marked as a call."""
+"""The note on words that are marked as a call but have no known form."""
 
 _TAGS = ("tool_call", "tool_calls", "function_call", "function_calls", "minimax:tool_call")
 
@@ -27,17 +27,32 @@ CALL_TAGS = (
     *((f"<|tool_call_{begins}|>", "<|tool_call_end|>") for begins in ("begin", "start")),
     *((mark, "") for mark in ("<functioncall>", "<|tool_call|>", "<|python_tag|>", "[TOOL_CALLS]")),
 )
-"""What is around calls in an assistant's words, by models; if nothing ends them, the next does."""
+"""The marks before and after calls in an assistant's words, as models write them.
+
+Outer marks stand before inner ones. Where nothing marks the end, a call ends where the next begins.
+"""
+
+_NAMES = """
+access_mcp_resource apply_diff browser_action codebase_search execute_command fetch_instructions
+insert_content list_code_definition_names list_files new_task read_file replace_in_file
+search_and_replace search_files switch_mode update_todo_list use_mcp_tool web_fetch write_to_file
+"""
+XML_TOOLS = tuple(_NAMES.split())
+"""Tools that Cline and Roo Code call by a tag of their name, which has a tag for each argument."""
 
 RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))
-"""What is around a tool's result in a user's words."""
+"""The marks before and after a tool's result in a user's words."""
 
+# What models write after the arguments, such as </s>, <|im_end|> and the end of a code block.
 _END = re.compile(r"(?:</functioncall>|</s>|<\|\w{1,24}\|>|```)\s*\Z")
 _NAMED = re.compile(  # a name, and the marks before its arguments
     r"(?:function<[^<>]{1,24}>)?(?:functions\.|name=\")?([\w.-]{1,128})(?::\d{1,9})?\"?\s?"
     r"(?:>|<[|｜][^<>]{1,40}>|(?:\[CALL_ID\]\w{1,64})?\[ARGS\])?\s?(?:```json)?"
 )
+# GLM's arguments, which are rewritten as <parameter=key>.
 _ARGUMENT = re.compile(r"<arg_key>\s?([^<>]{1,128})</arg_key>\s?<arg_value>")
+_XML = re.compile(r"(?s)\s*<(\w{1,64})>(.*?)</\1>\s*")
+# A list of Python's calls, as Llama and LFM write it.
 _PYTHON = re.compile(r"(?s)\[\s?[\w.]{1,128}\(.*\)\s?\]")
 _REACT = re.compile(r"(?ms)^Action: {0,9}(\S{1,128}) {0,9}\n{1,9}Action Input:(.*)")
 
@@ -46,7 +61,7 @@ THINKING_TAGS = (
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("[THINK]", "[/THINK]"),
 )
-"""What is around thinking in an assistant's words."""
+"""The marks before and after thinking in an assistant's words."""
 
 
 def as_call(value: Any) -> Mapping[str, Any] | None:
@@ -70,7 +85,7 @@ def calls_in(text: str) -> list[Mapping[str, Any]]:
 
 
 def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
-    """Return the calls of a text: JSON of one, a list, one on each line, or else by name."""
+    """Return the calls of a text: one in JSON, a list, one per line, or as in `_named_calls`."""
     text = _END.sub("", text).strip()
     lines = text.splitlines()
     parsed = parse_within(text) if lines else None
@@ -81,7 +96,7 @@ def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
 
 
 def _named_calls(text: str) -> list[Mapping[str, Any]]:
-    """Return the calls of a text in Python, or the one that begins with its name."""
+    """Return the calls of a text that is Python, or the one whose name begins the text."""
     if _PYTHON.fullmatch(text) and len(text) <= MAX_LITERAL_CHARACTERS:
         with suppress(
             AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError
@@ -94,11 +109,29 @@ def _named_calls(text: str) -> list[Mapping[str, Any]]:
     rest = _ARGUMENT.sub(r"<parameter=\1>", rest).replace("</arg_value>", "</parameter>")
     for _, inside in blocks(rest, "<parameter", "</parameter>"):
         name, _, value = (inside or "").partition(">")
-        parsed = parse_within(value) if value.strip().startswith(("{", "[")) else None
         if name := re.sub(r'^.*?=\s*"?|["\s].*', "", name.strip()):
-            arguments[name] = value.strip() if parsed is None else parsed
+            arguments[name] = _value(value)
     given = parse_within(rest) if rest.startswith("{") else arguments or None
     return [{"name": named[1], "arguments": given}] if isinstance(given, dict) else []
+
+
+def _value(text: str) -> Any:
+    """Return an argument's text, or the object or list that it is as JSON."""
+    parsed = parse_within(text) if text.strip().startswith(("{", "[")) else None
+    return text.strip() if parsed is None else parsed
+
+
+def _tagged(text: str) -> dict[str, Any]:
+    """Return the values of a text that is tags alone; those of a tag that comes again in a list."""
+    values: dict[str, list[Any]] = {}
+    place = 0
+    while (tag := _XML.match(text, place)) is not None:
+        nested = _tagged(tag[2]) if tag[1] in ("args", "file") else None  # of Roo Code
+        values.setdefault(tag[1], []).append(nested or _value(tag[2]))
+        place = tag.end()
+    if place < len(text):
+        return {}
+    return {name: several if several[1:] else several[0] for name, several in values.items()}
 
 
 def _python_call(call: Any) -> Mapping[str, Any]:
@@ -108,21 +141,29 @@ def _python_call(call: Any) -> Mapping[str, Any]:
 
 def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
     """Return an assistant's words without the calls in them, and these calls."""
+    # 1. Words that are JSON or Python alone.
     alone = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
     if alone and all(isinstance(call["arguments"], dict) for call in alone):
         return "", alone
+    # 2. An action after a thought, as agents in the style of ReAct write it.
     if (acted := _REACT.search(text)) is not None:
         given = acted[2].partition("\nObservation:")[0].strip()
         parsed = parse_within(given)
         arguments = parsed if isinstance(parsed, dict) else {"input": given}
         return text[: acted.start()].strip(), [{"name": acted[1], "arguments": arguments}]
+    # 3. Calls between marks. What is between marks but is no call stays in the words.
     all_calls: list[Mapping[str, Any]] = []
-    for opening, closing in CALL_TAGS:
+    named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}
+    in_order = sorted(named, key=text.find)
+    for opening, closing in (*CALL_TAGS, *((tag, f"</{named[tag]}>") for tag in in_order)):
         if opening not in text:
             continue
         kept: list[str] = []
         for before, inside in blocks(text, opening, closing):
             calls = calls_in(inside) if inside else []
+            if opening in named:
+                given = _tagged(inside or "")
+                calls = [{"name": named[opening], "arguments": given}] if given else []
             all_calls += calls
             is_kept = inside is not None and not calls
             kept.append(f"{before}{opening}{inside}{closing}" if is_kept else before)
@@ -139,9 +180,9 @@ def cut_thinking(text: str, unread: Unread) -> str:
             thought = [inside for _, inside in pieces if inside is not None]
             words = [before for before, _ in pieces]
             begin, tag, after = words[-1].partition(closing)
-            if tag and not thought:  # what opens it is in the template
+            if tag and not thought:  # the chat template has the opening tag
                 thought, words = [begin], [after]
-            elif not thought and text.lstrip().startswith(opening):  # it ends before its end
+            elif not thought and text.lstrip().startswith(opening):  # it was cut off
                 thought, words = [text], []
             text = "".join(words).strip()
             unread.add(THINKING, sum(map(has_words, thought)))
@@ -149,9 +190,10 @@ def cut_thinking(text: str, unread: Unread) -> str:
 
 
 def blocks(text: str, opening: str, closing: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the text before each block between two tags, and in it; last what follows, and None.
+    """Yield the text before each block and the text in it; last, what follows, and None.
 
-    Without a `closing` tag, a block ends where the next begins, or with the text.
+    A block stands between two tags. Without a `closing` tag, it ends where the next begins, or with
+    the text.
     """
     after = 0
     while (start := text.find(opening, after)) >= 0:

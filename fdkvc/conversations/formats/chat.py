@@ -1,18 +1,20 @@
-"""Chat messages: objects with ``role`` and ``content``, and calls of tools where there are any.
+"""Chat messages: objects with ``role`` and ``content``, or with ``from`` and ``value``.
 
-A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, the older
-``function_call``, and calls in other forms (`calls`) demand the texts and numbers of their
-arguments. ShareGPT's messages have ``from`` and ``value`` instead. Formats of agents restate their
-messages as these. What is not read is counted.
+A dialog is read in three steps: a format restates its messages as these (`chat_format`), each
+message becomes turns (`turns_of`, with `parts` and `calls`), and the texts and numbers in the
+arguments of calls are looked for in earlier turns (`with_demands`). What is not read is counted.
+
+A message may name its topic in a field ``topic``.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, product
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
 
-from fdkvc.conversations.formats.base import Format, parts_in, with_calls
+from fdkvc.conversations.formats.base import Format, Placed, restated, with_calls
 from fdkvc.conversations.formats.calls import (
     RESULT_TAGS,
     UNKNOWN_CALL,
@@ -22,9 +24,17 @@ from fdkvc.conversations.formats.calls import (
     cut_calls,
     cut_thinking,
 )
+from fdkvc.conversations.formats.parts import (
+    CONTENT_FIELDS,
+    KINDS,
+    MESSAGE_FIELDS,
+    call_id,
+    text_of,
+    turns_of_parts,
+)
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
-from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import check_object, objects, optional, parse_within, require
+from fdkvc.conversations.tools import LISTS, listed_tools
+from fdkvc.core.json_input import objects, optional, parse_within, require
 from fdkvc.core.limits import MAX_NAME_CHARACTERS
 from fdkvc.core.transcripts import (
     USERS,
@@ -42,42 +52,17 @@ from fdkvc.core.transcripts import (
 )
 from fdkvc.core.unread import THINKING, Unread, bare, has_words, is_thinking
 
-Placed = tuple[Mapping[str, Any], str]
-"""A message and its place in the file."""
-
-CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "function_call"))
-"""Fields of which a message must have at least one."""
-
-MESSAGE_FIELDS = CONTENT_FIELDS | {"role", "topic"}
-"""Fields that are read of a message; of a system prompt also `LISTS`."""
-
 SYSTEM_FIELDS = ("system", "system_prompt", "system_message")
-"""Fields with a system prompt beside the messages."""
+"""Fields of a system prompt that stands beside the messages."""
 
-DIALOG_FIELDS = frozenset(("id", *LISTS))
+DIALOG_FIELDS = frozenset(("id", "toolConfig", *LISTS))
 """Fields that are read of any dialog's object."""
-
-TEXTS = {
-    **dict.fromkeys(("text", "input_text", "output_text"), "text"),
-    **{kind: kind for kind in ("refusal", "logs")},
-}
-"""Types of a message's parts that have text, and its field."""
-
-_CALLED = ("tool", "function", "toolcall", "functioncall")
-_RETURNED = ("response", "responses", "result", "results", "output", "outputs")
-
-KINDS: Mapping[str, Literal["system", "result"]] = {
-    **dict.fromkeys(("system", "developer", "systemprompt"), "system"),
-    **dict.fromkeys(("tool", "function", "observation", "environment", "ipython"), "result"),
-    **dict.fromkeys(map("".join, product(_CALLED, _RETURNED)), "result"),
-}
-"""Kinds of span by roles, those of ShareGPT too, as `bare` writes them."""
 
 CALL_ROLES = frozenset(("functioncall", "functioncalls", "toolcall", "toolcalls", "tooluse"))
 """Roles whose words are calls, as `bare` writes them."""
 
 ROLES = {"human": "user", "gpt": "assistant", **dict.fromkeys(CALL_ROLES, "assistant")}
-"""Roles that are given another name."""
+"""The names of roles that files call otherwise, as `bare` writes them."""
 
 
 def chat_format(
@@ -85,50 +70,44 @@ def chat_format(
     label: str,
     field: str,
     messages: Callable[[Mapping[str, Any], str, Unread], Iterable[Placed]] | None = None,
-    *,
-    reads: Iterable[str] = (),
-    named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
-    cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
+    reads: Iterable[str] = SYSTEM_FIELDS,
+    names: Sequence[str] = ("id",),
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
+    about: Callable[[Mapping[str, Any], str], tuple[str, str]] = lambda value, place: ("", ""),
+    noun: str = "dialog",
 ) -> Format:
     """Return a format of JSON whose dialogs are restated as chat messages.
 
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
     default, they are those of `with_system`. `restated` keeps what is not read of a message, so
-    that it is counted. `reads` are the fields of the object that `messages` reads besides the
-    `field`, the name and `DIALOG_FIELDS`. `cluster` gets the object and its place.
+    that it is counted. `reads` are the fields of the object that are read besides the `field` and
+    `DIALOG_FIELDS`. `about` returns the cluster and the name of a dialog; without a
+    name, it is the first text in the fields `names`, or else its place, which begins with `noun`.
     """
 
     def read(
         value: Mapping[str, Any], number: int, calls: bool = False
     ) -> Iterator[Transcript | SkippedError]:
-        place, unread = f"dialog {number}", Unread()
-        name = named(value)
-        names = (key for key, inner in value.items() if inner == name)
-        besides = reads if messages else SYSTEM_FIELDS
-        unread.fields(value, {field, *DIALOG_FIELDS, *besides, *names})
-        listed = with_system(value, field, place)
-        placed = [*(messages(value, place, unread) if messages else listed)]
-        yield transcript_of(placed, name, place, calls, cluster(value, place), unread)
+        place, unread = f"{noun} {number}", Unread()
+        cluster, name = about(value, place)
+        named = next(filter(value.get, names), "id")
+        unread.fields(value, {field, named, *DIALOG_FIELDS, *reads})
+        listed = messages(value, place, unread) if messages else with_system(value, field, place)
+        if not name and isinstance(value.get(named), str):
+            name = clean_name(value[named])
+        placed = [*listed]
+        check_turns(name or place, len(placed))
+        said = [*turns_of(placed, unread, calls)]
+        tools = listed_tools(value, unread)
+        yield replace(with_demands(name or place, said, calls, cluster, unread), tools=tools)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
-
-
-def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str, Any]:
-    """Return a message with other fields in place of those that are read.
-
-    Examples
-    --------
-    >>> restated({"from": "human", "says": "hello", "mood": "glad"}, "from", "says", role="user")
-    {'mood': 'glad', 'role': 'user'}
-    """
-    return {name: value for name, value in message.items() if name not in read} | fields
 
 
 def messages_of(
     value: Mapping[str, Any], field: str, place: str, noun: str = "turn"
 ) -> Iterator[Placed]:
-    """Yield the objects of a list that is required, which may be a text of JSON, with places."""
+    """Yield the objects of a required list, which may be a text of JSON, with their places."""
     listed = value.get(field)
     parsed = parse_within(listed) if isinstance(listed, str) else None
     values = parsed if isinstance(parsed, list) else require(value, field, list, place)
@@ -136,7 +115,7 @@ def messages_of(
 
 
 def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Placed]:
-    """Yield the system prompts beside messages, then these."""
+    """Yield the system prompts beside the messages, unless the first repeats them, and these."""
     messages = [*messages_of(value, field, place)]
     first = next((message for message, _ in messages), {})
     for name in SYSTEM_FIELDS:
@@ -146,47 +125,31 @@ def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Pl
     yield from messages
 
 
-def transcript_of(
-    messages: Iterable[Placed],
-    named: Any,
-    place: str,
-    calls_in_text: bool,
-    cluster: str,
-    unread: Unread,
-) -> Transcript:
-    """Make a transcript of untrusted chat messages, those of ShareGPT too.
-
-    Each has its place in the file, which begins errors about it. `named` is the dialog's name, if
-    it is a text, or else `place` is. `cluster` is the `Transcript`'s, and
-    `unread` counts what is not read, here too.
-    """
-    name = clean_name(named) if isinstance(named, str) else ""
-    placed = [*messages]
-    check_turns(name or place, len(placed))
-    said = [*turns_of(placed, unread, calls_in_text)]
-    return with_demands(name or place, said, calls_in_text, cluster, unread)
-
-
 Said = tuple[Turn, list[tuple[str, Any]]]
 """A turn, and the method and arguments of each of its calls."""
 
 
 def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Said]:
-    """Yield the turns of chat messages; see `transcript_of`."""
-    for sent, sent_at in messages:
-        for message, where in _in_chat_terms(sent, sent_at, unread):
-            topic = clean_name(optional(message, "topic", str, where))
-            role, text = message["role"], _content(message, where, unread)
-            kind = KINDS.get(bare(role))
-            functions = _functions(message, where, unread)
-            if kind is None and role_of(role) not in USERS:
-                text, in_words = cut_calls(cut_thinking(text, unread), unread)
-                functions += in_words
-            called = [_call(function, where, unread) for function in functions]
-            unread.fields(message, {*MESSAGE_FIELDS, *(LISTS if kind == "system" else ())})
-            text = clean(text)
-            words = with_calls(text, called if calls_in_text else [])
-            yield Turn(role, words, topic or None, kind, len(words) - len(text)), called
+    """Yield the turns of untrusted messages; errors begin with the place of a message."""
+    tools: dict[str, str] = {}  # the called tool, by the id of the call
+    placed = chain.from_iterable(_in_chat_terms(*sent, unread) for sent in messages)
+    for message, where in placed:
+        topic = clean_name(optional(message, "topic", str, where))
+        role, text = message["role"], text_of(message, where, unread)
+        kind = KINDS.get(bare(role))
+        functions = [call["function"] for call in message["tool_calls"]]
+        if kind is None and role_of(role) not in USERS:
+            text, in_words = cut_calls(cut_thinking(text, unread), unread)
+            functions += in_words
+        called = [_call(function, where, unread) for function in functions]
+        for function, (method, _) in zip(functions, called, strict=True):
+            if named := call_id(function):
+                tools[named] = method
+        tool = tools.get(call_id(message), "") if kind == "result" else ""
+        unread.fields(message, {*MESSAGE_FIELDS, *(LISTS if kind == "system" else ())})
+        text = clean(text)
+        words = with_calls(text, called if calls_in_text else [])
+        yield Turn(role, words, topic or None, kind, len(words) - len(text), tool), called
 
 
 def with_demands(
@@ -235,45 +198,79 @@ def with_demands(
 
 
 def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
-    """Yield a message with ``role`` and ``content``: the calls of a message may be several."""
+    """Yield a message in the form of `turns_of_parts`; nothing for what a model only thought."""
     message = dict(sent)
+    # 1. Who says it.
     if "role" not in message and "from" in message:
         message["role"] = require(message, "from", str, place)
         del message["from"]
     role = clean_name(require(message, "role", str, place))
+    key, name = bare(role), message.get("name")
+    message["role"] = ROLES.get(key, role)
+    is_person = key not in KINDS and key not in CALL_ROLES
+    if is_person and isinstance(name, str) and name.strip() and bare(name) != key:
+        message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
+        del message["name"]
+    # 2. What is said, in the field `content`.
+    message = _of_page(message, place, unread)
     for field in ("value", "text"):
         if not message.keys() & CONTENT_FIELDS and (field in message or "from" in sent):
             content = message.get(field)
             if not isinstance(content, list | dict):
                 content = require(message, field, str, place)
             message = restated(message, field, content=content)
-    key = bare(role)
     if is_thinking(key) or message.get("channel") == "analysis":
         unread.add(THINKING)
         return
-    name = message.get("name")
-    message["role"] = ROLES.get(key, role)
     if key in CALL_ROLES:
         message = _of_calls(message, unread)
-    elif key not in KINDS and isinstance(name, str) and name.strip() and bare(name) != key:
-        message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
-        del message["name"]
+    if key in USERS and (placed := [*_results_in_words(message, place, unread)]):
+        yield from placed
+        return
+    if not message.keys() & CONTENT_FIELDS:
+        require(message, "content", str, place)
+    yield from turns_of_parts(message, place, unread)
+
+
+def _results_in_words(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    """Yield what a user says and the results in it, each as a message; nothing without results."""
     text = message.get("content")
     for opening, closing in RESULT_TAGS:
-        if key in USERS and isinstance(text, str) and closing in text:
+        if isinstance(text, str) and closing in text:
             unread.fields(message, MESSAGE_FIELDS)
-            topic = {"topic": message.get("topic")}
+            about: dict[str, Any] = {"topic": message.get("topic"), "tool_calls": []}
             for before, inside in blocks(text, opening, closing):
                 if before.strip():
-                    yield {**topic, "role": message["role"], "content": before}, place
+                    yield {**about, "role": message["role"], "content": before}, place
                 if inside is not None:
-                    yield {**topic, "role": "tool", "content": inside.strip()}, place
+                    yield {**about, "role": "tool", "content": inside.strip()}, place
             return
-    yield message, place
+
+
+def _of_page(message: dict[str, Any], place: str, unread: Unread) -> dict[str, Any]:
+    """Return a message whose content is its ``parts``, or ``toolInvocations`` before its words."""
+    invoked = optional(message, "toolInvocations", list, place)
+    if "parts" not in message and not invoked:
+        return message
+    parts, content = message.get("parts"), message.get("content")
+    parts = [parts] if isinstance(parts, str | dict) else optional(message, "parts", list, place)
+    if parts:
+        pairs = [part for part in parts if isinstance(part, dict)]
+        in_parts = {json.dumps(part.get("toolInvocation"), sort_keys=True) for part in pairs}
+        invoked = [call for call in invoked if json.dumps(call, sort_keys=True) not in in_parts]
+        texts = "".join(str(part["text"]) for part in pairs if "text" in part)
+        repeated = "".join(str(content or "").split()) in "".join(texts.split())
+        unread.add("field 'content'", not repeated)
+    else:
+        calls = objects(invoked, "tool invocation", place)
+        parts = [{"type": "tool-invocation", "toolInvocation": call} for call, _ in calls]
+        parts += content if isinstance(content, list) else [content] if content else []
+        invoked = []
+    return restated(message, "parts", content=parts, toolInvocations=invoked)
 
 
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
-    """Return a message whose words are calls with these; what has no known form stays text."""
+    """Return a message whose words are calls with ``tool_calls``, if their form is known."""
     content = message.get("content")
     given = message if content is None else content
     calls = calls_in(given) if isinstance(given, str) else [*filter(None, [as_call(given)])]
@@ -282,89 +279,6 @@ def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
         return message
     message = {"role": message["role"]} if given is message else message
     return restated(message, "content", tool_calls=[{"function": call} for call in calls])
-
-
-def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:
-    """Return the text of a message, its textual parts joined; count other parts."""
-    if not message.keys() & CONTENT_FIELDS:
-        require(message, "content", str, place)
-    audio = message.get("audio")
-    spoken = optional(audio, "transcript", str, place) if isinstance(audio, dict) else ""
-    texts = [optional(message, "refusal", str, place), spoken]
-    if audio and not spoken:
-        unread.part("audio")
-    content = message.get("content")
-    is_result = KINDS.get(bare(message["role"])) == "result"
-    if is_result and not isinstance(content, str | list | None):
-        return json.dumps(content, ensure_ascii=False)
-    if isinstance(content, list | dict):
-        for part in content if isinstance(content, list) else [content]:
-            part = {"text": part} if isinstance(part, str) else part
-            kind = check_object(part, f"{place}: a part of 'content'").get("type")
-            texts += _part(part, "text" if kind is None else str(kind), is_result, place, unread)
-    else:
-        texts.insert(0, optional(message, "content", str, place))
-    return "\n".join(filter(None, texts))
-
-
-def _part(
-    part: Mapping[str, Any], kind: str, is_result: bool, place: str, unread: Unread
-) -> Iterator[str]:
-    """Yield the text of a part; count one that has none."""
-    field = TEXTS.get(kind)
-    if field is not None and (field in part or "type" in part):
-        named = (name for name in (field, "value", "content") if name in part)
-        field = next(named, field)
-        yield require(part, field, str, f"{place}: a part of 'content'")
-        unread.fields(part, {field})
-    elif is_result and KINDS.get(bare(kind)) == "result":
-        unread.fields(part, ("result", "response"))
-        yield json.dumps(part.get("result", part.get("response")), ensure_ascii=False)
-    elif "type" in part:
-        if not _part_calls(part):
-            unread.part(kind)
-    elif is_result:
-        yield json.dumps(part, ensure_ascii=False)
-    else:
-        unread.fields(part, ())
-
-
-def _part_calls(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the calls that a part is by its type."""
-    if bare(str(part.get("type"))) not in ("toolcall", "functioncall"):
-        return []
-    call = as_call(part)
-    return calls_in(str(part.get("value"))) if call is None else [call]
-
-
-def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[Mapping[str, Any]]:
-    """Return the calls beside a message's words, each with ``name`` and ``arguments``."""
-    functions: list[Mapping[str, Any]] = []
-    if called := message.get("function_call"):
-        parsed = parse_within(called) if isinstance(called, str) else called
-        is_call = isinstance(parsed, dict) and parsed
-        functions.append(parsed if is_call else require(message, "function_call", dict, place))
-    items = message.get("tool_calls")
-    if isinstance(items, str):
-        parsed = parse_within(items)
-        unread.add(UNKNOWN_CALL, parsed is None and has_words(items))
-        items = parsed if isinstance(parsed, list) else []
-    if isinstance(items, dict):
-        items = [items] if items else []
-    for item in items if isinstance(items, list) else optional(message, "tool_calls", list, place):
-        call = check_object(item, f"{place}: a call")
-        if call.get("type") == "custom":  # its input is free text
-            custom = require(call, "custom", dict, place)
-            arguments = {"input": require(custom, "input", str, place)}
-            functions.append(restated(custom, "input", arguments=arguments))
-        elif "function" not in call and (flat := as_call(call)) is not None:
-            functions.append(flat)
-            continue
-        else:
-            functions.append(require(call, "function", dict, place))
-        unread.fields(call, {"function", "custom"})
-    calls = map(_part_calls, parts_in([message], "content"))
-    return [*functions, *chain.from_iterable(calls)]
 
 
 def _call(function: Mapping[str, Any], place: str, unread: Unread) -> tuple[str, Any]:
@@ -396,8 +310,8 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield clean_name(name), str(value)
 
 
-FORMAT = chat_format(
-    "chat", "chat messages", "messages", named=lambda value: value.get("id", value.get("title"))
-)
+LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK)"
+
+FORMAT = chat_format("chat", LABEL, "messages", names=("id", "title"))
 
 SHARED = chat_format("shared", "ShareGPT", "conversations")

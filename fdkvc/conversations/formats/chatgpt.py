@@ -9,7 +9,9 @@ counted.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.chat import MESSAGE_FIELDS, Placed, chat_format, restated
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import chat_format
+from fdkvc.conversations.formats.parts import MESSAGE_FIELDS
 from fdkvc.core.json_input import check_object, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
@@ -28,7 +30,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
 """Fields with the words of a content by its type; of others, `text` and `parts`."""
 
 THOUGHTS = ("thoughts", "reasoning_recap")
-"""Types of a content that is counted."""
+"""Types of content that is thinking, which is counted."""
 
 READ = ("author", "current_node", "is_visually_hidden_from_conversation", "mapping", "recipient")
 """Fields that are read elsewhere."""
@@ -38,7 +40,7 @@ _STATE = ("channel", "finish_details", "message_type", "moderation_results", "th
 _ORIGIN = ("conversation_origin", "gizmo_type", "metadata", "real_author", "serialization_metadata")
 
 BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
-"""Fields that are read elsewhere, or say nothing of what is said."""
+"""Fields that are read elsewhere, or hold nobody's words."""
 
 
 def branch_to(leaf: str, parents: Mapping[str, str], place: str) -> list[str]:
@@ -60,6 +62,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     leaf = require(value, "current_node", str, place)
     parents = {key: optional(node, "parent", str, place) for key, node in nodes.items()}
     path = branch_to(leaf, parents, place)
+    # The first node of a whole branch is the root, which has no parent.
     missing = parents[path[0]] if path else leaf
     if missing or not path:
         raise ValueError(f"{place}: 'mapping' has no node {clean_name(missing)!r}")
@@ -116,17 +119,11 @@ def _parts(content: Mapping[str, Any], where: str, unread: Unread) -> Iterator[d
             continue
         part = {"text": text} if isinstance(text, str) else text
         part = check_object(part, f"{where}: a part of 'parts'")
-        if isinstance(part.get("text"), str):
-            yield restated(part, "content_type", type="text")
-        else:
-            yield {"type": str(part.get("content_type"))}
+        is_text = isinstance(part.get("text"), str)
+        kind = "text" if is_text else str(part.get("content_type"))
+        yield restated(part, "content_type", type=kind)
 
 
 FORMAT = chat_format(
-    "chatgpt",
-    "ChatGPT's export",
-    "mapping",
-    _messages,
-    reads=BOOKKEEPING,
-    named=lambda value: value.get("title"),
+    "chatgpt", "ChatGPT's export", "mapping", _messages, BOOKKEEPING, names=("title",)
 )

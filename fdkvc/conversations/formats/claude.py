@@ -8,14 +8,14 @@ after the text that was extracted from its attachments. Read is the branch that 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.anthropic import turns_of_blocks
-from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.conversations.formats.chatgpt import OTHER_BRANCH, branch_to
-from fdkvc.core.json_input import check_object, objects, optional, require
+from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 
 BOOKKEEPING = ("attachments", "chat_messages", "content", "files", "sender", "text")
-"""Fields that are read elsewhere, or say nothing of what is said."""
+"""Fields that are read elsewhere, or hold nobody's words."""
 
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -25,9 +25,8 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     for message, where in branch:
         blocks: list[dict[str, Any]] = []
         names = set()
-        for attached, inside in objects(
-            optional(message, "attachments", list, where), "attachment", where
-        ):
+        attachments = optional(message, "attachments", list, where)
+        for attached, inside in objects(attachments, "attachment", where):
             unread.fields(attached, {"extracted_content", "file_name", "file_type"})
             names.add(str(attached.get("file_name")))
             text = optional(attached, "extracted_content", str, inside)
@@ -38,14 +37,9 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
                 blocks.append({"type": "file"})
         content = optional(message, "content", list, where)
         text = optional(message, "text", str, where)
-        blocks += [
-            _block(check_object(block, f"{where}: a block of 'content'")) for block in content
-        ]
-        if text and not content:
-            blocks.append({"type": "text", "text": text})
+        blocks += content or ([{"type": "text", "text": text}] if text else [])
         sender = require(message, "sender", str, where)
-        said = restated(message, *BOOKKEEPING, role=sender, content=blocks)
-        yield from turns_of_blocks(said, where, unread)
+        yield restated(message, *BOOKKEEPING, role=sender, content=blocks), where
 
 
 def _branch(value: Mapping[str, Any], messages: list[Placed], place: str) -> list[Placed]:
@@ -65,23 +59,6 @@ def _branch(value: Mapping[str, Any], messages: list[Placed], place: str) -> lis
     return [placed[key] for key in branch_to(leaf, parents, place)]
 
 
-def _block(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block; of a tool's result, all parts with a text are texts."""
-    content = block.get("content")
-    if block.get("type") != "tool_result" or not isinstance(content, list):
-        return block
-    parts = (
-        {**part, "type": "text"} if isinstance(part, dict) and "text" in part else part
-        for part in content
-    )
-    return {**block, "content": [*parts]}
-
-
 FORMAT = chat_format(
-    "claude",
-    "Claude's export",
-    "chat_messages",
-    _messages,
-    reads=BOOKKEEPING,
-    named=lambda value: value.get("name"),
+    "claude", "Claude's export", "chat_messages", _messages, BOOKKEEPING, names=("name",)
 )

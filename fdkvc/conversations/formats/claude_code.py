@@ -3,10 +3,10 @@
 The lines of one answer have one ``message.id``. ``compact_boundary`` begins a compaction, whose
 summary is the next line marked so; ``preservedMessages``, or in older versions
 ``preservedSegment``, names the lines that stay. A subagent's lines, ``isSidechain``, are a
-conversation of their own. A message of a person whose parent is older than the last one goes back
-to there, and what came between leaves the context. Lines that are written again, with the same
-``uuid``, are read once. Lines that neither a person nor a model wrote are counted; a person's
-message that waited for the model is an ``attachment``.
+conversation of their own. If the parent of a person's message is not the last message, the person
+went back to this parent, and what came after it leaves the context. Lines with the same ``uuid``
+are read once. Lines that neither a person nor a model wrote are counted. A message that a person
+sent while the model was at work is an ``attachment``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,18 +14,17 @@ from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format
-from fdkvc.conversations.formats.anthropic import turns_of_blocks
 from fdkvc.conversations.formats.base import parts_in
-from fdkvc.conversations.sessions import Session
+from fdkvc.conversations.formats.parts import turns_of_parts
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, is_thinking
 
 COPY = "copy of an earlier line"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
-"""Fields that mark what neither a person nor a model wrote."""
+"""Marks of lines that neither a person nor a model wrote."""
 
 USAGE = ("input", "cache_read_input", "cache_creation_input", "output")
-"""What a model reads and writes for an answer, in the fields with its tokens."""
+"""The beginnings of the names of fields that count an answer's tokens."""
 
 MAIN = ""
 """The key of the conversation that is no subagent's."""
@@ -58,31 +57,36 @@ class _Reader:
     def __init__(self, unread: Unread) -> None:
         self.unread = unread
         self.agents = {MAIN: _Agent("session")}
-        self.children: dict[str, list[str]] = {}  # of each line whose children are in context
-        self.spans: dict[str, tuple[_Agent, int, int]] = {}  # by uuid: the agent, and its messages
+        self.children: dict[str, list[str]] = {}  # uuids by that of their parent
+        # By the uuid of a line: the agent, its first message, and the one after its last.
+        self.spans: dict[str, tuple[_Agent, int, int]] = {}
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
-        agent, uuid = self._agent(line), _text(line, "uuid")
+        """Read a line, unless it is a copy."""
+        agent, uuid = self._agent(line), _field(line, "uuid", str)
         if uuid in self.spans:
-            of, first, end = self.spans[uuid]
+            owner, first, end = self.spans[uuid]
             self.unread.add(COPY)
-            if agent.is_fresh and of is agent:
+            if agent.is_fresh and owner is agent:  # written again because it stayed
                 agent.stay(range(first, end))
             return
         begin, stayed = len(agent.messages), agent.is_fresh and uuid in agent.late
+        # A line that joins an answer has the place of this answer, which is before `begin`.
         first = min(self._add(line, place, agent), default=begin)
         if stayed:
             agent.come_late(range(begin, len(agent.messages)))
         if uuid:
             end = first + 1 if first < begin else len(agent.messages)
             self.spans[uuid] = agent, first, end
-            self.children.setdefault(_text(line, "parentUuid"), []).append(uuid)
+            self.children.setdefault(_field(line, "parentUuid", str), []).append(uuid)
 
     def _agent(self, line: Mapping[str, Any]) -> _Agent:
-        """Return the agent that a line is about."""
-        key = _text(line, "agentId") or _text(line, "parent_tool_use_id")
+        """Return the agent that a line belongs to."""
+        key = _field(line, "agentId", str) or _field(line, "parent_tool_use_id", str)
         if not key and line.get("isSidechain") is True:  # older versions do not name it
-            above = self.spans.get(_text(line, "parentUuid") or _text(line, "logicalParentUuid"))
+            above = self.spans.get(
+                _field(line, "parentUuid", str) or _field(line, "logicalParentUuid", str)
+            )
             if above is not None and above[0] is not self.agents[MAIN]:
                 return above[0]
             key = str(len(self.agents))
@@ -91,7 +95,6 @@ class _Reader:
     def _add(self, line: Mapping[str, Any], place: str, agent: _Agent) -> list[int]:
         """Read a line into its conversation; return the messages that it adds or joins."""
         kind, subtype = line.get("type"), line.get("subtype")
-        wrote = line.get("isMeta") is not True
         match line:
             case {"type": "system", "subtype": "compact_boundary"}:
                 self._compact(agent)
@@ -106,8 +109,10 @@ class _Reader:
                     self.unread.add(f"line marked {mark!r}")
                 else:
                     return self._say(message, line, place, agent)
-            case {"type": "attachment", "attachment": dict(more)} if wrote and _waited(more):
-                message = {"role": "user", "content": more["prompt"]}
+            case {"type": "attachment", "attachment": dict(attached)} if line.get(
+                "isMeta"
+            ) is not True and _waited(attached):
+                message = {"role": "user", "content": attached["prompt"]}
                 return self._say(message, line, place, agent)
             case _:
                 if kind == "attachment" and agent.is_fresh:
@@ -117,18 +122,15 @@ class _Reader:
         return []
 
     def _say(
-        self,
-        message: Mapping[str, Any],
-        line: Mapping[str, Any],
-        place: str,
-        agent: _Agent,
+        self, message: Mapping[str, Any], line: Mapping[str, Any], place: str, agent: _Agent
     ) -> list[int]:
+        """Add what a person, a tool or the model said; return its messages."""
         self._compact(agent)
         is_answer = line["type"] == "assistant"
         results = (part.get("type") == "tool_result" for part in parts_in([message], "content"))
         if not is_answer and not any(results):
-            self._go_back(_text(line, "parentUuid"), agent)
-        numbers, key = [], _text(message, "id")
+            self._go_back(_field(line, "parentUuid", str), agent)
+        numbers, key = [], _field(message, "id", str)
         for part, where in _turns(message, place, self.unread):
             number = agent.answers.get(key)
             if number is not None and number in agent.context[-MAX_APART:]:
@@ -139,29 +141,30 @@ class _Reader:
                     agent.answers[key] = number
             numbers.append(number)
         if is_answer:
-            usage = message.get("usage")
+            usage = _field(message, "usage", dict)
             agent.use(sum(_count(usage, f"{name}_tokens") or 0 for name in USAGE))
         return numbers
 
     def _go_back(self, parent: str, agent: _Agent) -> None:
         """Take what descends from the parent of a person's message from the context."""
-        of, _, end = self.spans.get(parent, (None, 0, 0))
-        branch, left = self.children.pop(parent, []) if of is agent else [], set[int]()
+        owner, _, end = self.spans.get(parent, (None, 0, 0))
+        branch, left = self.children.pop(parent, []) if owner is agent else [], set[int]()
         while branch:
             uuid = branch.pop()
             branch += self.children.pop(uuid, [])
             owner, *span = self.spans[uuid]
             left.update(range(*span) if owner is agent else ())
+        # An answer that goes on after the parent keeps the place of its beginning, and stays.
         agent.leave({index for index in left if index >= end}, self.unread)
 
     def _compact(
         self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
     ) -> None:
-        """Begin a context at the boundary that waits for its summary, or with one that has none."""
+        """Begin a context with a summary, at the boundary before it; either may be missing."""
         boundary, agent.pending = agent.pending, None
         if boundary is None and summary is None:
             return
-        about = _metadata(boundary[0], "compact") if boundary else {}
+        about = _field(boundary[0], "compactMetadata", dict) if boundary else {}
         notes = []
         if boundary is None:
             notes.append("The file has its summary, but not its boundary.")
@@ -173,26 +176,27 @@ class _Reader:
             [] if summary is None else [part for part, _ in _turns(summary, place, self.unread)],
             stays,
             (_count(about, "preTokens"), _count(about, "postTokens")),
-            trigger=clean_name(str(about.get("trigger", ""))),
+            trigger=clean_name(_field(about, "trigger", str)),
             note=" ".join(notes),
             missing=len(agent.late),
         )
 
-    def end(self) -> None:
-        """End the boundaries that no summary followed."""
+    def end(self) -> Iterable[Thread]:
+        """End the boundaries that no summary followed; return the conversations."""
         for agent in self.agents.values():
             self._compact(agent)
+        return self.agents.values()
 
     def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], set[str]]:
         """Return the messages that stay, and which of their lines are not in the file so far."""
-        named, segment = (_field(about, f"preserved{name}") for name in ("Messages", "Segment"))
-        if isinstance(named, dict):
+        named = _field(about, "preservedMessages", dict)
+        if named:
             uuids = _texts(named, "allUuids") or _texts(named, "uuids")
             spans = [self.spans[uuid] for uuid in uuids if uuid in self.spans]
-            ranges = (range(first, end) for of, first, end in spans if of is agent)
+            ranges = (range(first, end) for owner, first, end in spans if owner is agent)
             return {*chain.from_iterable(ranges)}, {*uuids} - self.spans.keys()
-        segment = segment if isinstance(segment, dict) else {}
-        head, tail = (str(_field(segment, f"{end}Uuid") or "") for end in ("head", "tail"))
+        segment = _field(about, "preservedSegment", dict)
+        head, tail = (_field(segment, f"{end}Uuid", str) for end in ("head", "tail"))
         late = {head, tail} - {"", *self.spans}
         if head not in self.spans:
             return set(), late
@@ -200,20 +204,17 @@ class _Reader:
         return {index for index in agent.context if first <= index < end}, late
 
     def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
-        """Take the results from the context that a line names as cleared."""
-        about = _metadata(line, "microcompact")
+        """Take the results that a line names as cleared from the context."""
+        about = _field(line, "microcompactMetadata", dict)
         cleared = {*_texts(about, "compactedToolIds")}
-        stays = [
-            index
-            for index in agent.context
-            if _text(agent.messages[index][0], "tool_use_id") not in cleared
-        ]
+        calls = {index: agent.messages[index][0].get("tool_use_id") for index in agent.context}
+        stays = [index for index, call in calls.items() if str(call) not in cleared]
         if len(stays) == len(agent.context):
             self.unread.add("line of type 'system, microcompact_boundary'")
             return
         before, saved = _count(about, "preTokens"), _count(about, "tokensSaved")
         after = None if before is None or saved is None else before - saved
-        trigger = clean_name(str(about.get("trigger", "")))
+        trigger = clean_name(_field(about, "trigger", str))
         agent.compact(place, [], stays, (before, after), trigger=trigger, kind="cleared")
 
 
@@ -238,10 +239,10 @@ def _turns(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[L
         else:
             blocks.append(block)
     said = {"role": message.get("role"), "content": blocks}
-    for turn, where in turns_of_blocks(said, place, unread):
-        if turn.get("content") or turn.get("tool_calls"):
+    for turn, where in turns_of_parts(said, place, unread):
+        if turn["content"] or turn["tool_calls"]:
             yield turn, where
-        elif turn.get("role") == "tool":
+        elif turn["role"] == "tool":
             yield {**turn, "content": "(no output)"}, where
 
 
@@ -252,38 +253,19 @@ def _waited(attached: Mapping[str, Any]) -> bool:
     return is_queued and isinstance(attached.get("prompt"), str | list)
 
 
-def _metadata(line: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    about = _field(line, f"{kind}Metadata")
-    return about if isinstance(about, dict) else {}
-
-
-def _field(owner: Mapping[str, Any], name: str) -> Any:
-    """Return a field that is written as logs have it, or as a stream of events has it."""
+def _field(owner: Mapping[str, Any], name: str, kind: type) -> Any:
+    """Return a field, as logs or a stream of events spell it; an empty value if it has none."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return owner.get(name, owner.get(snake))
-
-
-def _text(owner: Mapping[str, Any], name: str) -> str:
-    value = owner.get(name)
-    return value if isinstance(value, str) else ""
+    value = owner.get(name, owner.get(snake))
+    return value if type(value) is kind else kind()
 
 
 def _texts(owner: Mapping[str, Any], name: str) -> list[str]:
-    values = _field(owner, name)
-    return [x for x in values if isinstance(x, str)] if isinstance(values, list) else []
+    return [value for value in _field(owner, name, list) if isinstance(value, str)]
 
 
-def _count(owner: Any, name: str) -> int | None:
-    value = _field(owner, name) if isinstance(owner, dict) else None
-    return value if type(value) is int and value > 0 else None
+def _count(owner: Mapping[str, Any], name: str) -> int | None:
+    return max(_field(owner, name, int), 0) or None
 
 
-def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
-    reader = _Reader(unread)
-    for line, place in lines:
-        reader.read(line, place)
-    reader.end()
-    return [agent.session(unread) for agent in reader.agents.values()]
-
-
-FORMAT = agent_format("claude-code", "sessions of Claude Code", is_line, _sessions)
+FORMAT = agent_format("claude-code", "sessions of Claude Code", is_line, _Reader)

@@ -1,17 +1,17 @@
 """Sessions of Codex: JSON Lines, the ``payload`` of a ``response_item`` is an item of a response.
 
 ``compacted`` begins a context with its ``replacement_history``; without one, the user's newest
-messages stay, up to 20,000 tokens, and the summary is added. What ``event_msg`` lines repeat is not
-read twice; of ``token_count`` the size of the context is read, and turns that were rolled back
-leave the context.
+messages stay, up to 20,000 tokens, and the summary is added. Of the events, ``event_msg``, only two
+are read, as the others repeat items: ``token_count`` has the size of the context, and turns that
+were rolled back leave it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids
+from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
-from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -19,17 +19,21 @@ TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacte
 """Types of lines."""
 
 FIRST = {"id", "instructions", "timestamp"}
-"""Fields of the first line of first versions, whose items are bare."""
+"""Fields of the first line in the first versions, whose items have no ``payload`` around them."""
 
 CONTEXT = (
-    *("<environment_context>", "<user_instructions>", "<user_shell_command>", "<turn_aborted>"),
-    *("<skill>", "# AGENTS.md instructions"),
+    "<environment_context>",
+    "<user_instructions>",
+    "<user_shell_command>",
+    "<turn_aborted>",
+    "<skill>",
+    "# AGENTS.md instructions",
 )
-"""How a message begins in the user's name that the agent wrote."""
+"""How messages begin that the agent wrote in the user's name."""
 
 KEPT_BYTES = 80_000
-"""Of the user's messages that a compaction without a ``replacement_history`` keeps: Codex takes
-four bytes for a token."""
+"""Most bytes of the user's messages that stay without a ``replacement_history``: Codex counts four
+bytes as a token."""
 
 
 def is_line(value: Mapping[str, Any]) -> bool:
@@ -39,7 +43,7 @@ def is_line(value: Mapping[str, Any]) -> bool:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message, by which copies are found."""
+    """Return the text of a message."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = (part.get("text") for part in parts if isinstance(part, dict))
@@ -48,8 +52,8 @@ def _text(message: Mapping[str, Any]) -> str:
 
 def _key(message: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
     """Return what a message and its copy share: role, text, and the ids of calls or of a result."""
-    ids = [message.get("call_id"), *call_ids(message)]
-    return str(message.get("role")), _text(message), tuple(str(call) for call in ids if call)
+    ids = (call_id(message), *call_ids(message))
+    return str(message.get("role")), _text(message), tuple(filter(None, ids))
 
 
 class _Reader:
@@ -81,6 +85,10 @@ class _Reader:
             inner = f", {named}" if isinstance(named, str) else ""
             self.unread.add(f"line of type {clean_name(f'{kind}{inner}')!r}")
 
+    def end(self) -> list[Thread]:
+        self.flush()
+        return [self.thread]
+
     def flush(self) -> None:
         """Add the items so far to the conversation."""
         for message, place in turns_of_items(self.items, self.unread, of_log=True):
@@ -88,7 +96,7 @@ class _Reader:
         self.items = []
 
     def _roll_back(self, turns: int) -> None:
-        """Take the last turns of the user from the context."""
+        """Take the user's last turns, and what followed each, from the context."""
         left, passed = set[int](), set[int]()
         for index in reversed(self.thread.context):
             message = self.thread.messages[index][0]
@@ -109,6 +117,7 @@ class _Reader:
         stays: list[int] = []
         summary: list[Mapping[str, Any]] = []
         note = ""
+        # 1. What is in the new context: messages from the one before stay, others are the summary.
         if isinstance(history, list):
             given = [(item, place) for item in history if isinstance(item, dict)]
             if any("compaction" in str(item.get("type")) for item, _ in given):
@@ -120,7 +129,7 @@ class _Reader:
                     stays.append(index)
         else:
             left = KEPT_BYTES
-            for (role, text, _), index in reversed(earlier.items()):
+            for (role, text, _), index in reversed(earlier.items()):  # the newest first
                 if index in summaries:  # which the new one replaces
                     continue
                 if role == "user":
@@ -128,6 +137,7 @@ class _Reader:
                     stays += [index] if left >= 0 else []
                 elif role in ("developer", "system"):
                     stays.append(index)
+        # 2. The summary, which the line has too.
         if message and not any(message in _text(said) for said in summary):
             summary.append({"role": "user", "content": [{"type": "input_text", "text": message}]})
         if not summary and not note:
@@ -135,12 +145,4 @@ class _Reader:
         thread.compact(place, summary, stays, note=note)
 
 
-def _sessions(lines: Iterable[Line], unread: Unread) -> list[Session]:
-    reader = _Reader(unread)
-    for line, place in lines:
-        reader.read(line, place)
-    reader.flush()
-    return [reader.thread.session(unread)]
-
-
-FORMAT = agent_format("codex", "sessions of Codex", is_line, _sessions)
+FORMAT = agent_format("codex", "sessions of Codex", is_line, _Reader)

@@ -11,54 +11,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.anthropic import turns_of_blocks
-from fdkvc.conversations.formats.base import Format
-from fdkvc.conversations.formats.chat import Placed, messages_of, restated, transcript_of
-from fdkvc.conversations.tools import listed_tools
-from fdkvc.core.json_input import check_object, objects, optional, require
-from fdkvc.core.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS
+from fdkvc.conversations.formats.base import Placed, read_each, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
+from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.limits import MAX_DIALOG_CHARACTERS
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import SkippedError, Tool, TooLargeError, Transcript, clean_name
+from fdkvc.core.transcripts import SkippedError, TooLargeError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 
 ATTACHED = "attachment://"
-"""How a text begins that stands among the attachments."""
+"""The beginning of a text in whose place one of the attachments belongs."""
 
-READ = ("attachments", "events", "input", "messages", "output")
+READ = ("attachments", "events", "id", "input", "output")
 """Fields that are read of a sample, or repeat its messages."""
 
 
-def read_log(
+def _read_log(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript | SkippedError]:
-    """Read all samples of a log."""
-    samples = require(value, "samples", list, "the file")
-    check_most("the file has", len(samples), "samples", MAX_DIALOGS)
-    unread = Unread()
-    unread.fields(value, {"samples"})
-    for index, sample in enumerate(samples, start=number):
-        try:
-            yield from read_sample(check_object(sample, f"sample {index}"), index, calls, unread)
-            unread = Unread()  # what is beside the samples counts once
-        except SkippedError as error:
-            yield error
+    samples, beside = require(value, "samples", list, "the file"), Unread()
+    beside.fields(value, {"samples"})
+    return read_each(SAMPLE.read, samples, "sample", number, calls, beside)
 
 
-def read_sample(
-    value: Mapping[str, Any], number: int, calls: bool = False, beside: Unread | None = None
-) -> Iterator[Transcript]:
-    """Read one sample; `beside` is what is not read of the file."""
-    place, unread = f"sample {number}", Unread() if beside is None else beside
-    unread.fields(value, {*READ, "id"})
+def _about(value: Mapping[str, Any], place: str = "") -> tuple[str, str]:
+    """Return the cluster and the name of a sample, empty if it has no id."""
     key, epoch = value.get("id"), value.get("epoch")
     cluster = clean_name(f"sample {key}") if isinstance(key, str | int) else ""
-    name = f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
-    attached = _Attached(optional(value, "attachments", dict, place), name or place)
-    tools = _tools(optional(value, "events", list, place), unread)
-    turns: list[Placed] = []
-    for message, where in _messages(value, place):
-        turns += turns_of_blocks(_restated(message, where, attached, unread), where, unread)
-    yield replace(transcript_of(turns, name, place, calls, cluster, unread), tools=tools)
+    return cluster, f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
 
 
 class _Attached:
@@ -82,56 +62,38 @@ class _Attached:
         return text
 
 
-def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     if not value.get("messages") and isinstance(value.get("input"), str):
         yield {"role": "user", "content": value["input"]}, f"{place}, input"
         return
+    attached = _Attached(optional(value, "attachments", dict, place), _about(value)[1] or place)
     field = "input" if not value.get("messages") and "input" in value else "messages"
-    yield from messages_of(value, field, place, "message")
+    for message, where in messages_of(value, field, place, "message"):
+        yield _restated(attached.put_back(message), where, unread), where
 
 
-def _restated(
-    message: Mapping[str, Any], where: str, attached: _Attached, unread: Unread
-) -> dict[str, Any]:
-    """Return a message with blocks of Anthropic's: its calls too, and those that a server ran."""
-    content = attached.put_back(message.get("content"))
-    error = optional(message, "error", dict, where)  # of a tool
-    require(message, "role", str, where)
-    if content is None and not error and not message.get("tool_calls"):
-        require(message, "content", str, where)
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    said = optional(error, "message", str, where)
-    blocks = [{"type": "text", "text": said}] if said else []
-    for part, inside in objects(
-        optional({"content": content}, "content", list, where), "part", where
-    ):
-        if part.get("type") == "tool_use":  # which a server ran
-            call = restated(part, "arguments", "result", "error", input=part.get("arguments"))
-            texts = [optional(part, field, str, inside) for field in ("result", "error")]
-            blocks += [call, {"type": "tool_result", "content": "\n".join(filter(None, texts))}]
-        else:
-            blocks.append(part)
-    for call, _ in objects(optional(message, "tool_calls", list, where), "call", where):
-        named = {"name": call.get("function"), "input": attached.put_back(call.get("arguments"))}
-        blocks.append(restated(call, "function", "arguments", "view", type="tool_use", **named))
+def _restated(message: Mapping[str, Any], where: str, unread: Unread) -> dict[str, Any]:
+    """Return a message with the error of a tool before its words, and its calls as they are."""
+    error, content = optional(message, "error", dict, where), message.get("content")
     unread.fields(error, {"message", "type"})
-    read = ("error", "tool_calls", "function", "source")
-    return restated(message, *read, content=blocks)
+    fields: dict[str, Any] = {}
+    if said := optional(error, "message", str, where):
+        fields["content"] = [said, *(content if isinstance(content, list) else [content or ""])]
+    if calls := optional(message, "tool_calls", list, where):
+        placed = objects(calls, "call", where)
+        fields["tool_calls"] = [restated(call, "view") for call, _ in placed]
+    return restated(message, "error", "function", "source", **fields)
 
 
-def _tools(events: list[Any], unread: Unread) -> tuple[Tool, ...]:
-    """Return the tools of the first call of a model that had any."""
-    calls = (event for event in events if isinstance(event, dict) and event.get("event") == "model")
-    return listed_tools(next((call for call in calls if call.get("tools")), {}), unread)
-
-
-FORMAT = Format("inspect", "Inspect logs", ("json",), "samples", read_log)
-
-SAMPLE = replace(
-    FORMAT,
-    key="inspect-sample",
-    field="messages",
-    read=read_sample,
+SAMPLE = chat_format(
+    "inspect-sample",
+    "Inspect logs",
+    "messages",
+    _messages,
+    READ,
     recognizes=lambda value: "epoch" in value and "target" in value,
+    about=_about,
+    noun="sample",
 )
+
+FORMAT = replace(SAMPLE, key="inspect", field="samples", read=_read_log, recognizes=None)

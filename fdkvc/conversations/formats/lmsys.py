@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format
-from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.conversations.formats.base import Format, Placed, read_each, restated
+from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.core.unread import Unread
 
 BOOKKEEPING = ("country", "hashed_ip", "header")
 """Fields of WildChat that say where a message came from."""
@@ -24,38 +25,35 @@ def recognizes(value: Mapping[str, Any]) -> bool:
     return isinstance(first, dict) and not {"content", "value"}.isdisjoint(first)
 
 
-def _messages(value: Mapping[str, Any], field: str, place: str) -> Iterator[Placed]:
-    for message, where in messages_of(value, field, place):
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    for message, where in messages_of(value, "conversation", place):
         yield restated(message, *BOOKKEEPING), where
 
+
+_OTHERS = ("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner")
+ARENA_FIELDS = (*SYSTEM_FIELDS, *_OTHERS)
+"""Fields that are read of a row of Chatbot Arena, or say where it comes from."""
 
 FORMAT = chat_format(
     "lmsys",
     "LMSYS and WildChat",
     "conversation",
-    lambda value, place, _: _messages(value, "conversation", place),
-    reads=BOOKKEEPING,
-    named=lambda value: value.get("conversation_id") or value.get("conversation_hash"),
+    _messages,
+    BOOKKEEPING,
+    names=("conversation_id", "conversation_hash"),
     recognizes=recognizes,
 )
 
 
-def _question(value: Mapping[str, Any]) -> str:
-    return clean_name(str(value.get("question_id") or ""))
-
-
 def _side(side: str) -> Format:
     """Return the format of one of two conversations."""
+
+    def about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+        question = clean_name(str(value.get("question_id") or ""))
+        return question or place, f"{question} {side}".strip()
+
     field = f"conversation_{side}"
-    return chat_format(
-        f"arena-{side}",
-        FORMAT.label,
-        field,
-        lambda value, place, _: _messages(value, field, place),
-        reads=("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner"),
-        named=lambda value: f"{_question(value)} {side}".strip(),
-        cluster=lambda value, place: _question(value) or place,
-    )
+    return chat_format(f"arena-{side}", FORMAT.label, field, reads=ARENA_FIELDS, about=about)
 
 
 SIDES = _side("a"), _side("b")
@@ -65,10 +63,7 @@ def _read_sides(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript | SkippedError]:
     for side in SIDES:
-        try:
-            yield from side.read(value, number, calls)
-        except SkippedError as error:
-            yield error
+        yield from read_each(side.read, [value], "dialog", number, calls, Unread())
 
 
 ARENA = replace(SIDES[0], key="arena", read=_read_sides)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, Placed, chat_format, messages_of
+from fdkvc.conversations.formats.base import Placed
+from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of
 from fdkvc.core.json_input import objects, require
 from fdkvc.core.unread import Unread
 
@@ -29,19 +30,21 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     answer = next(name for name in ANSWERS if name in value)
     unread.add("rejected answer", sum(bool(value.get(name)) for name in REJECTED))
     answered = [*_said(value, answer, "assistant", place)]
-    begun = value.get("input")
-    if isinstance(begun, dict):  # a request
-        unread.fields(begun, {"messages"})
-        value = {**value, **begun, "input": None}
+    request = value.get("input")
+    if isinstance(request, dict):  # as OpenAI's files have it
+        unread.fields(request, {"messages"})
+        value = {**value, **request, "input": None}
     for name in SYSTEM_FIELDS:
         if value.get(name):
             yield {"role": "system", "content": value[name]}, f"{place}, {name}"
     prompts = [name for name in PROMPTS if value.get(name)]
     first = answered[0][0] if answered else {}
     if str(first.get("role", first.get("from"))).casefold() in ("user", "human", "system"):
-        said = [_words(message) for message, _ in answered]
-        for name in prompts:  # which the answer repeats
-            repeated = all(_words(one) in said for one, _ in _said(value, name, "user", place))
+        # The answer begins with its prompt: of a prompt beside it, only what differs is counted.
+        words = [_words(message) for message, _ in answered]
+        for name in prompts:
+            prompt = _said(value, name, "user", place)
+            repeated = all(_words(message) in words for message, _ in prompt)
             unread.fields({} if repeated else {name: value[name]}, ())
         prompts = []
     for name in prompts:
@@ -50,7 +53,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
 
 
 def _has_answer(value: Mapping[str, Any]) -> bool:
-    """Whether an answer is a text, a message or a list; not a mark, or a response of an API."""
+    """Whether an answer is a text, a message or a list, and not a mark or an API's response."""
     given = next(value[name] for name in ANSWERS if name in value)
     message = isinstance(given, dict) and bool(given.keys() & {"role", "from"})
     return message or isinstance(given, str | list)

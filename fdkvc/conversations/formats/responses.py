@@ -13,21 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.chat import (
-    SYSTEM_FIELDS,
-    Placed,
-    chat_format,
-    messages_of,
-    restated,
-    with_system,
-)
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 
 _KNOWN = re.compile(r"mcp_\w+|compaction\w*|item_reference")
-"""Types of items that are not read."""
+"""Types of items that are counted and not read."""
 
 GIVEN = ("arguments", "input", "action", "operation", "code", "queries")
 RETURNED = ("output", "outputs", "results", "tools")
@@ -120,20 +114,14 @@ def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
     return False
 
 
-REQUESTS = chat_format(
-    "requests",
-    "OpenAI batch requests",
-    "body",
-    _request,
-    named=lambda value: value.get("custom_id"),
-)
+REQUESTS = chat_format("requests", "OpenAI batch requests", "body", _request, (), ("custom_id",))
 
 FORMAT = chat_format(
     "responses",
     "OpenAI responses",
     "input",
     _messages,
-    reads=BODY_FIELDS,
+    BODY_FIELDS,
     recognizes=lambda value: not ("instruction" in value or isinstance(value.get("output"), str)),
 )
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 
@@ -40,7 +41,8 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         texts = {field: optional(message, field, str, where) for field in ("thought", "action")}
         if content is None:
             content = "\n".join(filter(None, texts.values()))
-        observed = acted and role == "user"  # the first message too has the type of an observation
+        # The type of the message does not tell: that of the first is an observation, too.
+        observed = acted and role == "user"
         acted = bool(texts["action"])
         in_words = acted and not message.get("tool_calls")
         unread.add(ACTION, in_words)

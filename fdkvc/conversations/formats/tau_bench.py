@@ -16,17 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format
-from fdkvc.conversations.formats.chat import (
-    Placed,
-    chat_format,
-    messages_of,
-    restated,
-    transcript_of,
-)
-from fdkvc.core.json_input import check_object, objects, optional, require
-from fdkvc.core.limits import MAX_DIALOGS
-from fdkvc.core.parameters import check_most
+from fdkvc.conversations.formats.base import Placed, read_each, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
+from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread
 
@@ -37,7 +29,7 @@ REPEATED = ("audio_script_gold", "raw_data")
 SPEECH = "message of speech without a transcript"
 
 
-def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
+def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
     """Return the cluster and the name of a trial, empty if it has no task."""
     task, trial = value.get("task_id"), value.get("trial")
     if not isinstance(task, str | int):
@@ -46,48 +38,32 @@ def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
     return cluster, f"{cluster}, trial {trial}" if isinstance(trial, int) else cluster
 
 
-def read_results(
+def _read_results(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript | SkippedError]:
-    """Read all simulations of a file."""
     simulations = require(value, "simulations", list, "the file")
-    check_most("the file has", len(simulations), "simulations", MAX_DIALOGS)
     info = optional(value, "info", dict, "info")
     environment = optional(info, "environment_info", dict, "info")
-    policy = optional(environment, "policy", str, "info")
-    unread = Unread()
+    policy, beside = optional(environment, "policy", str, "info"), Unread()
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
-        unread.fields(owner, {read, "info"})
-    for index, simulation in enumerate(simulations, start=number):
-        checked = check_object(simulation, f"simulation {index}")
-        try:
-            yield from read_simulation(checked, index, calls, policy, unread)
-            unread = Unread()  # what is beside the simulations counts once
-        except SkippedError as error:
-            yield error
+        beside.fields(owner, {read, "info"})
+    with_policy = [
+        {**row, "policy": row.get("policy") or policy} if isinstance(row, dict) else row
+        for row in simulations
+    ]
+    return read_each(SIMULATION.read, with_policy, "simulation", number, calls, beside)
 
 
-def read_simulation(
-    value: Mapping[str, Any],
-    number: int,
-    calls: bool = False,
-    policy: str = "",
-    beside: Unread | None = None,
-) -> Iterator[Transcript]:
-    """Read one simulation; `policy` is the environment's, `beside` what is not read of the file."""
-    place = f"simulation {number}"
-    unread = Unread() if beside is None else beside
-    unread.fields(value, {"messages", "ticks", "policy", "simulations"})
+def _simulated(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    """Yield the messages of a simulation, after its policy."""
     if value.get("messages") is None:
         listed = _from_ticks(value, place)
     else:
         listed = messages_of(value, "messages", place, "message")
-    messages = list(_messages(listed, unread))
-    policy = optional(value, "policy", str, place) or policy
+    messages, policy = [*_messages(listed, unread)], optional(value, "policy", str, place)
     if policy and messages and messages[0][0]["role"] != "system":
-        messages.insert(0, ({"role": "system", "content": policy}, f"{place}, policy"))
-    task, name = task_and_name(value)
-    yield transcript_of(messages, name or value.get("id"), place, calls, task, unread)
+        yield {"role": "system", "content": policy}, f"{place}, policy"
+    yield from messages
 
 
 def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
@@ -99,10 +75,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
             unread.fields(message, {"tool_messages"})
             yield from _messages(messages_of(message, "tool_messages", where, "message"), unread)
             continue
-        called = [
-            check_object(call, f"{where}: a call")
-            for call in optional(message, "tool_calls", list, where)
-        ]
+        called = optional(message, "tool_calls", list, where)
         if message.get("requestor") == "user" or (role == "user" and called):
             unread.add(OF_USER)
             continue
@@ -110,8 +83,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
         if message.get("is_audio") and content is not None:  # base64
             content = optional(message, "audio_script_gold", str, where)
             unread.add(SPEECH, not content)
-        calls = [{"function": call.get("function", call)} for call in called]
-        yield restated(message, *REPEATED, content=content, tool_calls=calls), where
+        yield restated(message, *REPEATED, content=content, tool_calls=called), where
 
 
 def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
@@ -147,20 +119,19 @@ def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
         yield {"role": message["role"], "content": "".join(message["parts"])}, place
 
 
-TRIAL = chat_format(
-    "tau-bench",
-    "τ-bench results",
-    "traj",
-    named=lambda value: task_and_name(value)[1] or None,
-    cluster=lambda value, place: task_and_name(value)[0],
+TRIAL = chat_format("tau-bench", "τ-bench results", "traj", about=_about)
+
+SIMULATION = chat_format(
+    "tau2-simulation",
+    "τ²-bench results",
+    "messages",
+    _simulated,
+    ("ticks", "policy", "simulations"),
+    recognizes=lambda value: "termination_reason" in value or "ticks" in value,
+    about=_about,
+    noun="simulation",
 )
 
-RESULTS = Format("tau2-bench", "τ²-bench results", ("json", "jsonl"), "simulations", read_results)
-
-SIMULATION = replace(
-    RESULTS,
-    key="tau2-simulation",
-    field="messages",
-    read=read_simulation,
-    recognizes=lambda value: "termination_reason" in value or "ticks" in value,
+RESULTS = replace(
+    SIMULATION, key="tau2-bench", field="simulations", read=_read_results, recognizes=None
 )

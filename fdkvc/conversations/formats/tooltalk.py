@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
@@ -19,10 +20,11 @@ USER_DATA = ("location", "timestamp", "username", "session_token")
 """What the system prompt says of the user."""
 
 
-def _suites(value: Mapping[str, Any], place: str) -> str:
-    """Return the cluster of a conversation."""
+def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+    """Return the cluster of a conversation, and no name of its own."""
     suites = optional(value, "suites_used", list, place)
-    return clean_name(" + ".join(sorted(suite for suite in suites if isinstance(suite, str))))
+    names = sorted(suite for suite in suites if isinstance(suite, str))
+    return clean_name(" + ".join(names)), ""
 
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -48,7 +50,7 @@ FORMAT = chat_format(
     "ToolTalk",
     "conversation",
     _messages,
-    reads=("metadata", "suites_used"),
-    named=lambda value: value.get("name") or value.get("conversation_id"),
-    cluster=_suites,
+    ("metadata", "suites_used"),
+    names=("name", "conversation_id"),
+    about=_about,
 )

@@ -30,7 +30,7 @@ from fdkvc.core.transcripts import SkippedError, Transcript
 from fdkvc.engine.long import simulate_long
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
-from fdkvc.player.moments import Spoken, lettered, with_schedule
+from fdkvc.player.moments import Spoken, lettered
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.ui.lru import ByteLRU, cached
@@ -209,22 +209,15 @@ def _shared_run(
     return replace(trace, policy=policy)
 
 
-# ------------------------------------------------------------------------------- topics
-
-
 @cached
 def shown_recording(
-    file: DialogFile, dialog: int, way: str, schedule: str, read: Recording | None = None
+    file: DialogFile, dialog: int, read: Recording | None = None
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog with letters as topics, and the topic of each letter.
 
-    `way` is a choice of `TOPICS`; `schedule` has the letters of "marked" turns. Raises a ValueError
-    if it does not fit the dialog. `read` is the dialog as a model read it, if one did.
+    `read` is the dialog as a model read it, if one did.
     """
     recording = read or file.recording(dialog)
-    transcript = recording.transcript
-    if way == "marked":
-        transcript = with_schedule(transcript, schedule)
-    shown = lettered(recording, transcript)
+    shown = lettered(recording)
     _ = shown.dialogs  # computed here, so that the cache counts them
-    return shown, transcript.topics
+    return shown, recording.transcript.topics

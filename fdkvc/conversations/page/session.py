@@ -274,10 +274,14 @@ def _draw_card(scope: str, card: CompactionCard) -> None:
         worst = f"The worst {len(card.losses)} of {count(card.lost, 'loss', 'losses')}"
         st.caption(plain(f"{worst}; a click shows where the value was given and needed."))
     for place, (need, words) in enumerate(card.losses):
-        with st.container(horizontal=True, vertical_alignment="center", key=f"{scope}/row/{place}"):
-            key, moment = f"{scope}/loss/{place}", (scope, need)
-            st.button(plain(clipped(need.value, 48)), key=key, on_click=_go_to, args=moment)
-            st.markdown(plain(words))
+        st.button(
+            Markdown("**{}** {}").format(clipped(need.value, 48), words),
+            key=f"{scope}/loss/{place}",
+            type="tertiary",
+            icon=":material/south:",
+            on_click=_go_to,
+            args=(scope, need),
+        )
     st.caption(plain(card.note))
 
 

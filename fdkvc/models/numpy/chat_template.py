@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from pathlib import Path
-from threading import Timer
 from typing import Any, NamedTuple
 
 from fdkvc.core.limits import (
@@ -87,7 +86,6 @@ LIMITS = (
     f"{MAX_TEMPLATE_SECONDS} s of CPU time ({MAX_TEMPLATE_WAIT} s in all), "
     f"{MAX_TEMPLATE_BYTES >> 20} MB or {MAX_TEMPLATE_TEXT:,} characters"
 )
-_STOPPED: set[str] = set()  # templates that exceeded these limits, and are never rendered again
 
 
 class Edge(NamedTuple):
@@ -593,27 +591,19 @@ def _rendered(
     conversations: Sequence[tuple[list[dict[str, str]], list[dict[str, Any]] | None, bool]],
 ) -> tuple[list[str | None], str, bool] | None:
     """Return what `fdkvc.models.numpy.render_template` writes; None if it exceeds its limits."""
-    if template in _STOPPED:
-        return None
-    sizes = MAX_TEMPLATE_SECONDS, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT
     file = str(Path(__file__).with_name("render_template.py"))
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    command = [sys.executable, file, *map(str, sizes)]
-    with subprocess.Popen(command, **pipes, stderr=subprocess.DEVNULL, text=True) as process:
-        # The process limits its own CPU time, so that a template that fits does so on a busy
-        # machine, too. The timer is for one that waits, or where CPU time cannot be limited.
-        late = Timer(MAX_TEMPLATE_WAIT, process.kill)
-        late.start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps([template, dict(special), conversations]) + "\n")
-            process.stdin.flush()  # not closed: the process ends when its input does
-            texts, reason, dated = json.loads(process.stdout.read())
-        except (OSError, ValueError):
-            _STOPPED.add(template)
-            return None
-        finally:
-            late.cancel()
-            process.kill()
+    limits = MAX_TEMPLATE_SECONDS, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT
+    # The process limits its own CPU time, so that a template that fits does so on a busy machine,
+    # too. The timeout is for one that waits, or where CPU time cannot be limited.
+    try:
+        process = subprocess.run(
+            [sys.executable, file, *map(str, limits)],
+            input=json.dumps([template, dict(special), conversations]),
+            capture_output=True,
+            text=True,
+            timeout=MAX_TEMPLATE_WAIT,
+        )
+        texts, reason, dated = json.loads(process.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
     return texts, reason, dated

@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 from fdkvc.core.limits import MAX_TOKENS, MAX_TURN_TOKENS
 from fdkvc.core.recordings import Token
 from fdkvc.core.transcripts import Transcript, check_size
-from fdkvc.core.words import error_reason
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, bpe_tokenizer, find_model, is_gguf, read_gguf
 from fdkvc.models.numpy.language_model import model_name
-from fdkvc.models.numpy.model_folder import check_tokenizer, parse_config
+from fdkvc.models.numpy.model_folder import (
+    TOKENIZER,
+    check_tokenizer,
+    loading,
+    parse_config,
+    read_json,
+)
 from fdkvc.models.numpy.tokens import (
     MAX_VOCABULARY,
     Tokens,
@@ -51,8 +56,13 @@ class Encoding:
     shipped one of SmolLM2."""
 
     @classmethod
-    def of_model(cls, name: str) -> "Encoding":
-        """Return that of a folder, GGUF file or package; ValueError if it cannot be read."""
+    def of_model(cls, name: str | None) -> "Encoding":
+        """Return that of a folder, GGUF file or package, without a name the shipped one.
+
+        Raises a ValueError if it cannot be read.
+        """
+        if not name:
+            return cls()
         label = cls.name if name in NAMED_MODELS else model_name(find_model(name))
         encoding = cls(label, name)
         _ = encoding.tokens  # load it now, so that it fails here
@@ -101,17 +111,19 @@ class Encoding:
 @lru_cache(maxsize=2)
 def _tokens(place: str | bytes) -> Tokens:
     if isinstance(place, bytes):
-        check_tokenizer(parse_config(place, "tokenizer.json"))
-        return read_tokens(place.decode())
+        check_tokenizer(parse_config(place, TOKENIZER))
+        return read_tokens(place)
     if not place:
         compact = json.loads(gzip.decompress(SHIPPED.read_bytes()))
-        return read_tokens(json.dumps(as_tokenizer(compact)), compact["template"])
-    try:
+        content = json.dumps(as_tokenizer(compact)).encode()
+        return read_tokens(content, template=compact["template"])
+    with loading(f"the tokenizer of {place!r} cannot be loaded"):
         path = find_model(place)
-        return load_tokens(read_gguf(path) if is_gguf(path) else path, MAX_VOCABULARY)
-    except (OSError, ValueError) as error:
-        reason = error_reason(error) if isinstance(error, OSError) else str(error)
-        raise ValueError(f"the tokenizer of {place!r} cannot be loaded: {reason}") from None
+        if is_gguf(path):
+            return load_tokens(read_gguf(path), MAX_VOCABULARY)
+        if (path / TOKENIZER).is_file():
+            check_tokenizer(read_json(path / TOKENIZER))
+        return load_tokens(path, MAX_VOCABULARY)
 
 
 def as_tokenizer(compact: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Features of a text's tokens, added turn by turn: speakers, kinds, and the tools of results."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,32 +33,24 @@ def _with_tools_of_results(
     features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
 ) -> NDArray[Any]:
     """Return the tools of new tokens, also those of results, which name none themselves."""
-    tools, results = new["tools"].copy(), new["kinds"] == KINDS.index("result")
-    if not results.any():
-        return tools
-    # Each run of tokens of results is one result.
-    for start in np.flatnonzero(results & ~np.append(False, results[:-1])).tolist():
-        end = start + int(np.append(results[start:], False).argmin())
-        kinds = np.append(features.get("kinds", tools[:0]), new["kinds"][:start])
-        tools[start:end] = _tool_of_next(
-            kinds, np.append(features.get("tools", tools[:0]), tools[:start])
-        )
-    return tools
-
-
-def _tool_of_next(kinds: NDArray[Any], tools: NDArray[Any]) -> int:
-    """Return the tool of the next result, 0 if unknown, as results come in the order of calls."""
-    begins = np.append(True, (np.diff(kinds) != 0) | (np.diff(tools) != 0))
-    # Backwards: count the results since the last calls, then take these calls, up to any other
-    # kind of message. Kinds below 0, of marks, are skipped.
-    called, results = list[int](), 0
-    for start in np.flatnonzero(begins[: len(kinds)])[::-1].tolist():
+    unknown, call = np.empty(0, np.intp), KINDS.index("call")
+    kinds = np.append(features.get("kinds", unknown), new["kinds"])
+    tools = np.append(features.get("tools", unknown), new["tools"])
+    first = len(tools) - len(new["tools"])
+    # Where messages start; calls may follow each other without a mark.
+    starts = (np.diff(kinds) != 0) | ((np.diff(tools) != 0) & (kinds[1:] == call))
+    # The tools of the calls that results answer, in order, and how many have been answered.
+    called, results, calling = list[int](), 0, False
+    for start, end in pairwise([0, *(np.flatnonzero(starts) + 1).tolist(), len(kinds)]):
         kind = kinds[start]
-        if kind == KINDS.index("call"):
+        if kind == call:
+            if not calling:
+                called, results = [], 0
             called.append(int(tools[start]))
-        elif kind == KINDS.index("result") and not called:
+        elif kind == KINDS.index("result"):
+            if results < len(called):  # it may have begun in an earlier turn
+                tools[max(start, first) : end] = called[results]
             results += 1
-        elif kind >= 0 and called:
-            break
-    in_order = called[::-1]
-    return in_order[results] if results < len(in_order) else 0
+        if kind >= 0:  # marks are below 0
+            calling = kind == call
+    return tools[first:]

@@ -11,7 +11,7 @@ is a turn of two tokens, 9 and 10, in one KV head with a budget of three::
     ids                 3  7  8  9 10     and those of the turn
     column              0  1  2  3  4     how the policy's cache names them during the turn
     step.sources        0     2     4     the columns that the policy keeps
-    step.evicted           7     9        the tokens that it evicts
+    evicted                7     9        the tokens that it evicts
     after.slots         3     8    10     columns 0, 1 and 2 of the next turn
 
 The policy's own state, such as a score of each entry, is by column, too; step 5 of
@@ -26,7 +26,6 @@ import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -86,21 +85,8 @@ class EvictionStep:
     """Shape (L, K, S + R). For each of the S slots after the turn, and the R of the second tier,
     the column during the turn that its token comes from; −1 for an empty slot."""
     find_evicted: Callable[[], tuple[tuple[Ints, Ints, Ints], Codes]]
-    """Computes `evicted` and `rule`, on first use: few callers need them."""
-
-    @property
-    def evicted(self) -> tuple[Ints, Ints, Ints]:
-        """Layer, KV head and token of the evicted entries (E,)."""
-        return self._evictions[0]
-
-    @property
-    def rule(self) -> Codes:
-        """The `Rule` that evicted each (E,)."""
-        return self._evictions[1]
-
-    @cached_property
-    def _evictions(self) -> tuple[tuple[Ints, Ints, Ints], Codes]:
-        return self.find_evicted()
+    """Returns the layer, KV head and token of the evicted entries (E,), and the `Rule` that evicted
+    each (E,). A function, since few callers need them."""
 
 
 class HeadEviction:
@@ -209,7 +195,7 @@ class HeadEviction:
         sources = np.concatenate([kept[:, :, used], self._of_kv_heads(tier)], axis=2)
         slots = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
 
-        # 4. What is evicted, computed only when a caller needs it.
+        # 4. What is evicted.
         def find_evicted() -> tuple[tuple[Ints, Ints, Ints], Codes]:
             rule = self._for_all_heads(self._of_kv_heads(result.rule))
             column = self._for_all_heads(self._of_kv_heads(result.token))

@@ -44,39 +44,24 @@ def read_dialog(
 ) -> list[Recording]:
     """Let a model read a dialog; return a recording for each KV head of some of its layers.
 
-    `on_read` gets the number of tokens, a few at a time. Raises a ValueError if the dialog is
-    longer than the model can hold.
+    A recording's heads are those of the KV head's group. Its name has the dialog's name, the layer
+    and the KV head: ``visit, 0.1``. `on_read` gets the number of tokens, a few at a time. Raises a
+    ValueError if the dialog is longer than the model can hold.
     """
-    passages = encode_dialog(model, transcript)
-    ids = [*model.tokens.first, *chain.from_iterable(passage.ids for passage in passages)]
+    passages, first = encode_dialog(model, transcript), model.tokens.first
+    ids = [*first, *chain.from_iterable(passage.ids for passage in passages)]
     # Later layers change nothing in the ones recorded.
     decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
     cache = TextCache(decoder, layers)
     cache.reserve(len(ids))
-    for first in range(0, len(ids), AT_ONCE):
-        tokens = ids[first : first + AT_ONCE]
-        read([cache], tokens, last=0)
-        on_read(len(tokens))
-    return head_recordings(model, cache, transcript, passages)
-
-
-def head_recordings(
-    model: LanguageModel,
-    cache: TextCache,
-    transcript: Transcript,
-    passages: Sequence[EncodedPassage],
-) -> list[Recording]:
-    """Return a recording for each KV head, layer by layer; its heads are those of the group.
-
-    The cache must have read the tokenizer's prefix and exactly these passages. A recording's name
-    has the dialog's name, the layer and the KV head: ``visit, 0.1``.
-    """
-    prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
-    shape, layers = cache.decoder.shape, cache.layers
-    tokens = tokens_by_turn(transcript, passages, prefix)
+    for start in range(0, len(ids), AT_ONCE):
+        part = ids[start : start + AT_ONCE]
+        read([cache], part, last=0)
+        on_read(len(part))
+    shape, tokens = decoder.shape, tokens_by_turn(transcript, passages, len(first))
     hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
-    surprisal, note = model.tokens.surprisal(cache.ids), transcript.source_note
+    surprisal, note = model.tokens.surprisal(ids), transcript.source_note
     recordings = []
     for row, head in np.ndindex(len(layers), shape.kv_heads):
         heads = range(head * shape.group, (head + 1) * shape.group)

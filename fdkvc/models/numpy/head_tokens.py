@@ -7,7 +7,7 @@ embeddings are the hidden states that enter the layer, as in `fdkvc.models.trans
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -90,14 +90,8 @@ class HeadTokens:
 
     def _part(self, vectors: Sequence[Any], rows: slice, first_layer: int) -> Self:
         """Return the tokens of some rows."""
-        return type(self)(
-            vectors,
-            self.new[rows],
-            self.positions[rows],
-            self.features,
-            layers=self.layers,
-            first_layer=first_layer,
-        )
+        new, positions = self.new[rows], self.positions[rows]
+        return replace(self, vectors=vectors, new=new, positions=positions, first_layer=first_layer)
 
     def observe(self) -> Observation:
         """Return the turn, to be observed."""

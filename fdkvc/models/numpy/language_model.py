@@ -17,13 +17,14 @@ import numpy as np
 from fdkvc.core.arrays import read_safetensors
 from fdkvc.core.attention import Floats
 from fdkvc.core.json_input import check_object
-from fdkvc.core.parameters import Parameter, check_parameter
+from fdkvc.core.parameters import check_parameter
 from fdkvc.core.transcripts import clean_name, different_names
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.decoder import Decoder, Layer, Shape
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.model_folder import (
+    POSITIVE,
     RANGES,
     check_memory,
     check_model_folder,
@@ -47,8 +48,6 @@ PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 OWN_MODELS = "FDKVC_MODELS"
 """The environment variable with the paths of a user's models, one a line; `fdkvc app` sets it."""
-
-_POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
 
 
 class AnyModel(Protocol):
@@ -110,16 +109,8 @@ def load_language_model(
         return LanguageModel(model_name(path), decoder, tokens, model_digest(path))
 
 
-class _Shared:
-    """The place of one model in this process."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.model: LanguageModel | None = None
-        self.failed: tuple[object, str] | None = None  # the files that failed, and the error
-
-
-_SHARED: dict[str, _Shared] = {}
+_LOCKS: dict[str, Lock] = {}
+_SHARED: dict[str, LanguageModel] = {}  # by name
 
 
 def shared_language_model(
@@ -127,34 +118,15 @@ def shared_language_model(
 ) -> LanguageModel:
     """Return a model that is loaded on first use, and then shared by the whole process.
 
-    Each model has its own lock, so nobody waits for the loading of another model. A model that
-    failed is loaded again only after its files have changed; until then the same ValueError is
-    raised at once.
+    Each model has its own lock, so nobody waits for the loading of another model.
     """
-    shared = _SHARED.setdefault(str(name), _Shared())
-    if shared.model is None:
+    key = str(name)
+    if key not in _SHARED:
         on_progress(0)  # shown also to those who wait while another session loads it
-    with shared.lock:
-        if shared.model is None:
-            files = _files_of(name)
-            if shared.failed and shared.failed[0] == files:
-                raise ValueError(shared.failed[1])
-            try:
-                shared.model = load_language_model(name, on_progress)
-            except ValueError as error:
-                shared.failed = files, str(error)
-                raise
-        return shared.model
-
-
-def _files_of(name: str | Path) -> object:
-    """Return the size and time of a model's files, by which a change is noticed."""
-    try:
-        path = find_model(str(name))
-        files = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
-        return [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    except (OSError, ValueError):
-        return None
+        with _LOCKS.setdefault(key, Lock()):
+            if key not in _SHARED:
+                _SHARED[key] = load_language_model(name, on_progress)
+    return _SHARED[key]
 
 
 def offered_models() -> dict[str, str | Path]:
@@ -257,7 +229,7 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     def number(name: str, default: Any = None, kind: type = int) -> Any:
         value = config.get(name)
         value = default if value is None else value
-        check_parameter(f"{name} in config.json", RANGES.get(name, _POSITIVE), value, kind)
+        check_parameter(f"{name} in config.json", RANGES.get(name, POSITIVE), value, kind)
         return value
 
     if config["model_type"] != "llama":

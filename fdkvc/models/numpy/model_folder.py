@@ -40,26 +40,19 @@ from fdkvc.core.words import as_value_error, error_reason
 
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
-_LAYERS = Parameter("Layers", "", low=1, high=1024)
-_HEADS = Parameter("Heads", "", low=1, high=1024)
-_WIDTH = Parameter("Width", "", low=1, high=1_000_000)
+POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
+_FEW = Parameter("", "", low=1, high=1024)
+_WIDTH = Parameter("", "", low=1, high=1_000_000)
 
 RANGES: Mapping[str, Parameter] = {
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), _LAYERS),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_key_value_heads"), _HEADS),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), _FEW),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_key_value_heads"), _FEW),
     **dict.fromkeys(("hidden_size", "n_embd", "dim", "head_dim", "intermediate_size"), _WIDTH),
-    "vocab_size": Parameter("Vocabulary", "", low=1, high=10_000_000),
+    "vocab_size": Parameter("", "", low=1, high=10_000_000),
 }
 """Ranges of sizes in ``config.json``, by their names in various architectures."""
 
-_TOKENIZER_FILES = (
-    TOKENIZER,
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "generation_config.json",
-)
+_MORE_FILES = (TOKENIZER, "tokenizer_config.json", "generation_config.json")
 _INDEX = "model.safetensors.index.json"
 _ADDED = ("content", "prepend")
 _SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
@@ -71,14 +64,16 @@ def check_model_folder(folder: Path) -> int:
     Raises a ValueError that names the file and the problem.
     """
     if not folder.is_dir():
-        raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
+        if folder.exists():
+            raise ValueError("it is neither a folder nor a GGUF file")
+        raise ValueError("there is no such folder or file")
     config = read_json(folder / "config.json")
     require(config, "model_type", str, "config.json")
     for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
         for name, allowed in RANGES.items():
             if owner.get(name) is not None:
                 check_parameter(f"{name} in config.json", allowed, owner[name], int)
-    for name in _TOKENIZER_FILES:
+    for name in _MORE_FILES:
         if (folder / name).exists():
             content = read_json(folder / name)
             if name == TOKENIZER:

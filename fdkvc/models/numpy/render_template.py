@@ -1,18 +1,15 @@
 """Renders a chat template in a process of its own, within limits: a template is a program.
 
-It reads a line of JSON from stdin: the template, its special tokens by name, and conversations,
-each with its messages, its tools or null, and whether the assistant's turn is begun. It writes
-JSON: the texts, null for each that the template refuses; the reason of the last refusal; whether
-the template asked for the date. It ends when its input does, so never outlives the process that
-started it.
+It reads JSON from stdin: the template, its special tokens by name, and conversations, each with its
+messages, its tools or null, and whether the assistant's turn is begun. It writes JSON: the texts,
+null for each that the template refuses; the reason of the last refusal; whether the template asked
+for the date.
 """
 
 import json
-import os
 import sys
 from contextlib import suppress
 from datetime import datetime
-from threading import Thread
 from typing import Any
 
 from jinja2 import Template, TemplateError, nodes
@@ -80,9 +77,7 @@ def main() -> None:
     """Render within the CPU seconds, bytes and characters that the arguments name."""
     seconds, size, most = map(int, sys.argv[1:])
     limit(seconds, size)
-    template, tokens, conversations = json.loads(sys.stdin.readline())
-    # End with the input, whatever the template is doing.
-    Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
+    template, tokens, conversations = json.load(sys.stdin)
     dates: list[str] = []
     texts: list[str | None] = [None] * len(conversations)
     reason = ""
@@ -108,8 +103,6 @@ def main() -> None:
         if any(plain) or not plain:
             break
     json.dump([texts, reason[:200], bool(dates)], sys.stdout)
-    sys.stdout.flush()
-    os._exit(0)  # the thread still waits for input
 
 
 if __name__ == "__main__":

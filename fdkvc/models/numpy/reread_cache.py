@@ -93,7 +93,9 @@ class RereadCache(ModelCache):
             if place != place_before:
                 break
             changed += 1
-        pieces = [self._written(place) for place in self._places]
+        pieces = [
+            (self._text[place],) if place >= 0 else self._placeholder for place in self._places
+        ]
         self.tokens_reread += sum(map(len, pieces[changed:]))
         # 3. Read it.
         self.whole, self._engine = False, self._model.full()
@@ -110,9 +112,6 @@ class RereadCache(ModelCache):
             replaced = standing_placeholders(held, self._born, self._features["kinds"])
             places += [-1 - place for place in replaced]
         return sorted(places, key=lambda place: place if place >= 0 else -1 - place)
-
-    def _written(self, place: int) -> tuple[int, ...]:
-        return (self._text[place],) if place >= 0 else self._placeholder
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn."""

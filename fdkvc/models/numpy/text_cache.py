@@ -11,18 +11,17 @@ attends only to those that its policy kept, and to its own turn. The life of a c
                          attended 0   2|3 4|       which begins at `turn_start`
     4. end_turn()        vectors  0 1 2 3 4        of the four that were attended to, the policy
                          attended 0       4        keeps two
-    5. restored(1, 2)    vectors  0 1 2 3 4        another cache, which attends to 1 again until
-                         attended 0 1     4        it next evicts
+    5. before_turn(2, [1])   vectors  0 1 2 3 4    another cache, which attends to 1 again and
+                             attended 0 1     4    never evicts
 
 Each KV head of each layer has its own `attended`; `fdkvc.models.numpy.head_eviction` applies the
 policy to them. Everything later is computed from what is attended to. Positions are those of the
 text. A policy that modulates attention does so in its scores only: the model's attention is
 unchanged.
 
-`read`, `end_turn`, `follow`, `reserve` and `forget_queries` change a cache. `fork`, `restored`,
-`before_turn` and `without_hidden` change nothing, and return another cache, which shares the
-vectors (see `fdkvc.models.numpy.token_vectors`). These four, and `follow`, copy by
-`TextCache._take`.
+`read`, `end_turn`, `follow`, `reserve` and `forget_queries` change a cache. `fork`, `before_turn`
+and `without_hidden` change nothing, and return another cache, which shares the vectors (see
+`fdkvc.models.numpy.token_vectors`). These three, and `follow`, copy by `TextCache._take`.
 """
 
 from __future__ import annotations
@@ -108,12 +107,13 @@ class TextCache(ModelCache):
     all, too.
     """
 
+    whole = True  # False for good after an eviction
+
     def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
         self.decoder: Decoder = decoder
         self.layers = range(shape.layers) if layers is None else layers
         self.ids: list[int] = []
-        self._whole = True  # False for good after an eviction
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
         h = shape.head_width
         # (layers, heads, width) of each kind of vector. Keys and values have the KV heads of
@@ -131,11 +131,6 @@ class TextCache(ModelCache):
         self._evicted_in: Ints = np.empty((shape.layers, shape.kv_heads, 0), np.intp)
         self._evicted_by: Codes = self._evicted_in.astype(np.uint8)  # as of the last eviction
         self._gathered: dict[str, Floats] = {}  # keys and values of `attended` (L, K, S, h)
-
-    @property
-    def whole(self) -> bool:
-        """Whether it computes what a full cache does, so that it can `follow` one."""
-        return self._whole
 
     @property
     def token_bytes(self) -> Mapping[str, int]:
@@ -232,7 +227,7 @@ class TextCache(ModelCache):
 
         Without it the arrays grow as tokens are read, with copies.
         """
-        self._vectors.reserve(end)
+        self._vectors.reserve(self.count, end)
 
     def forget_queries(self) -> None:
         """Forget the queries of all tokens so far but the last.
@@ -263,12 +258,12 @@ class TextCache(ModelCache):
         self.attended, self._gathered = attended, {}
         # Fewer slots than tokens, or an empty slot: some head lacks a token.
         if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
-            self._whole = False
+            self.whole = False
 
     def _take(self, other: TextCache, count: int) -> None:
         """Become a copy of the first tokens of a cache; vectors that are stored here are shared."""
         self.ids = other.ids[:count]
-        self._vectors = other._vectors.fork(count, self._vectors.names)
+        self._vectors = other._vectors.fork(self._vectors.names)
 
     def follow(self, other: Any) -> None:
         """Take over what another `whole` cache of the same text has read since.
@@ -294,28 +289,15 @@ class TextCache(ModelCache):
         """Return a fork that stores no hidden states: few policies need them."""
         other = self.fork()
         names = [name for name in self._vectors.names if name != "hidden"]
-        other._vectors = self._vectors.fork(self.count, names)
-        return other
-
-    def restored(self, first: int, end: int) -> TextCache:
-        """Return a fork that also attends to some tokens of earlier turns, until it next evicts.
-
-        Tokens that were never evicted are allowed, too. Entries are as first computed. Raises a
-        ValueError if the tokens are not of earlier turns.
-        """
-        check_count("the first token", first, 0, self.turn_start)
-        check_count("the end", end, 0, self.turn_start)
-        other, attended = self.fork(), self.attended
-        if attended is None:
-            return other
-        other._set_attended(_with_tokens(attended, range(first, end)))
+        other._vectors = self._vectors.fork(names)
         return other
 
     def before_turn(self, turn: int, restored: Sequence[int] = ()) -> TextCache:
         """Return the cache that a turn began with, which attends to `restored` tokens, too.
 
-        More text can be read with it, but it evicts no more. Raises a ValueError if there was no
-        such turn.
+        These are of earlier turns, and may never have been evicted; their entries are as first
+        computed. More text can be read with it, but it evicts no more. Raises a ValueError if there
+        was no such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
         other = self._new()
@@ -357,10 +339,7 @@ class TextCache(ModelCache):
 
         The queries (L, K, G, 1, h) matter where each query chooses what it reads.
         """
-        start = self.ends[turn - 1]
-        # `restored` may have added tokens for this turn since the one before it ended.
-        current = turn == len(self.ends)
-        attended = self.attended if current else self.attended_by_turn[turn - 1]
+        start, attended = self.ends[turn - 1], self.attended_by_turn[turn - 1]
         if attended is None:
             return np.ones((*queries.shape[:2], start), np.bool_)
         # One more column than tokens, which empty slots (−1) mark; it is cut off.
@@ -403,8 +382,8 @@ class EvictingCache(TextCache):
         self._eviction, step = before.after(len(new), vectors, self._features)
         # 3. Note what was evicted. The properties return copies: forks may share the originals.
         held, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
-        evicted_in[step.evicted] = len(self.ends)
-        evicted_by[step.evicted] = step.rule
+        evicted, rule = step.find_evicted()
+        evicted_in[evicted], evicted_by[evicted] = len(self.ends), rule
         # With a second tier, a token may have come back: what is held is not evicted.
         if self._eviction.slots.size > held.size:
             layer, head, slot = np.nonzero(held >= 0)
@@ -446,7 +425,7 @@ class RetrievalCache(TextCache):
 
     def _evict(self) -> None:
         # `attended` stays None: keys are masked for each query, and none is left out for all.
-        self._whole = self.count <= self.budget
+        self.whole = self.count <= self.budget
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         m, start = len(queries), self.turn_start

@@ -3,18 +3,17 @@
 Each kind of vector has one array (layers, heads, room, width) with more room than tokens, so that
 writing a token copies nothing. A fork has the same arrays, and sees the tokens before its own end::
 
-    1. a.extend(0, 6), a.write(…)   a  |0 1 2 3 4 5 . .|    a has six tokens, and room for two
-    2. b = a.fork(6)             a, b  |0 1 2 3 4 5 . .|    shared: nothing is copied
+    1. a.extend(0, 6), a.write(…)   a  |0 1 2 3 4 5 . .|    six places are taken, and two are free
+    2. b = a.fork(a.names)       a, b  |0 1 2 3 4 5 . .|    shared: nothing is copied
     3. a.extend(6, 7), a.write(…)   a  |0 1 2 3 4 5 6 .|    still shared: b sees the first six
                                     b  |0 1 2 3 4 5|. .
-    4. b.extend(6, 7)               a  |0 1 2 3 4 5 6 .|    a ends beyond 6, so the place is taken:
-                                    b  |0 1 2 3 4 5 . .|    b moves to a copy of its own
+    4. b.extend(6, 7)               a  |0 1 2 3 4 5 6 .|    the place 6 is taken: b moves to a copy
+                                    b  |0 1 2 3 4 5 . .|    of its own
     5. b.write(…)                   b  |0 1 2 3 4 5 6'.|
 
-Who may write where: of the stores that share arrays, one may write from `start` on if no other one
-ends beyond `start`. So nobody ever overwrites what another one sees. A store that may not write
-moves, and so does one whose arrays have no room left. Once `a` is deleted, the place it took is
-free again.
+Places are taken from the first on, and once for all stores with the same arrays: so nobody ever
+overwrites what another one sees. A store moves if the place that it wants is taken, and if its
+arrays have no room left.
 
 The sessions of the app fork one chat in several threads. A lock guards who takes a place; the
 vectors themselves are written without it, as no two stores write to the same place.
@@ -25,7 +24,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping
 from threading import Lock
-from weakref import WeakSet
 
 import numpy as np
 
@@ -50,8 +48,7 @@ class TokenVectors:
             for name, (layers, heads, width) in sizes.items()
         }
         self._first_query = 0  # the first token whose queries are stored
-        self._end = 0  # after the last token that is written, or claimed for writing
-        self._sharing = WeakSet([self])  # all stores with these arrays
+        self._taken = [0]  # how many places are, in a list that all stores with these arrays share
 
     @property
     def names(self) -> Collection[str]:
@@ -69,37 +66,37 @@ class TokenVectors:
         """Return the vectors of the tokens before an end (L, ·, N, ·), from the first stored on."""
         return self._arrays[name][:, :, : end - self._first(name)]
 
-    def fork(self, end: int, names: Collection[str]) -> TokenVectors:
-        """Return a store of the tokens before an end, with these vectors only.
-
-        Both can be extended independently.
-        """
+    def fork(self, names: Collection[str]) -> TokenVectors:
+        """Return a store with these vectors only; both can be extended independently."""
         with _CLAIMING:
             other = copy.copy(self)
             other._arrays = {name: self._arrays[name] for name in names}
-            other._end = end
-            self._sharing.add(other)
         return other
 
-    def reserve(self, end: int) -> None:
-        """Allocate room for the tokens before an end, except for their queries.
+    def reserve(self, count: int, end: int) -> None:
+        """Allocate room for the tokens before an end, of which it has `count`; not for queries.
 
         Room grows by itself, too, in steps of an eighth.
         """
         if end > self._room:
-            self._move(_grown(self._room, end))
+            self._move(count, _grown(self._room, end))
 
     def extend(self, start: int, end: int) -> None:
         """Make the places from `start` to `end` writable, by a move if necessary.
 
-        Tokens that this store already has there may then be overwritten; other stores keep theirs.
+        What this store has there is lost; other stores keep theirs.
         """
-        self.reserve(end)
-        if not self._claim(start, end):
-            self._move(self._room)
-            self._claim(start, end)
+        self.reserve(start, end)
+        with _CLAIMING:
+            free = self._taken[0] <= start
+            if free:
+                self._taken[0] = end
+        if not free:
+            self._move(start, self._room)
+            self._taken[0] = end
         if "queries" in self._arrays and end > self._query_room:
-            self._arrays["queries"] = self._copy("queries", _grown(self._query_room, end))
+            room = _grown(self._query_room, end)
+            self._arrays["queries"] = self._copy("queries", start, room)
 
     def write(self, layer: int, start: int, vectors: Mapping[str, Floats]) -> None:
         """Write a layer's vectors (n, ·, ·) of the tokens from `start` on, after `extend`.
@@ -129,29 +126,18 @@ class TokenVectors:
         """Return the first token whose vectors are stored."""
         return self._first_query if name == "queries" else 0
 
-    def _claim(self, start: int, end: int) -> bool:
-        """Take the places from `start` to `end`, and return whether that was possible."""
-        with _CLAIMING:
-            if any(other._end > start for other in self._sharing if other is not self):
-                return False
-            # Overwriting does not shorten the store: its later tokens stay claimed.
-            self._end = max(self._end, end)
-            return True
-
-    def _move(self, room: int) -> None:
-        """Copy its tokens into arrays of its own, with room for `room` tokens."""
+    def _move(self, count: int, room: int) -> None:
+        """Copy its first tokens into arrays of its own, with room for `room` tokens."""
         rooms = dict.fromkeys(self._arrays, room)
         if "queries" in rooms:
             rooms["queries"] = self._query_room
-        copied = {name: self._copy(name, room) for name, room in rooms.items()}
+        copied = {name: self._copy(name, count, room) for name, room in rooms.items()}
         with _CLAIMING:
-            self._arrays = copied
-            self._sharing.discard(self)
-            self._sharing = WeakSet([self])
+            self._arrays, self._taken = copied, [count]
 
-    def _copy(self, name: str, room: int) -> Floats:
-        """Return a copy of its tokens' vectors, with room for the tokens before `room`."""
-        vectors = self.before(name, self._end)
+    def _copy(self, name: str, count: int, room: int) -> Floats:
+        """Return a copy of its first tokens' vectors, with room for the tokens before `room`."""
+        vectors = self.before(name, count)
         size = room - self._first(name)
         copied = np.zeros((*vectors.shape[:2], size, vectors.shape[3]), np.float32)
         copied[:, :, : vectors.shape[2]] = vectors

@@ -108,9 +108,6 @@ class Tokens:
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
     note: str = ""
     """How dialogs are not read as by a chat model, in a sentence; "" if they are."""
-    _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
-    """Surprisal of the tokens seen so far."""
-
     calls_as_json: ClassVar[bool] = False
     """Whether calls are JSON, or lines."""
 
@@ -182,8 +179,7 @@ class Tokens:
         if "kinds" in looks_at:
             features["kinds"], features["tools"] = self._kinds(ids, kind)
         if "traits" in looks_at:
-            user = self._speaker(ids) == SPEAKERS.index("user")
-            features["traits"] = token_traits(*self._written(ids), user)
+            features["traits"] = token_traits(*self._written(ids), self.mark_of(ids)[1] == "user")
         return features
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
@@ -215,11 +211,10 @@ class Tokens:
             yield offset + max(lengths, default=0), offset + len(self.prompt)
         yield offset + self.mark_of(ids)[0], offset + len(ids)
 
-    def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
-        """Return how many tokens at a passage's start are up to the end of its mark, and the names.
+    def mark_of(self, ids: Sequence[int]) -> tuple[int, SpanKind | Literal[""]]:
+        """Return how many tokens at a passage's start are up to the end of its mark, and its kind.
 
-        The names are whose mark it is, several where marks are equal: writers, or the kinds
-        ``prompt`` and ``result``.
+        The kind is "" without a mark.
         """
 
         def has(first: int, part: tuple[int, ...]) -> bool:
@@ -231,13 +226,15 @@ class Tokens:
         for before in (self.closing, self.first, self.prompt):
             starts |= {first + len(before) for first in starts if has(first, before)}
         # 2. Of the marks there, the one that ends last counts: one mark may begin another.
-        ends: dict[int, list[str]] = {0: []}
+        ends: dict[int, set[SpanKind]] = {0: set()}
         for first in starts:
             for kind, mark in [*self.marks.items(), *self.openings]:
                 if has(first, mark):
-                    ends.setdefault(first + len(mark), []).append(kind)
+                    ends.setdefault(first + len(mark), set()).add(_KIND_OF[kind])
         length = max(ends)
-        return length, ends[length]
+        # A model may begin calls and words with the same mark.
+        several = len(ends[length]) > 1
+        return length, "assistant" if several else next(iter(ends[length]), "")
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -245,9 +242,7 @@ class Tokens:
         if not self.marks:
             return ()
         # A system prompt may be given as the user's words, and then has the user's mark.
-        prompts = {mark for kind, mark in self.openings if kind == "prompt"}
-        told_apart = prompts - {(), *self.marks.values()}
-        return SPEAKERS if told_apart else SPEAKERS[:2]
+        return SPEAKERS if "system" in self.kinds else SPEAKERS[:2]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -268,8 +263,8 @@ class Tokens:
         close an answer, once the next message follows, belong to that message.
         """
         messages = self._messages(ids, kind)
-        marked = self._speaker(ids) >= 0
-        speakers = np.full(len(ids), _SPEAKER_OF[messages[0].kind] if marked else -1, np.intp)
+        first = messages[0].kind if self.mark_of(ids)[1] else ""
+        speakers = np.full(len(ids), _SPEAKER_OF[first], np.intp)
         for message in messages:
             speakers[message.start :] = _SPEAKER_OF[message.kind]
         return speakers
@@ -311,8 +306,7 @@ class Tokens:
                     messages.append(_Message(start, text, message_kind))
                     break  # the longest mark, which comes first
         if not messages:  # a plain model, or the rest of a message that was read in parts
-            length, _ = self.mark_of(ids)
-            messages = [_Message(0, length, self._kind(ids))]
+            messages = [_Message(0, *self.mark_of(ids))]
         if kind is not None:  # the passage is the last message: the prompt comes before it
             messages[-1] = messages[-1]._replace(kind=kind)
         return messages
@@ -337,28 +331,14 @@ class Tokens:
             decoded.pop()
         return mark[: len(decoded)]
 
-    def _speaker(self, ids: Sequence[int]) -> int:
-        """Return the speaker of a passage by the mark that it begins with."""
-        kind = self._kind(ids)
-        return SPEAKERS.index("user" if kind == "user" else "system") if kind else -1
-
-    def _kind(self, ids: Sequence[int]) -> SpanKind | Literal[""]:
-        """Return the kind of a passage by the mark that it begins with, "" without one."""
-        _, names = self.mark_of(ids)
-        if not names:
-            return ""
-        # A model may begin calls and words with the same mark.
-        return _KIND_OF[names[0]] if len({*names}) == 1 else "assistant"
-
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
 
         It is the surprisal of the first word in a token's text, 0 if there is none; see
         `fdkvc.core.token_traits`.
         """
-        for token in {*ids} - self._surprisal.keys():
-            self._surprisal[token] = text_surprisal(self.text([token]))
-        return [self._surprisal[token] for token in ids]
+        by_token = {token: text_surprisal(self.text([token])) for token in {*ids}}
+        return [by_token[token] for token in ids]
 
 
 @dataclass(frozen=True)
@@ -449,14 +429,12 @@ class TemplateTokens(Tokens):
 
         Raises a ValueError if it accepts no messages in this order.
         """
-        passages, listed = model_text(transcript, as_json=True), False
-        tools = _tools(transcript)
-        if tools is not None:
-            self.prepare([transcript])
-            text = self._tools[tools]
-            if text:
-                passages, listed = (replace(passages[0], text=text), *passages[1:]), True
-        return self._encoded(passages, listed=listed)
+        passages, tools = model_text(transcript, as_json=True), _tools(transcript)
+        self.prepare([transcript])
+        text = self._tools[tools] if tools else None
+        if text:
+            passages = (replace(passages[0], text=text), *passages[1:])
+        return self._encoded(passages, listed=bool(text))
 
     def encode_passage(
         self, passage: Passage, *, after: Sequence[str] | None = None
@@ -514,14 +492,12 @@ class TemplateTokens(Tokens):
             # 3. Encode the passage, unless it is one of the messages `after`.
             if reading.passage >= len(after):
                 passage = passages[reading.passage - len(after)]
-                mark = self._ids(before)[closed:]
-                text = self._text(passage, reading, listed and not encoded)
+                # Tokenizers merge a space with the word after it, so it goes with the text.
+                space = " " if not passage.call and before[-1].endswith(" ") else ""
+                mark = self._ids([*before[:-1], before[-1].removesuffix(space)])[closed:]
                 if passage.call:
                     mark += self.written[CALL_TAGS[0]]
-                elif before[-1].endswith(" "):
-                    # Tokenizers merge a space with the word after it, so it goes with the text.
-                    mark = self._ids([*before[:-1], before[-1][:-1]])[closed:]
-                    text = self._text(passage, reading, listed and not encoded, " ")
+                text = self._text(passage, reading, listed and not encoded, space)
                 encoded.append(EncodedPassage.of(passage, mark, text, close))
             closed = len(close)
         return encoded
@@ -531,7 +507,7 @@ class TemplateTokens(Tokens):
         return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
 
     def _text(
-        self, passage: Passage, reading: ReadPassage, listed: bool, space: str = ""
+        self, passage: Passage, reading: ReadPassage, listed: bool, space: str
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a passage's text as the template writes it, and their characters.
 
@@ -565,24 +541,27 @@ def _tools(transcript: Transcript) -> ToolList | None:
 
 
 def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
-    """Read the tokenizer of a model with a vocabulary of this size, from its folder or file.
+    """Read the tokenizer of a checked model with a vocabulary of this size.
 
     Raises a ValueError that names the file and the problem.
     """
-    from tokenizers import Tokenizer
-
-    if isinstance(stored, Path) and not (stored / TOKENIZER).is_file():
-        raise ValueError(f"there is no file {TOKENIZER}")
-    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
-        if isinstance(stored, Path):
-            tokenizer = Tokenizer.from_file(str(stored / TOKENIZER))
-        else:
-            check_tokenizer(content := stored.tokenizer)
-            tokenizer = Tokenizer.from_str(json.dumps(content))
-    return _tokens_of(tokenizer, vocabulary, *_template(stored))
+    if isinstance(stored, Path):
+        if not (stored / TOKENIZER).is_file():
+            raise ValueError(f"there is no file {TOKENIZER}")
+        content = (stored / TOKENIZER).read_bytes()
+    else:
+        with as_value_error(f"{TOKENIZER} cannot be read"):
+            check_tokenizer(stored.tokenizer)
+        content = json.dumps(stored.tokenizer).encode()
+    return read_tokens(content, vocabulary, *_template(stored))
 
 
-def read_tokens(content: str, template: str = "", special: SpecialTokens = ()) -> Tokens:
+def read_tokens(
+    content: bytes,
+    vocabulary: int = MAX_VOCABULARY,
+    template: str = "",
+    special: SpecialTokens = (),
+) -> Tokens:
     """Read the content of a checked ``tokenizer.json``, for a model with a chat template or none.
 
     Raises a ValueError that names the problem.
@@ -590,15 +569,9 @@ def read_tokens(content: str, template: str = "", special: SpecialTokens = ()) -
     from tokenizers import Tokenizer
 
     with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
-        tokenizer = Tokenizer.from_str(content)
-    return _tokens_of(tokenizer, MAX_VOCABULARY, template, special)
-
-
-def _tokens_of(
-    tokenizer: Any, vocabulary: int, template: str, special: SpecialTokens = ()
-) -> Tokens:
-    vocabulary_ids = tokenizer.get_vocab()
-    highest = max(vocabulary_ids.values(), default=0)
+        tokenizer: Any = Tokenizer.from_buffer(content)
+    ids = tokenizer.get_vocab()
+    highest = max(ids.values(), default=0)
     if highest >= vocabulary:
         raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
     with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be used"):
@@ -610,9 +583,9 @@ def _tokens_of(
         for token in range(min(highest + 1, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
-        if vocabulary_ids.keys() >= {*MARKS.values(), END}:
-            marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
-            return Tokens(tokenizer, first, marks, vocabulary_ids[END], (vocabulary_ids[END],))
+        if ids.keys() >= {*MARKS.values(), END}:
+            marks = {writer: (ids[mark],) for writer, mark in MARKS.items()}
+            return Tokens(tokenizer, first, marks, ids[END], (ids[END],))
         return marked_tokens(tokenizer, first, template, special)
 
 

@@ -21,7 +21,7 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     calls = answered.conversation.expected_calls
     expected = calls[0] if calls and answers.writer == "call" else answers.full
     show_restoration(answers, answered.conversation.titles[name], expected)
-    return {"brought_back.csv": _frame(name, answers, expected)} if answers.attempts else {}
+    return {}
 
 
 def show_restoration(answers: Restoration, title: str, expected: str) -> None:
@@ -60,16 +60,3 @@ def _summary(title: str, answers: Restoration, expected: str) -> Markdown:
     if not answers.right(answers.full, expected):
         full = f" The full cache does not make the dialog's {what} either."
     return Markdown("**No single span makes the {} right{}.**{}").format(what, of_all, full)
-
-
-def _frame(name: str, answers: Restoration, expected: str) -> pd.DataFrame:
-    rows: list[tuple[object, ...]] = [(name, "", None, None, 0.0, answers.lost)]
-    for attempt in answers.attempts:
-        spans = attempt.spans
-        words, weight = " | ".join(span.text for span in spans), sum(span.weight for span in spans)
-        place = (spans[0].first, spans[0].turn) if len(spans) == 1 else (None, None)
-        rows.append((name, words, *place, weight, attempt.written))
-    columns = ["policy", "span", "first_token", "turn", "weight", "written"]
-    table = pd.DataFrame(rows, columns=columns)
-    table["right"] = [answers.right(text, expected) for text in table.written]
-    return table.astype({"first_token": "Int64", "turn": "Int64"})

@@ -9,7 +9,6 @@ from dataclasses import replace
 from html import escape
 from time import monotonic
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -208,12 +207,3 @@ def _show_message(
         folded = count(int(number), "earlier turn") if int(number) else "system prompt"
         earlier = f'<details class="earlier"><summary>{folded}</summary>{earlier}</details>'
     message.html(f'{earlier}<div class="message">{heads[-1]}</div>')
-
-
-def answers_table(answered: Answered) -> pd.DataFrame:
-    """Return every cache's answer, a row for each passage."""
-    rows: list[tuple[str, str, str, bool | None]] = []
-    for name in answered.conversation.titles:
-        right = answered.right(name) if answered.expected_calls else None
-        rows += [(name, writer, text, right) for writer, text in answered.passages(name)]
-    return pd.DataFrame(rows, columns=["memory", "writer", "text", "calls_right"])

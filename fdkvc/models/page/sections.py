@@ -1,22 +1,17 @@
 """Below the chat: why, restored words, damage, and downloads."""
 
-from collections.abc import Callable, Mapping
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
-from fdkvc.conversations.page.file_choice import FILE, OWN
 from fdkvc.models.page.choices import SECTION
 from fdkvc.models.page.conversation import Answered
 from fdkvc.models.page.damage import show_damage
 from fdkvc.models.page.loading import MODEL
 from fdkvc.models.page.restore import show_restored
-from fdkvc.models.page.scene import answers_table
 from fdkvc.models.page.why import show_why
 from fdkvc.runs.export import csv_text
-from fdkvc.ui.downloads import show_address, show_files
-from fdkvc.ui.fields import held
+from fdkvc.ui.downloads import offer_zip
 from fdkvc.ui.frame import open_section_of
 from fdkvc.ui.glossary import show_entries
 from fdkvc.ui.markdown import plain
@@ -52,20 +47,11 @@ def show_model_note(key: str, name: str, parameters: int, more: str = "") -> Non
     st.caption(plain(f"{note} {more}".strip()))
 
 
-def _csv_of(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    return {name: csv_text(table) for name, table in tables.items()}
-
-
 def open_section(page: str, answered: Answered) -> None:
     """Show the open section and its downloads."""
-    sections: dict[str, Callable[[], Mapping[str, pd.DataFrame]]] = {
-        "why": lambda: show_why(page, answered),
-        "back": lambda: show_restored(page, answered),
-        "damage": lambda: show_damage(page, answered),
-    }
-    tables = {"answers.csv": answers_table(answered)}
-    tables |= open_section_of(page, SECTION, sections)
-    with st.container(horizontal=True), st.popover("Download", icon=":material/download:"):
-        show_address(held(page, FILE) == OWN)
-        show_files(page, partial(_csv_of, tables), tables, "answers.zip")
+    shows = {"why": show_why, "back": show_restored, "damage": show_damage}
+    sections = {name: partial(show, page, answered) for name, show in shows.items()}
+    if tables := open_section_of(page, SECTION, sections):
+        files = {name: csv_text(table) for name, table in tables.items()}
+        offer_zip(f"{page}/zip", "answers.zip", lambda: files, "Download")
     show_entries(HELP)

@@ -14,11 +14,6 @@ from fdkvc.runs.options import options_of
 def answers_report(run: AnswersRun) -> str:
     """Return the report on a model's answers."""
     scope = ["What policies keep of real dialogs, and what that costs."]
-    return report_html("Cache policies on real dialogs", scope, answers_parts(run))
-
-
-def answers_parts(run: AnswersRun) -> dict[str, str]:
-    """Return the parts of a report on a model's answers."""
     table, settings = run.summary, run.settings
     body = (
         f"<p>The model {escape(run.model.name)} answers "
@@ -35,4 +30,5 @@ def answers_parts(run: AnswersRun) -> dict[str, str]:
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     commands = [command_line("answers", options | {"baseline": run.baseline}), REPORT]
     again = provenance(commands, ran_on(None), run.files)
-    return {"Answers of a model": body, "How to repeat the answers": again}
+    parts = {"Answers of a model": body, "How to repeat the answers": again}
+    return report_html("Cache policies on real dialogs", scope, parts)

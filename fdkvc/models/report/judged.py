@@ -31,16 +31,6 @@ TITLES = {
     "values_right_of_full": "Values still right, of those right with the full cache, %",
 }
 
-HEADS = (
-    "question",
-    "ways",
-    "sample: conversations in clusters",
-    "KL, nats",
-    "the first is",
-    "values right, points",
-)
-"""Headings of the comparisons."""
-
 DECIDED = {"head": "each head", "model": "the whole model"}
 
 ABOUT = (
@@ -107,18 +97,19 @@ def planned_grid(plan: str = PLANNED) -> Grid:
     table = planned_comparisons(plan)
     tested = table[table.metric == "kl"]
     values_right = table[table.metric == "values_right_of_full"]
-    rows = [
-        (
-            row.asks,
-            comparison_name(row.more, row.less),
-            f"{row['sample']}, {row.n} in {row.services}",
-            _difference(row),
-            _verdict(row),
-            _difference(values),
-        )
-        for (_, row), (_, values) in zip(tested.iterrows(), values_right.iterrows(), strict=True)
-    ]
-    return Grid(HEADS, rows)
+    rows = [row for _, row in tested.iterrows()]
+    return Grid.of(
+        {
+            "question": tested.asks.tolist(),
+            "ways": [*map(comparison_name, tested.more, tested.less)],
+            "sample: conversations in clusters": [
+                f"{row['sample']}, {row.n} in {row.services}" for row in rows
+            ],
+            "KL, nats": [*map(_difference, rows)],
+            "the first is": [*map(_verdict, rows)],
+            "values right, points": [_difference(row) for _, row in values_right.iterrows()],
+        }
+    )
 
 
 def _difference(row: pd.Series) -> str:

@@ -1,7 +1,7 @@
 """Attention hooks: a model's queries, hidden states and tokens, passed to the cache that it uses.
 
-A *transformers* cache is given keys and values, but a policy may look at more. The hooks bring it,
-through the library's attention interface.
+A *transformers* cache is given keys and values only, but a policy may look at more. Hooks collect
+the rest, through the library's attention interface.
 
 Once, when the first `PolicyCache` of a model is made, or its shape is asked for:
 
@@ -11,18 +11,23 @@ Once, when the first `PolicyCache` of a model is made, or its shape is asked for
    token attends to itself alone, so only its keys can depend on its position.
 3. `_register` hooks the modules that were found.
 
-Then, in each forward pass, whose state is in `this_pass` (each thread has its own):
+Then, in each forward pass, for each layer (what is noted is in `this_pass`, one for each thread)::
 
-4. Hooks note the tokens that enter the embeddings and, in each layer, the hidden states that enter
-   it and the module that attends.
-5. This module gives keys and values to the cache. A `PolicyCache` returns all that are to be
-   attended to, and leaves an `Expected` with them.
-6. The module attends to them, by `_attend`. It takes the `Expected`, calls its `before` with the
-   `AttentionInputs`, attends with the mask that this returns, and calls its `after`.
+    hooks note              the tokens that enter the embeddings     ids
+                            the states that enter the layer          hidden
+                            the module that attends                  module
+    module calls            cache.update(keys, values)
+      a `PolicyCache`       returns all that is attended to, and     expected
+                            leaves an `Expected` with that
+    module attends          `_attend` takes hidden and expected,
+                            calls expected.before(AttentionInputs),
+                            attends with the mask that this returns,
+                            and calls expected.after()
 
-An `Expected` is for the attention that follows at once, to the very tensors that the cache
-returned; a model of latents computes others of them first. Other caches leave none, so they can use
-the same model.
+The library's interface has no argument through which a cache could reach the attention; so this
+state is of the pass, not passed. An `Expected` is for the attention that follows at once, to the
+very tensors that the cache returned; a model of latents computes others of them first. Other caches
+leave none, so they can use the same model.
 """
 
 from __future__ import annotations
@@ -53,6 +58,7 @@ FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
 HOOKED = "fdkvc_hooked"
 """The attribute of a model that has the hooks, with its `Attention`."""
 
+# Why a model is refused; see `_probed`.
 NO_INTERFACE = "this model's attention does not go through the interface of the library"
 OTHER_KEYS = "this model's attention takes other keys or values than its cache holds"
 
@@ -67,9 +73,9 @@ NOT_COMPILED = (
 
 
 def eager(function: Method) -> Method:
-    """Leave a function out of what `torch.compile` compiles around it."""
-    left_out: Method = torch.compiler.disable(function, reason=NOT_COMPILED)
-    return left_out
+    """Keep a function out of what `torch.compile` compiles around it."""
+    uncompiled: Method = torch.compiler.disable(function, reason=NOT_COMPILED)
+    return uncompiled
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +133,7 @@ class _Pass(threading.local):
     ids: Any = None
     """Its tokens (B, n); None if it began with embeddings."""
     hidden: Any = None
-    """The hidden states (B, n, d) that enter a layer, until its attention has taken them."""
+    """The hidden states (B, n, d) that entered the layer, until its attention takes them."""
     module: Any = None
     """The attention module that is running."""
     positions: Any = None
@@ -135,15 +141,15 @@ class _Pass(threading.local):
     expected: Expected | None = None
     """From the `update` of a cache to the attention that follows."""
     probe: Probe | None = None
-    """Told of each attention, while a model is probed."""
+    """While a model is probed: what `_attend` tells of each attention."""
 
 
 this_pass = _Pass()
 
 
-@dataclass(frozen=True)
-class HeadSizes:
-    """The heads of a layer, and what its cache holds of them."""
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """How a model attends: in each layer with heads of these sizes."""
 
     heads: int
     """Heads of queries."""
@@ -153,12 +159,6 @@ class HeadSizes:
     """Numbers of a key that queries are multiplied with."""
     latent: bool
     """Whether a cache holds latents, of which keys and values are computed with `EXPAND`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Attention(HeadSizes):
-    """How a model attends: in each layer with heads of these sizes."""
-
     implementation: str
     """One of `MASKS` or `FLASH`."""
     modules: Mapping[int, Any]
@@ -171,6 +171,7 @@ def attach(model: Any, layers: tuple[int, ...]) -> Attention:
     Returns how these layers attend. Raises a ValueError if it has another implementation, or one
     of the layers does not use the library's interface with what its cache gave.
     """
+    # 1. Wrap the implementation that the model was loaded with.
     config = model.config.get_text_config(decoder=True)
     name = str(config._attn_implementation).removeprefix(PREFIX)
     if name in FLASH:  # the library reads its version from the name, so the wrapper has the same
@@ -189,6 +190,8 @@ def attach(model: Any, layers: tuple[int, ...]) -> Attention:
         model.set_attn_implementation(PREFIX + name)
         if config._attn_implementation != PREFIX + name:
             raise ValueError(NO_INTERFACE)
+    # 2. Hook its modules, unless this has been done. After a change of the implementation it is
+    #    only probed again.
     hooked: Attention | None = vars(model).get(HOOKED)
     if hooked is not None and hooked.implementation == name:
         return hooked
@@ -210,23 +213,24 @@ def check_attached(config: Any) -> None:
 
 
 class Probe(DynamicCache):  # type: ignore[misc]
-    """The cache of up to four texts of one token each, which pretend to follow `start` others.
+    """The cache of up to four texts of one token each, whose position is `start`.
 
-    Making it runs the model. It notes the keys and values that each layer brings, and which module
-    attends to what. `update` and `attended` alternate, as the layers of the model run one after the
-    other.
+    Making it runs the model. It notes the keys and values that each layer gives to it, and which
+    module attends to what. `update` and `attended` alternate, as one layer runs after the other.
     """
 
     def __init__(self, model: Any, start: int = 0) -> None:
         super().__init__(config=model.config)
         self.start = start
-        self.brought: dict[int, tuple[Any, Any]] = {}  # keys and values of each layer
+        self.given: dict[int, tuple[Any, Any]] = {}  # keys and values of each layer
         self.called: set[int] = set()  # layers whose attention goes through the interface
         # Of those that also attend to what the cache returned:
         self.modules: dict[int, Any] = {}
-        self.sizes: dict[int, HeadSizes] = {}
+        self.sizes: dict[int, tuple[int, int, int, bool]] = {}  # the first fields of `Attention`
         self._last: tuple[int, Any, Any] | None = None  # the layer, and what was returned to it
-        with torch.no_grad(), torch.random.fork_rng(_cuda(model)):  # a model may be in training
+        # A model in training draws random numbers, for dropout; its next ones must not change.
+        devices = [model.device] if model.device.type == "cuda" else []
+        with torch.no_grad(), torch.random.fork_rng(devices):
             this_pass.probe = self
             try:
                 vocabulary = model.config.get_text_config(decoder=True).vocab_size
@@ -246,15 +250,15 @@ class Probe(DynamicCache):  # type: ignore[misc]
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: Any, **__: Any) -> Any:
         """Note keys and values, and return copies of them."""
-        self.brought[layer_idx] = key_states, value_states
-        given = key_states.clone(), value_states.clone()
-        self._last = layer_idx, *given
-        return given
+        self.given[layer_idx] = key_states, value_states
+        returned = key_states.clone(), value_states.clone()
+        self._last = layer_idx, *returned
+        return returned
 
     def attended(self, module: Any, query: Any, key: Any, value: Any) -> None:
         """Note the attention of a layer, if it is to what the cache returned."""
         last, self._last = self._last, None
-        if last is None:
+        if last is None:  # attention without a cache, as in an encoder
             return
         layer, keys, values = last
         self.called.add(layer)
@@ -266,14 +270,11 @@ class Probe(DynamicCache):  # type: ignore[misc]
         elif keys is not key or values is not value:
             return
         self.modules[layer] = module
-        self.sizes[layer] = HeadSizes(query.shape[1], keys.shape[1], key.shape[3], latent)
-
-
-def _cuda(model: Any) -> list[Any]:
-    return [model.device] if model.device.type == "cuda" else []
+        self.sizes[layer] = query.shape[1], keys.shape[1], key.shape[3], latent
 
 
 def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attention:
+    """Return how layers attend; raise a ValueError if that is not to what a cache returned."""
     probe = Probe(model)
     for layer in layers:
         if layer not in probe.modules:
@@ -282,7 +283,7 @@ def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attenti
     if others:
         raise ValueError("the layers of this model differ in their heads of keys")
     modules = {layer: probe.modules[layer] for layer in layers}
-    return Attention(**vars(sizes), implementation=implementation, modules=modules)
+    return Attention(*sizes, implementation, modules)
 
 
 def _register(model: Any, attention: Attention) -> None:
@@ -291,6 +292,7 @@ def _register(model: Any, attention: Attention) -> None:
     model.register_forward_pre_hook(_forget_ids)
     model.get_input_embeddings().register_forward_pre_hook(_enter_embeddings)
     for module in {*attention.modules.values()}:
+        # The parent of an attention module is the layer, which the hidden states enter.
         layer = model.get_submodule(names[module].rpartition(".")[0])
         layer.register_forward_pre_hook(_enter_layer, with_kwargs=True)
         module.register_forward_pre_hook(_enter_attention)

@@ -1,7 +1,15 @@
 """A policy's cache for the ``generate`` of any causal *transformers* model.
 
 Every layer holds the entries that the policy kept, its slots, followed by the tokens of the current
-turn. Heads that keep fewer entries than others of their layer have empty slots, which are masked.
+turn (`layer`). Heads that keep fewer entries than others of their layer have empty slots, which are
+masked. This is a chat of two turns with a budget of four; numbers are tokens::
+
+    model reads a prompt   0 1 2 3 4         each layer: `update`, `before_attention`
+      its turn ends        0 1   3 4         last layer: `after_attention`; the policy evicts 2
+    model writes 5, 6      0 1   3 4 5 6     nothing is evicted while it writes, but see `every`
+    model reads a prompt   0 1       5 6     `get_mask_sizes`: first ends the turn of 5 and 6
+                           0 1       5 6 7 8
+      its turn ends        0 1         6   8
 
 The life of a `PolicyCache`:
 
@@ -13,22 +21,27 @@ A forward pass of the model, over the next tokens of all texts:
 
 2. `get_mask_sizes`: a prompt ends the turn of the tokens written before.
 3. `update`, for each layer: the new keys and values are appended.
-4. `before_attention`, for each layer: hidden states and queries that the policy needs, or the sum
-   of queries, are noted, and empty slots are masked. The first layer also notes the tokens of the
-   pass and their padding.
+4. `before_attention`, for each layer: the hidden states and queries that the policy needs, or the
+   sum of queries, are stored, and empty slots are masked. The first layer also notes the tokens of
+   the pass and their padding.
 5. `after_attention`, of the last layer: a prompt ends its turn, as do `every` written tokens.
 
 The end of a turn, in `end_turn`:
 
-6. What the passes noted of the turn is joined: which tokens are padding, and what they say.
+6. What was noted of its passes is joined: which tokens are padding, and what they say.
 7. For each text, the policy decides from the state that the turn before left (`HeadEviction`).
 8. Each layer keeps the entries chosen (`PolicyLayer.keep`). For ``positions="slots"``, the turn's
    keys are first stored without positions as well, and the kept ones are then rotated to the
    positions that close the gaps.
 
-Between turns no pass is noted, and a layer's slots are what the state of the policy holds. Where a
-turn's end was interrupted, as by a lack of memory, the next pass completes it. What an attribute
-refers to is never modified, only replaced, but for the layers, which a fork copies.
+Invariants:
+
+- Between turns no pass is noted, and the slots of a layer are those of the policy's state.
+- Nothing before step 6 waits for the device, except recording. Step 7 waits once for each
+  `HeadEviction`.
+- What an attribute refers to is replaced, never modified, but for the list of layers. So `fork`
+  copies references, and each layer once.
+- A turn whose end was interrupted, as by a lack of memory, is completed by the next pass.
 """
 
 from __future__ import annotations
@@ -75,20 +88,29 @@ from fdkvc.models.transformers.attention_hooks import (
     eager,
     this_pass,
 )
-from fdkvc.models.transformers.layer import KEYS_VALUES, Kept, PolicyLayer, full_layers, kind_of
+from fdkvc.models.transformers.layer import (
+    KEYS_VALUES,
+    EarlyCopy,
+    Kept,
+    PolicyLayer,
+    full_layers,
+    kind_of,
+    on_device_of,
+)
 from fdkvc.models.transformers.observed import LayerVectors, TensorTokens
 from fdkvc.models.transformers.rotary import Rotation, rotations
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 
 ENTRIES_AT_ONCE = 2**22
-"""Entries of all query heads up to which all layers decide at once, if each head decides."""
+"""If each head decides, all layers decide at once up to so many entries of all query heads."""
 
 ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
-"""Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""
+"""What a policy looks at, and the vectors of cached entries that it needs for this, besides keys
+and values."""
 
 TURN_VECTORS = {"attention": "queries", **ENTRY_VECTORS}
-"""Those that it needs of the turn's tokens; the sum of queries, for attention of their mean."""
+"""The same of the turn's tokens. For attention of their mean query, the sum of queries will do."""
 
 
 class _NotedPass(NamedTuple):
@@ -96,10 +118,13 @@ class _NotedPass(NamedTuple):
 
     tokens: int
     """Their number n in each text."""
-    real: Bools | None
+    real: EarlyCopy | None
     """Which of them are not padding (B, n); None for all."""
-    ids: Any
+    ids: EarlyCopy | None
     """The tokens (B, n), if the policy needs them."""
+    moved: EarlyCopy | None
+    """Whether the model read each at another place than their count (…, n); None if it does not
+    matter."""
 
 
 class _Decision(NamedTuple):
@@ -109,8 +134,8 @@ class _Decision(NamedTuple):
     """Of each text, as `PolicyCache` has them."""
     features: tuple[dict[str, NDArray[Any]], ...]
     """Those of each text."""
-    kept: list[Any]
-    """The number of each layer that has yet to keep its entries, and a `Kept` of each text."""
+    kept: list[tuple[int, list[Kept]]]
+    """For each layer that has yet to keep its entries: its number, and what it keeps by text."""
 
 
 def _refused(sentence: str) -> Callable[..., None]:
@@ -204,6 +229,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         by_itself: bool = True,
         record: bool | Sequence[int] = False,
     ) -> None:
+        # 1. What is asked for.
         check_eviction(policy, budget, decides)
         check_keeps(policy)
         check_within_a_cache(policy, with_text=tokenizer is not None)
@@ -212,6 +238,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         POSITIONS.check(positions, "positions")
         if every is not None:
             check_count("every", every)
+        # 2. The model, and its layers that the policy evicts from.
         super().__init__(config=model.config)
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
         self.decided = full_layers(self.layers, model.config)
@@ -229,8 +256,11 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.rotations: Mapping[int, Rotation] = {}
         if positions == "slots":
             self.rotations = rotations(model, self.attention)
-        self._attends, means = "attention" in policy.looks_at, policy.queries == "mean"
-        looks = {*policy.looks_at} - ({"attention"} if means else set())
+        # 3. The vectors that the policy needs, or a recording has.
+        self._attends = "attention" in policy.looks_at
+        looks = {*policy.looks_at}
+        if policy.queries == "mean":
+            looks.discard("attention")
         self._needed = {TURN_VECTORS[look] for look in looks if look in TURN_VECTORS}
         self._captured = {"queries", "hidden"} if self.recorded_layers else self._needed
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
@@ -240,6 +270,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 [*carried, "unrotated"] if number in self.rotations else carried,
                 expand if self.attention.latent else None,
             )
+        # 4. The tokenizer, and which settings of the policy have an effect with it.
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
             ready = isinstance(tokenizer, Tokens)
@@ -252,6 +283,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         )
         for note in policy.without_effect(available):
             warnings.warn(f"{policy.title}: {note}", stacklevel=2)
+        # 5. The text so far.
         self.leads = False
         self.turn_kind: Kind | None = None
         self.ends: list[int] = []
@@ -260,14 +292,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         # policy may see of its tokens. Empty before the first turn ends.
         self._states: tuple[tuple[HeadEviction, ...], ...] = ()
         self._features: tuple[dict[str, NDArray[Any]], ...] = ()
-        self._passes: tuple[_NotedPass, ...] = ()
+        self._passes: tuple[_NotedPass, ...] = ()  # of this turn
         self._decision: _Decision | None = None  # until all layers have kept their entries
-        # Of each pass, by name and layer.
-        self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
-        self._inputs: dict[int, AttentionInputs] = {}  # those of the last pass, if it `leads`
-        self._padded = False
+        self._inputs: dict[int, AttentionInputs] = {}  # of the last pass by layer, if it `leads`
         self._prompt_end = 0  # tokens before this place are read as prompts, even one by one
         self._prompt = False  # whether this forward pass reads a prompt
+        # The vectors of each pass, by name and layer.
+        self._recorded: dict[tuple[str, int], tuple[Floats, ...]] = {}
 
     # --------------------------------------------------------------------------- library interface
 
@@ -288,28 +319,29 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
         """Add the keys and values of new tokens; return all of the layer."""
+        # 1. The texts and the model are those that this cache is for.
         texts = len(self._states)
         if texts and len(key_states) != texts:
             raise ValueError(
                 f"a PolicyCache that began with {texts} texts cannot go on with {len(key_states)}: "
                 "make a new one"
             )
-        if layer_idx in self.decided and this_pass.module is not self.attention.modules[layer_idx]:
+        if layer_idx in self.decided:
             check_attached(self._config)
-            raise ValueError(
-                "this PolicyCache was made for another model than the one that reads with it: make "
-                "a new one"
-            )
+            if this_pass.module is not self.attention.modules[layer_idx]:
+                raise ValueError(
+                    "this PolicyCache was made for another model than the one that reads with it: "
+                    "make a new one"
+                )
         if layer_idx == self.decided[0]:
-            check_attached(self._config)
             self._check_noted()
             self._prompt = self._is_prompt(key_states.shape[2])
+        # 2. The library appends, and the attention that follows is expected to call back.
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
             before = partial(self.before_attention, layer_idx)
-            this_pass.expected = Expected(
-                keys, values, before, partial(self.after_attention, layer_idx)
-            )
+            after = partial(self.after_attention, layer_idx)
+            this_pass.expected = Expected(keys, values, before, after)
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -326,14 +358,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     # --------------------------------------------------------------------------- attention hooks
 
     def before_attention(self, layer: int, inputs: AttentionInputs) -> Any:
-        """Note what the policy needs of a layer's inputs; return the mask to use."""
+        """Store what the policy needs of a layer's inputs; return the mask to use."""
         held, (*_, n, h) = self.layers[layer], inputs.queries.shape
+        # 1. The first layer of a pass notes its tokens.
         if layer == self.decided[0]:
-            noted = _NotedPass(n, self._real(inputs.mask, n), self._ids(inputs.ids))
-            self._passes, self._inputs = (*self._passes, noted), {}
-            self._check_positions(n, inputs.positions)
+            self._passes, self._inputs = (*self._passes, self._noted(n, inputs)), {}
         if self.leads:
             self._inputs = {**self._inputs, layer: inputs}
+        # 2. Store the vectors that the policy looks at.
         captured = {}
         if self._attends or "queries" in self._captured:
             # A policy multiplies queries with keys and then scales by 1/√h, whatever the model's
@@ -341,12 +373,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             scale = 1.0 if inputs.scaling is None else float(inputs.scaling) * math.sqrt(h)
             captured["queries"] = inputs.queries.detach() * scale
         if self._attends:
-            held.add_queries(captured["queries"], self._passes[-1].real)
+            real = self._passes[-1].real
+            held.add_queries(captured["queries"], None if real is None else real.tensor)
         if "hidden" in self._captured:
             captured["hidden"] = inputs.hidden.detach()[:, None]
-        held.bring(**{name: captured[name] for name in self._needed})
+        held.add_vectors(**{name: captured[name] for name in self._needed})
+        # 3. Record them all, if asked to, with the keys and values.
         if layer in self.recorded_layers:
-            if len(inputs.queries) > 1 or self._padded:
+            if len(inputs.queries) > 1 or self._real_tokens() is not None:
                 raise ValueError("record=True is for one text without padding")
             new = {name: held.vectors(name, 0, "turn")[None, :, -n:] for name in KEYS_VALUES}
             for name, vectors in (captured | new).items():
@@ -354,36 +388,27 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 parts = (*self._recorded.get((name, layer), ()), of_text)
                 self._recorded = {**self._recorded, (name, layer): parts}
         heads = self.attention.heads if self._decides == "head" else 1
-        return held.mask(
-            inputs.queries, inputs.mask, heads=heads, flash=self.flash, padded=self._padded
-        )
+        return held.mask(inputs.queries, inputs.mask, heads=heads, flash=self.flash)
 
-    def _real(self, mask: Any, n: int) -> Bools | None:
-        """Return which of the pass's tokens are not padding (B, n); None for all."""
-        if mask is None or n == 1:
-            return None
-        # The last token sees all others of its text, so what it does not see is padding.
-        last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
-        real: Bools = (last >= 0 if last.is_floating_point() else last.bool()).cpu().numpy()
-        if real.all():
-            return None
-        if not real[:, -1].all():
-            raise ValueError("a text of the batch ends in padding: pad on the left")
-        if self.rotations:
-            raise ValueError('positions="slots" is for texts without padding')
-        self._padded = True
-        return real
-
-    def _check_positions(self, n: int, positions: Any) -> None:
-        """Raise a ValueError if a pass of so many tokens has other positions than the next."""
-        if not self.rotations or positions is None:
-            return
-        counted = torch.arange(self.seen - n, self.seen, device=positions.device)
-        if (positions != counted).any():
-            raise ValueError(
-                'positions="slots" counts the tokens of a text, but this model reads them at other '
-                'positions, as with position_ids or an image: choose positions="kept"'
-            )
+    def _noted(self, n: int, inputs: AttentionInputs) -> _NotedPass:
+        """Note the n tokens of a pass. Nothing waits for the device: `_decide` reads the copies."""
+        ids = real = moved = None
+        if self._tokens is not None:
+            if inputs.ids is None:
+                raise ValueError(
+                    f"{self.policy.label} needs to know the tokens: give the model input_ids "
+                    "instead of inputs_embeds"
+                )
+            ids = EarlyCopy(inputs.ids)
+        mask, positions = inputs.mask, inputs.positions
+        if mask is not None and n > 1:
+            # The last token sees all others of its text, so what it does not see is padding.
+            last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
+            real = EarlyCopy(last >= 0 if last.is_floating_point() else last.bool())
+        if self.rotations and positions is not None:
+            counted = torch.arange(self.seen - n, self.seen, device=positions.device)
+            moved = EarlyCopy(positions != counted)
+        return _NotedPass(n, real, ids, moved)
 
     def _check_noted(self) -> None:
         """Raise a ValueError if a pass broke off, or the hooks did not see all of this turn."""
@@ -394,17 +419,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             )
         if sum(noted.tokens for noted in self._passes) != self._new:
             raise ValueError(f"{NO_INTERFACE}, so this PolicyCache has evicted nothing")
-
-    def _ids(self, ids: Any) -> Any:
-        """Return the pass's token ids (B, n), if the policy needs them."""
-        if self._tokens is None:
-            return None
-        if ids is None:
-            raise ValueError(
-                f"{self.policy.label} needs to know the tokens: give the model input_ids instead "
-                "of inputs_embeds"
-            )
-        return ids.detach()
 
     def after_attention(self, layer: int) -> None:
         """End the turn, if it ends with the attention of this layer."""
@@ -439,12 +453,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """
         if not self.texts:
             return np.empty((len(self.decided), 0, 0), np.intp)
-        kv_heads, held = self.layers[self.decided[0]].keys.shape[1], []
+        shape, held = (len(self.decided), self.layers[self.decided[0]].kv_heads, self._new), []
         for states in self._states or ((),) * self.texts:
-            new = np.arange(self._new) + (states[0].count if states else 0)
-            turn = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
-            before = padded([state.held for state in states] or [turn[:, :, :0]])
-            held.append(np.concatenate([np.concatenate(before), turn], axis=2))
+            first = states[0].count if states else 0
+            turn = np.broadcast_to(np.arange(first, first + self._new), shape)
+            # Layers that decide one after the other may hold different numbers of tokens.
+            slots = padded([state.held for state in states]) if states else [turn[:, :, :0]]
+            held.append(np.concatenate([np.concatenate(slots), turn], axis=2))
         return held[0] if self.texts == 1 else np.stack(padded(held))
 
     @property
@@ -489,9 +504,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 self._decision = self._decide()
             # One layer after the other, so that what one evicts makes room for the next.
             while self._decision.kept:
-                (number, *kept), *others = self._decision.kept
+                number, kept = self._decision.kept[0]
                 self.layers[number] = self._with_kept(number, kept)
-                self._decision = self._decision._replace(kept=others)
+                self._decision = self._decision._replace(kept=self._decision.kept[1:])
         self._states, self._features, _ = self._decision
         self._passes, self._decision = (), None
         self.ends = [*self.ends, self.seen]
@@ -504,24 +519,27 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if not self._states:
             self._begin(layers)
         # 1. Join what the passes noted of the turn (B, N).
-        real = self._real_tokens(self._passes)
+        real = self._real_tokens()
         for layer in layers:
             layer.real = real
-        features = self._with_text(self._passes, real)
+        features = self._with_text(real)
         # 2. Decide for each text.
-        counts = [self._new] * self.texts if real is None else real.sum(axis=1).tolist()
-        evicted = [
-            self._evict(layers, text, *given)
-            for text, given in enumerate(zip(counts, features, strict=True))
-        ]
-        kept = zip(self.decided, *(chosen for _, chosen in evicted), strict=True)
-        return _Decision(tuple(states for states, _ in evicted), features, [*kept])
+        states, kept_by_text = [], []
+        for text in range(self.texts):
+            new = self._new if real is None else int(real[text].sum())
+            of_text, kept = self._evict(layers, text, new, features[text])
+            states.append(of_text)
+            kept_by_text.append(kept)
+        # 3. What each layer is to keep.
+        by_layer = zip(self.decided, zip(*kept_by_text, strict=True), strict=True)
+        return _Decision(tuple(states), features, [(number, [*kept]) for number, kept in by_layer])
 
     def _with_kept(self, number: int, kept: Sequence[Kept]) -> PolicyLayer:
         """Return a layer with the entries chosen of each text.
 
         Where keys rotate, those of the turn are first stored without positions as well; then kept
-        keys are rotated to the positions before the next token's.
+        keys are rotated to the positions before the next token's. So a key is rotated only once,
+        however often the gaps close.
         """
         layer: PolicyLayer = copy.copy(self.layers[number])
         rotation = self.rotations.get(number)
@@ -531,14 +549,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
         began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
         where = began.expand(new.shape[1], -1)
-        layer.bring(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
+        layer.add_vectors(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
         layer.keep(kept)
         for text, (places, size) in enumerate(kept):
-            held = torch.from_numpy(places[:, :size] >= 0)  # (K, S)
-            # How many entries stand from each slot on, so that the last is just before `seen`.
-            behind = held.flip(1).cumsum(dim=1).flip(1)
+            # The number of entries from each slot on (K, S): the last is just before `seen`.
+            behind = (places[:, :size] >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
             keys = layer.vectors("unrotated", text, "slots")[:, :size]
-            layer.keys[text, :, :size] = rotation(keys, (self.seen - behind).to(keys.device))
+            # In place, since `keep` has just made these.
+            layer.keys[text, :, :size] = rotation(keys, on_device_of(keys, self.seen - behind))
         return layer
 
     def _evict(
@@ -551,12 +569,15 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Let the policy decide for a text; return its states after that, and what layers keep."""
         heads = self.attention.heads
         vectors = [LayerVectors(layer, text, heads, range(heads)) for layer in layers]
-        states = self._states[text]
-        groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
-        pairs = zip(states, groups, strict=True)
-        decided = [state.after(new, group, features) for state, group in pairs]
-        kept = [Kept(places, state.size) for state, step in decided for places in step.sources]
-        return tuple(state for state, _ in decided), kept
+        # One state is of all layers, several are of a layer each; see `_begin`.
+        states, kept = [], []
+        size = len(layers) // len(self._states[text])
+        for number, before in enumerate(self._states[text]):
+            group = vectors[number * size : (number + 1) * size]
+            state, step = before.after(new, group, features)
+            states.append(state)
+            kept += [Kept(places, state.size) for places in step.sources]
+        return tuple(states), kept
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
         """Make the states of the policy before the first turn."""
@@ -576,23 +597,37 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._states = (begun,) * self.texts  # a state is never modified
         self._features = ({},) * self.texts
 
-    def _real_tokens(self, passes: Sequence[_NotedPass]) -> Bools | None:
-        """Return which of the turn's tokens are not padding (B, N); None for all."""
-        if all(noted.real is None for noted in passes):
-            return None
-        ones = np.ones((self.texts, 1), np.bool_)
-        marks = [ones.repeat(n, axis=1) if part is None else part for n, part, _ in passes]
-        return np.concatenate(marks, axis=1)
+    def _real_tokens(self) -> Bools | None:
+        """Return which of the turn's tokens are not padding (B, N); None for all.
 
-    def _with_text(
-        self, passes: Sequence[_NotedPass], real: Bools | None
-    ) -> tuple[dict[str, NDArray[Any]], ...]:
+        Raises a ValueError for padding where there may be none, and for other positions: only here
+        the host reads what was noted of them.
+        """
+        marks = []
+        for noted in self._passes:
+            if noted.moved is not None and noted.moved.numpy().any():
+                raise ValueError(
+                    'positions="slots" counts the tokens of a text, but this model reads them at '
+                    'other positions, as with position_ids or an image: choose positions="kept"'
+                )
+            of_pass = np.True_ if noted.real is None else noted.real.numpy()
+            marks.append(np.broadcast_to(of_pass, (self.texts, noted.tokens)))
+        if not all(of_pass[:, -1].all() for of_pass in marks):
+            raise ValueError("a text of the batch ends in padding: pad on the left")
+        real = np.concatenate(marks, axis=1)
+        if real.all():
+            return None
+        if self.rotations:
+            raise ValueError('positions="slots" is for texts without padding')
+        return real
+
+    def _with_text(self, real: Bools | None) -> tuple[dict[str, NDArray[Any]], ...]:
         """Return what is known of each text with what the turn's tokens say, if it matters."""
         if self._tokens is None:
             return self._features
         features = []
-        every = torch.cat([noted.ids for noted in passes], dim=1).cpu().numpy()
-        for text, ids in enumerate(every):
+        parts = [noted.ids.numpy() for noted in self._passes if noted.ids is not None]
+        for text, ids in enumerate(np.concatenate(parts, axis=1)):
             ids = ids if real is None else ids[real[text]]
             new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
             features.append(with_new(self._features[text], new))
@@ -628,8 +663,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         other.layers = [*map(_copied, self.layers)]
         return other
 
-    def __copy__(self) -> PolicyCache:
-        return self.fork()
+    __copy__ = fork
 
     def __deepcopy__(self, _: Any) -> PolicyCache:
         return self.fork()
@@ -712,7 +746,6 @@ def bytes_of(cache: Any) -> int:
     names = (*KEYS_VALUES, "conv_states", "recurrent_states")
     total = 0
     for layer in cache.layers:
-        for tensor in (*map(vars(layer).get, names), *getattr(layer, "beside", ())):
-            if tensor is not None:
-                total += tensor.numel() * tensor.element_size()
+        tensors = (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ()))
+        total += sum(tensor.nbytes for tensor in tensors if tensor is not None)
     return total

@@ -78,11 +78,12 @@ def measure_cost(
                     model.decoder.model, cache, turns, writes, every
                 )
             done = len(rounds) * len(cases) + index + 1
-            of_round = (perf_counter() - began) / done * len(cases)
-            likely = max(len(rounds) + 1, math.ceil(ENOUGH / of_round))
+            # A round begins as long as `ENOUGH` has not passed.
+            seconds_of_round = (perf_counter() - began) / done * len(cases)
+            likely = max(len(rounds) + 1, math.ceil(ENOUGH / seconds_of_round))
             on_case(done, min(likely, REPEATS) * len(cases))
         rounds.append(timed)
-    seconds = np.stack(rounds)  # (rounds, cases, 2)
+    seconds = np.stack(rounds)  # (rounds, cases, 2), of reading and of writing
     speed = (reads, writes) / np.median(seconds, axis=0)
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
     rows: list[tuple[Any, ...]] = []

@@ -1,16 +1,23 @@
 """A layer's slots in a policy's cache, and which layers of a model a policy can evict from.
 
-A `PolicyLayer` has the slots of B texts, then the tokens of the turn:
+A `PolicyLayer` has the slots of B texts, then the tokens of the turn. With three slots and a turn
+of two tokens, 8 and 9, one KV head of one text holds::
 
-1. `update` appends keys and values of new tokens, and `bring` other vectors of them, or a sum.
+    slots | turn
+    3 5 7 |             before the turn
+    3 5 7 | 8 9         `update`: the model attends to all five
+    3 7 9 |             `keep`: the policy evicted 5 and 8
+
+1. `update` appends keys and values of new tokens; `add_vectors` and `add_queries` what else the
+   policy looks at.
 2. `mask` hides the empty slots of heads that hold fewer entries than others.
-3. At the end of the turn, `vectors` and `states` give the policy what it looks at, by text.
-4. `keep` takes the entries chosen: new slots, and a second tier beside them, which is not attended
-   to (S and R of each KV head). The turn's tokens are gone.
+3. At the end of the turn, `vectors` and `states` give the policy what it looks at, text by text.
+4. `keep` takes the entries chosen. They become the new slots, and a second tier beside them, which
+   is not attended to (S and R entries of each KV head).
 
-Shapes: H query heads, K KV heads, n or N tokens of the turn, h numbers of a head, d of a state. No
-tensor that is in use is modified, so `copy.copy` of a layer is independent of it. What is kept is
-computed by NumPy, so nothing waits for the device.
+Shapes: H query heads, K KV heads, n or N tokens of the turn, h numbers of a head, d of a hidden
+state. Tensors are replaced, never modified, so `copy.copy` of a layer is independent of it. Which
+entries stay is known to the host, so nothing here waits for the device.
 """
 
 from __future__ import annotations
@@ -36,8 +43,8 @@ class Kept(NamedTuple):
     """Which entries of a text a layer keeps."""
 
     places: Ints
-    """Places of its KV heads (K, S + R), −1 for none: slots, second tier and the turn's tokens are
-    counted one after the other. The first S become slots, the others the second tier."""
+    """Places of its KV heads (K, S + R), −1 for none. They count the slots, then the second tier,
+    then the turn's tokens. The first S become slots, the others the second tier."""
     size: int
     """The number of slots S."""
 
@@ -45,8 +52,8 @@ class Kept(NamedTuple):
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     """A layer's cache: the slots that the policy kept, followed by the tokens of the turn.
 
-    `carried` names the vectors, besides keys and values, to keep with the entries; `expand` returns
-    the keys and values of latents, if the layer holds these in their place.
+    `carried` names the vectors, besides keys and values, that are kept with the entries. If the
+    layer holds latents, `expand` computes keys and values of them.
     """
 
     is_croppable = False
@@ -66,23 +73,31 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Which of the turn's tokens are not padding (B, N); all if None."""
         self.empty: Any = None
         """Marks empty slots (B, K, S), if there are any."""
+        self.turn_vectors: dict[str, list[Any]] = {}
+        """Of each pass of the turn, what `add_vectors` was given (B, heads, n, ·)."""
+        self.query_sum: Any = None
+        """The sum of the turn's queries (B, H, 1, h), if any were added."""
+        # Hidden states are the same for all heads, so they are not carried by each.
         self._carried = (*KEYS_VALUES, *(name for name in carried if name != "hidden"))
-        # Of slots and second tier (B, ·, S + R, ·), but keys and values of the tier alone.
-        self._aside: dict[str, Any] = {}
+        # Vectors of slots and second tier (B, ·, S + R, ·). Keys and values are those of the tier
+        # alone: those of the slots are in `keys` and `values`.
+        self._beside: dict[str, Any] = {}
         self._tier = 0  # R
         self._sizes: list[int] = []  # slots S of each text; the others up to `held` are empty
-        self._brought: dict[str, list[Any]] = {}  # of each pass of the turn
-        self._query_sum: Any = None  # of the turn's queries (B, H, 1, h)
-        # Of each text: hidden states, each once (U, d), and which of them each entry has.
+        # Of each text: its hidden states (U, d), and the index of the one that each entry has.
         self._states: list[Any] = []
-        self._shared: list[Ints] = []  # (K, S + R)
+        self._state_of: list[Ints] = []  # (K, S + R)
 
     def get_seq_length(self) -> int:
         """Return the tokens seen, which is the next position."""
         return self.seen
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the number of keys, and the position of the first in the mask."""
+        """Return the number of keys, and the position of the first in the mask.
+
+        The positions are those of the last tokens seen. They are right for the turn's tokens. A
+        slot stands before all of these, so each sees it, as it should.
+        """
         present = self.held + self.turn
         return present + query_length, self.seen - present
 
@@ -107,17 +122,17 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             self.lazy_initialization(other.keys, other.values)
         self.seen, self.keys, self.values = other.seen, other.keys, other.values
 
-    def mask(self, query: Any, mask: Any, *, heads: int, flash: bool, padded: bool) -> Any:
+    def mask(self, query: Any, mask: Any, *, heads: int, flash: bool) -> Any:
         """Return the mask to use: of the slots by what they hold, of the turn as given.
 
         `query` has shape (B, H, n, h), and the library's `mask` (B, 1, n, S) or, of flash
-        attention, (B, S). `heads` is H if heads may hold different entries, else 1; `padded` says
-        whether a text has padding.
+        attention, (B, S). `heads` is H if heads may hold different entries, else 1.
         """
         empty, turn = self.empty, self.turn
-        whole = mask is None or (not padded and mask.shape[-1] == self.held + turn)
         if empty is None:
-            if whole:
+            # The library's mask has a column for each token seen, as long as all are here: neither
+            # the policy nor the end of a turn, for padding, has removed any.
+            if mask is None or self.seen == self.held + turn:
                 return mask
             empty, heads = query.new_zeros(len(query), 1, self.held, dtype=torch.bool), 1
         empty = empty[:, :1] if heads == 1 else empty.repeat_interleave(heads // empty.shape[1], 1)
@@ -132,27 +147,21 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         shape = (len(query), heads, query.shape[2], -1)
         return torch.cat([slots.expand(shape), mask[..., -turn:].expand(shape)], dim=-1)
 
-    def bring(self, **vectors: Any) -> None:
-        """Add further vectors of the turn's tokens (B, heads, n, ·)."""
-        added = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
-        self._brought = self._brought | added
+    def add_vectors(self, **vectors: Any) -> None:
+        """Add vectors of the pass's tokens (B, heads, n, ·), besides their keys and values."""
+        added = {name: [*self.turn_vectors.get(name, ()), new] for name, new in vectors.items()}
+        self.turn_vectors = self.turn_vectors | added
 
-    def add_queries(self, queries: Any, real: Bools | None) -> None:
+    def add_queries(self, queries: Any, real: Any) -> None:
         """Add queries (B, H, n, h) to the sum of the turn's; `real` (B, n) leaves padding out."""
         if real is not None:
-            padding = on_device_of(queries, ~real)
-            queries = queries.masked_fill(padding[:, None, :, None], 0)
-        added, before = queries.sum(dim=2, keepdim=True, dtype=torch.float32), self._query_sum
-        self._query_sum = added if before is None else before + added
-
-    @property
-    def noted(self) -> set[str]:
-        """What is there of the turn's tokens besides keys and values."""
-        return {*self._brought} | ({"mean query"} if self._query_sum is not None else set())
+            queries = queries.masked_fill(~real[:, None, :, None], 0)
+        added = queries.sum(dim=2, keepdim=True, dtype=torch.float32)
+        self.query_sum = added if self.query_sum is None else self.query_sum + added
 
     def mean_query(self, text: int) -> Any:
         """Return the mean of the turn's queries of a text (H, 1, h)."""
-        return self._query_sum[text] / self._new(text)
+        return self.query_sum[text] / self._new(text)
 
     def vectors(self, name: str, text: int, where: Where) -> Any:
         """Return vectors of a text as attention takes them (heads, ·, ·).
@@ -166,37 +175,41 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
     def _stored(self, name: str, text: int, where: Where) -> Any:
         vectors, columns = self._all(name)[text], self._columns(text)
-        before = len(columns) - self._new(text)
+        entries = len(columns) - self._new(text)  # in slots and second tier
         if name not in self._carried:  # of the turn's tokens alone
-            before, columns = 0, columns[before:] - self.held - self._tier
+            columns = columns[entries:] - self.held - self._tier
+            entries = 0
         if len(columns) < vectors.shape[1]:  # padding, or fewer slots than another text has
             vectors = vectors[:, on_device_of(vectors, columns)]
-        return vectors[:, before if where == "turn" else 0 : before if where == "slots" else None]
+        if where == "all":
+            return vectors
+        return vectors[:, entries:] if where == "turn" else vectors[:, :entries]
 
     def states(self, text: int) -> tuple[Any, Any, Ints]:
-        """Return hidden states of a text's entries, each once (U, d), and of the turn (n, d).
+        """Return hidden states of a text's entries (U, d), of its turn (n, d), and indices.
 
-        With them come the indices of those that the slots and second tier have (K, S + R).
+        An index (K, S + R) says which of the U states an entry of the slots or second tier has:
+        each state is stored once, whichever KV heads hold its token.
         """
-        parts = [part[text, 0] for part in self._brought["hidden"]]
-        turn = parts[0] if len(parts) == 1 else torch.cat(parts)
+        turn = torch.cat([part[text, 0] for part in self.turn_vectors["hidden"]])
         if self.real is not None:
             turn = turn[on_device_of(turn, self.real[text])]
         if not self._states:
             return turn[:0], turn, np.empty((self.kv_heads, 0), np.intp)
-        return self._states[text], turn, self._shared[text]
+        return self._states[text], turn, self._state_of[text]
 
     @property
-    def beside(self) -> list[Any]:
+    def other_tensors(self) -> list[Any]:
         """All tensors in use, except keys and values."""
-        sums = [] if self._query_sum is None else [self._query_sum]
-        return [*self._aside.values(), *self._states, *chain(*self._brought.values()), *sums]
+        sums = [] if self.query_sum is None else [self.query_sum]
+        return [*self._beside.values(), *self._states, *chain(*self.turn_vectors.values()), *sums]
 
     def keep(self, kept: Sequence[Kept]) -> None:
         """Keep entries of each text, which become its slots and second tier; the turn is over."""
-        most, (places, size) = max(size for _, size in kept), kept[0]
-        # 1. Where the entries are in each text, and which slots are empty.
-        index = np.zeros((len(kept), len(places), most + places.shape[1] - size), np.intp)
+        most, tier = max(size for _, size in kept), kept[0].places.shape[1] - kept[0].size
+        # 1. Where the entries of each text are in `_all` (B, K, S + R), and which slots are empty.
+        #    An empty one gets a copy of some entry, which `mask` hides.
+        index = np.zeros((len(kept), self.kv_heads, most + tier), np.intp)
         empty = np.ones((*index.shape[:2], most), np.bool_)
         for text, (places, size) in enumerate(kept):
             where = self._columns(text)[np.maximum(places, 0)]
@@ -205,29 +218,31 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         # 2. One gather of each kind of vector.
         gathered = on_device_of(self.keys, index)
         entries = {name: _gathered(self._all(name), gathered) for name in self._carried}
-        if "hidden" in self._brought:
+        if "hidden" in self.turn_vectors:
             states = [self._kept_states(text, places) for text, (places, _) in enumerate(kept)]
-            self._states, self._shared = map(list, zip(*states, strict=True))
-        self.held, self._tier = most, index.shape[2] - most
+            self._states = [of_text for of_text, _ in states]
+            self._state_of = [index_of_text for _, index_of_text in states]
+        # 3. The turn is over.
+        self.held, self._tier = most, tier
         keys, values = (entries.pop(name) for name in KEYS_VALUES)
         self.keys, self.values = keys[:, :, :most], values[:, :, :most]
         if self._tier:  # without one, nothing refers to what the next pass replaces
             entries |= {"keys": keys[:, :, most:], "values": values[:, :, most:]}
-        self._aside = entries
+        self._beside = entries
         self.empty = on_device_of(self.keys, empty) if empty.any() else None
         self._sizes = [size for _, size in kept]
-        self._brought, self._query_sum, self.real = {}, None, None
+        self.turn_vectors, self.query_sum, self.real = {}, None, None
 
     def _all(self, name: str) -> Any:
         """Return vectors of slots, second tier and the turn's tokens of all texts (B, ·, ·, ·)."""
         if name not in KEYS_VALUES:
-            before = [self._aside[name]] if name in self._aside else []
-            return torch.cat([*before, *self._brought.get(name, ())], dim=2)
+            before = [self._beside[name]] if name in self._beside else []
+            return torch.cat([*before, *self.turn_vectors.get(name, ())], dim=2)
         stored = getattr(self, name)
         if not self._tier:
             return stored
         slots, turn = stored[:, :, : self.held], stored[:, :, self.held :]
-        return torch.cat([slots, self._aside[name], turn], dim=2)
+        return torch.cat([slots, self._beside[name], turn], dim=2)
 
     def _new(self, text: int) -> int:
         """Return the turn's tokens of a text, without padding."""
@@ -241,21 +256,41 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         return np.concatenate([np.arange(slots), np.arange(self.held, end), end + turn])
 
     def _kept_states(self, text: int, places: Ints) -> tuple[Any, Ints]:
-        """Return the hidden states at places (K, S + R), each once, and the indices of these."""
-        stored, turn, shared = self.states(text)
-        new = np.broadcast_to(len(stored) + np.arange(len(turn)), (len(shared), len(turn)))
-        states, every = torch.cat([stored, turn]), np.concatenate([shared, new], axis=1)
-        index = np.take_along_axis(every, np.maximum(places, 0), axis=1)
+        """Return the hidden states at places (K, S + R) that some head keeps, and their indices."""
+        stored, turn, state_of = self.states(text)
+        states = torch.cat([stored, turn])
+        # The index of each place's state among these, of which the turn's are the last.
+        new = np.broadcast_to(len(stored) + np.arange(len(turn)), (len(state_of), len(turn)))
+        index = np.concatenate([state_of, new], axis=1)
+        index = np.take_along_axis(index, np.maximum(places, 0), axis=1)
         used = np.zeros(len(states), np.bool_)
         used[index[places >= 0]] = True
-        kept = on_device_of(states, np.flatnonzero(used))
-        return states[kept], np.maximum(np.cumsum(used) - 1, 0)[index]
+        # A state that is used becomes number so many of those used before it.
+        renumbered = np.maximum(np.cumsum(used) - 1, 0)
+        return states[on_device_of(states, np.flatnonzero(used))], renumbered[index]
 
 
 def on_device_of(tensor: Any, array: NDArray[Any]) -> Any:
-    """Return an array on the device of a tensor; what is yet to be done there is not waited for."""
-    device = tensor.device  # elsewhere than on CUDA, this is not known to be safe
-    return torch.from_numpy(array).to(device, non_blocking=device.type == "cuda")
+    """Return an array on the device of a tensor, without waiting for what that has yet to do."""
+    # Elsewhere than on CUDA, a copy that is not waited for is not known to be safe.
+    return torch.from_numpy(array).to(tensor.device, non_blocking=tensor.is_cuda)
+
+
+class EarlyCopy:
+    """A copy on the host that is begun at once, and waited for only where it is read."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor.detach()
+        cuda = tensor.is_cuda  # elsewhere, no event says when it has arrived
+        self._copy = self.tensor.to("cpu", non_blocking=cuda, copy=True)
+        self._arrived = torch.cuda.current_stream(tensor.device).record_event() if cuda else None
+
+    def numpy(self) -> NDArray[Any]:
+        """Return the copy; the device need not have done what it was given after it."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        array: NDArray[Any] = self._copy.numpy()
+        return array
 
 
 def _gathered(entries: Any, places: Any) -> Any:

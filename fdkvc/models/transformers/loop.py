@@ -49,11 +49,11 @@ from fdkvc.models.transformers.side_by_side import SideBySide, can_join
 from fdkvc.policies import Policy, policy_named
 
 TOKENS_AT_ONCE, ON_A_GPU = 2**14, 16
-"""Tokens of several texts that are attended to at once; on a GPU so many times more."""
+"""Most keys that the texts of one pass attend to together; on a GPU, so many times as many."""
 
 PADDED = 1.1
-"""How many times their new tokens texts are padded to at most, except on a GPU, where a pass costs
-more than its tokens."""
+"""Most tokens of a pass with padding, relative to those without. On a GPU any number: there a pass
+costs more than its tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +86,21 @@ class LiveDecoder:
     def read_each(
         self, ids: Sequence[Ints], caches: Sequence[LiveTextCache], *, last: int | None = None
     ) -> list[Floats]:
-        """Read the next tokens of texts, of each its own number n; return their logits (n, V)."""
+        """Read the next tokens of texts; return their logits (n, V), where n differs by text."""
         logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
         before, sizes = [text.cache.fork() for text in caches], [len(new) for new in ids]
         for text in caches:
             text.cache.leads = text.leads
         try:
             for rows in _read_at_once(caches, sizes):
-                texts = f"{len(rows)} texts of at most {max(caches[row].count for row in rows):,}"
-                with enough_memory(f"read {max(sizes):,} tokens of {texts} tokens"):
-                    of_texts = self._read(
-                        [ids[row] for row in rows], [caches[row] for row in rows], last
-                    )
+                texts = [caches[row] for row in rows]
+                longest = max(text.count for text in texts)
+                said = f"{max(sizes):,} tokens of {len(rows)} texts of at most {longest:,} tokens"
+                with enough_memory(f"read {said}"):
+                    of_texts = self._read([ids[row] for row in rows], texts, last)
                 for row, of_text in zip(rows, of_texts, strict=True):
                     logits[row] = of_text
-        except BaseException:  # each text is as it was
+        except BaseException:  # also where a user stops it: each text is as it was
             for text, cache in zip(caches, before, strict=True):
                 text.cache = cache
             raise
@@ -174,7 +174,7 @@ class LiveModel(AnyModel):
 
 
 def _read_at_once(caches: Sequence[LiveTextCache], new: Sequence[int]) -> Iterator[list[int]]:
-    """Yield which texts read their new tokens at once: of similar length, as memory allows."""
+    """Yield the texts of each pass: some with a similar number of new tokens, as memory allows."""
     attended = [
         text.cache.get_mask_sizes(tokens, text.cache.decided[0])[0]
         for text, tokens in zip(caches, new, strict=True)
@@ -184,13 +184,13 @@ def _read_at_once(caches: Sequence[LiveTextCache], new: Sequence[int]) -> Iterat
         most, padded = most * ON_A_GPU, math.inf
     rows: list[int] = []
     for row in np.lexsort((attended, new))[::-1].tolist():  # the longest first
-        more = [*rows, row]
-        keys = len(more) * max(attended[text] for text in more)
-        tokens = len(more) * new[more[0]] / sum(new[text] for text in more)
+        together = [*rows, row]
+        keys = len(together) * max(attended[text] for text in together)
+        tokens = len(together) * new[together[0]] / sum(new[text] for text in together)
         if rows and (keys > most or tokens > padded):
             yield rows
-            more = [row]
-        rows = more
+            together = [row]
+        rows = together
     yield rows
 
 

@@ -2,8 +2,9 @@
 
 Policies are written with NumPy. An `OnDevice` stands for an array of vectors, such as the keys of
 all entries: where a policy multiplies, sums or normalizes it, torch does so on the device, by the
-protocols that NumPy has for this (NEP 13 and 18). What has at most one number for each row and
-entry is an array of NumPy again, and costs no more than that to copy.
+protocols that NumPy has for this (NEP 13 and 18). The result is an `OnDevice` again, so that the
+host waits for the device only once: when it needs the numbers, as for a function that torch lacks,
+or to choose which entries stay.
 """
 
 from __future__ import annotations
@@ -16,25 +17,32 @@ import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
+from fdkvc.models.transformers.layer import on_device_of
+
 FUNCTIONS: Mapping[Callable[..., Any], Callable[..., Any]] = {
     np.concatenate: lambda parts, axis=0: torch.cat(parts, dim=axis),
+    np.equal: torch.eq,
     np.linalg.norm: lambda x, axis, keepdims=False: torch.linalg.vector_norm(
         x, dim=axis, keepdim=keepdims
     ),
+    # With one number, which `torch.maximum` refuses.
+    np.maximum: lambda x, y: torch.clamp(x, min=y) if torch.is_tensor(x) else y.clamp(min=x),
     np.moveaxis: torch.movedim,
     np.where: torch.where,
-    np.zeros_like: lambda x, shape: x.new_zeros(shape),
 }
 """What of NumPy is computed on the device, beside the ufuncs that torch has under their names."""
 
+LIKE = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+"""Functions that need an array's shape and type alone."""
+
 
 class OnDevice(NDArrayOperatorsMixin):
-    """An array (B, C, …) on a device; what torch lacks is computed from a copy.
+    """An array (B, …) on a device; what torch lacks is computed from a copy.
 
     Examples
     --------
     >>> keys = OnDevice(torch.ones(2, 3, 4))
-    >>> np.linalg.norm(keys * np.arange(3)[:, None], axis=-1).tolist()
+    >>> np.asarray(np.linalg.norm(keys * np.arange(3)[:, None], axis=-1)).tolist()
     [[0.0, 2.0, 4.0], [0.0, 2.0, 4.0]]
     """
 
@@ -42,8 +50,17 @@ class OnDevice(NDArrayOperatorsMixin):
         self.tensor = tensor
         self.shape, self.ndim = tuple(tensor.shape), tensor.ndim
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its numbers in NumPy."""
+        empty: NDArray[Any] = torch.empty(0, dtype=self.tensor.dtype).numpy()
+        return empty.dtype
+
     def __len__(self) -> int:
         return len(self.tensor)
+
+    def __bool__(self) -> bool:
+        return bool(np.asarray(self))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.tensor.cpu().numpy()
@@ -51,23 +68,27 @@ class OnDevice(NDArrayOperatorsMixin):
         return np.asarray(array, dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **named: Any) -> Any:
-        on_device = getattr(torch, ufunc.__name__, None) if method == "__call__" else None
-        out = named.pop("out", None)
+        out, on_device = named.pop("out", None), None
+        if method == "__call__":
+            on_device = FUNCTIONS.get(ufunc, getattr(torch, ufunc.__name__, None))
         result = self._apply(getattr(ufunc, method), on_device, given, named)
-        if out is None:
-            return result
-        out[0].tensor.copy_(torch.as_tensor(self._own(result)))
-        return out[0]
+        if out is not None:
+            out[0][...] = result
+        return result if out is None else out[0]
 
     def __array_function__(
         self, function: Any, _: Any, given: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
+        if function in LIKE:
+            return function(
+                np.broadcast_to(np.empty((), self.dtype), self.shape), *given[1:], **named
+            )
         return self._apply(function, FUNCTIONS.get(function), given, named)
 
     def _apply(self, function: Any, on_device: Any, given: Any, named: Mapping[str, Any]) -> Any:
         if on_device is None:
             return function(*_copies(given), **named)
-        return _result(on_device(*self._own(given), **named))
+        return OnDevice(on_device(*self._own(given), **named))
 
     def _own(self, value: Any) -> Any:
         """Return arrays, also within tuples and lists, as tensors on this device."""
@@ -76,11 +97,18 @@ class OnDevice(NDArrayOperatorsMixin):
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, np.ndarray):
-            return torch.from_numpy(np.ascontiguousarray(value)).to(self.tensor.device)
+            return on_device_of(self.tensor, np.ascontiguousarray(value))
         return value.tensor if isinstance(value, OnDevice) else value
 
     def __getitem__(self, index: Any) -> Any:
-        return _result(self.tensor[self._own(index)].clone())
+        return OnDevice(self.tensor[self._own(index)])  # a view where NumPy's is one
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        index, value = self._own(index), self._own(value)
+        if isinstance(index, torch.Tensor) and index.dtype == torch.bool and np.isscalar(value):
+            self.tensor.masked_fill_(index, value)  # otherwise the host would wait for the mask
+        else:
+            self.tensor[index] = value
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of a copy, such as ``view``."""
@@ -90,11 +118,11 @@ class OnDevice(NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any) -> Any:
         """Return it with numbers of another type."""
-        return _result(self.tensor.to(torch.from_numpy(np.empty(0, dtype)).dtype))
+        return OnDevice(self.tensor.to(torch.from_numpy(np.empty(0, dtype)).dtype))
 
     def copy(self) -> Any:
         """Return a contiguous copy."""
-        return _result(self.tensor.contiguous())
+        return OnDevice(self.tensor.clone(memory_format=torch.contiguous_format))
 
     def reshape(self, *shape: Any) -> Any:
         """Return it in another shape."""
@@ -102,20 +130,15 @@ class OnDevice(NDArrayOperatorsMixin):
 
     def take(self, index: NDArray[np.intp], axis: int = 0) -> Any:
         """Return the entries at an index."""
-        return _result(self.tensor[self._own(index)]) if axis == 0 else np.take(self, index, axis)
+        return self[index] if axis == 0 else np.take(self, index, axis)
 
     def sum(self, axis: int, *, keepdims: bool = False) -> Any:
         """Return sums over an axis."""
-        return _result(self.tensor.sum(dim=axis, keepdim=keepdims))
+        return OnDevice(self.tensor.sum(dim=axis, keepdim=keepdims))
 
     def max(self, axis: int, *, keepdims: bool = False) -> Any:
         """Return the largest over an axis."""
-        return _result(self.tensor.amax(dim=axis, keepdim=keepdims))
-
-
-def _result(tensor: Any) -> Any:
-    """Return what policies decide by, at most (B, C), as an array of NumPy."""
-    return OnDevice(tensor) if tensor.ndim > 2 else tensor.cpu().numpy()
+        return OnDevice(self.tensor.amax(dim=axis, keepdim=keepdims))
 
 
 def _copies(value: Any) -> Any:

@@ -28,11 +28,11 @@ def record_layer(
     Raises a ValueError if the model lacks a head, or a layer that attends to the whole text, or
     holds fewer tokens.
     """
-    memory = model.full(record=[layer])
-    if layer not in memory.cache.decided:
-        layers = ", ".join(map(str, memory.cache.decided))
+    text_cache = model.full(record=[layer])
+    if layer not in text_cache.cache.decided:
+        layers = ", ".join(map(str, text_cache.cache.decided))
         raise ValueError(f"layer {layer} does not attend to the whole text: choose from {layers}")
-    (recording,) = record_dialog(memory, transcript)
+    (recording,) = record_dialog(text_cache, transcript)
     chosen = recording.heads if heads is None else tuple(heads)
     for head in chosen:
         check_count("head", head, 0, len(recording.heads) - 1)
@@ -42,17 +42,17 @@ def record_layer(
     return replace(recording, heads=chosen, source=source, **vectors)
 
 
-def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recording]:
+def record_dialog(text_cache: LiveTextCache, transcript: Transcript) -> list[Recording]:
     """Record a model that reads a dialog with a new cache that records, each passage a turn."""
-    model, cache = memory.model, memory.cache
+    model, cache = text_cache.model, text_cache.cache
     passages = encode_dialog(model, transcript)
     # 1. Read the dialog.
     if model.tokens.first:
-        read([memory], model.tokens.first, last=0)
+        read([text_cache], model.tokens.first, last=0)
     for passage in passages:
-        memory.turn_kind = passage.passage.kind
-        read([memory], passage.ids, last=0)
-        memory.end_turn()
+        text_cache.turn_kind = passage.passage.kind
+        read([text_cache], passage.ids, last=0)
+        text_cache.end_turn()
     # 2. Its passages as turns, with their tokens; those before the text belong to the first.
     turns, tokens = [], []
     for passage in passages:
@@ -72,7 +72,7 @@ def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recordi
         np.repeat(vectors, heads // vectors.shape[1], axis=1) for vectors in (keys, values)
     )
     source = clean_name(f"{model.name} under {cache.policy.name}, budget {cache.budget}")
-    surprisal = np.array(model.tokens.surprisal(memory.ids), np.float32)
+    surprisal = np.array(model.tokens.surprisal(text_cache.ids), np.float32)
     return [
         Recording(
             replace(by_passage, name=f"{transcript.name}, layer {number}"),

@@ -70,11 +70,14 @@ class Rotation:
         named = {name: argument(value) for name, value in self.named.items()}
         cos, sin = self.angles(*map(argument, self.given), **named)
         cos, sin = (sin, cos) if self.sines_first else (cos, sin)
-        # Positions of several axes are alike in a text: take the first (K or 1, n, h or h / 2).
+        # A model of images has positions of several axes, the same in a text: take the first
+        # (K or 1, n, h or h / 2).
         cos, sin = (part.reshape(-1, *part.shape[-3:])[0].float() for part in (cos, sin))
         once = slice(cos.shape[-1] // 2) if self.once is None else self.once
         turn = torch.complex(cos, -sin if back else sin)[..., once]
-        turn = turn / turn.abs()  # without the factor of some models, which all keys have already
+        # Some models scale cosines and sines by a factor, which the keys already have.
+        turn = turn / turn.abs()
+        # A pair of numbers is turned as a complex number (K, n, h / 2).
         width = 2 * turn.shape[-1]
         pairs = keys[..., :width].float()
         pairs = pairs.unflatten(-1, (-1, 2) if self.interleaved else (2, -1))
@@ -101,6 +104,7 @@ def rotations(model: Any, attention: Attention) -> Mapping[int, Rotation]:
 
 def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
     """Yield the rotating layers, by the keys of a single token at two positions."""
+    # 1. Read the tokens at both positions, and note how rotary modules are called meanwhile.
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     rotary = [part for part in model.modules() if "rotary" in type(part).__name__.lower()]
     hooks = [
@@ -108,15 +112,17 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
         for part in rotary
     ]
     try:
-        first, later = (Probe(model, start).brought for start in (0, APART))
+        first, later = (Probe(model, start).given for start in (0, APART))
     finally:
         for hook in hooks:
             hook.remove()
+    # 2. Make every rotation that these calls could mean.
     tried: list[Rotation] = []
     for call in calls[: len(calls) // 2]:  # those of the first pass
         if not any(kind in str(getattr(call[0], "rope_type", "")) for kind in MOVING):
             orders = product((False, True), ONCE, (False, True))
             tried += [Rotation(*call, *order) for order in orders]
+    # 3. Find the one that turns the keys of each layer as the model did.
     for layer in layers:
         (keys, values), (turned, later_values) = first[layer], later[layer]
         tolerance = 4 * torch.finfo(keys.dtype).eps + 1e-4
@@ -148,6 +154,7 @@ def _error(rotation: Rotation, keys: Any, turned: Any) -> float:
 
 @eager
 def _note_positions(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Note the positions with which a rotary module is called: its only whole numbers."""
     for value in (*given, *named.values()):
         if isinstance(value, torch.Tensor) and not value.is_floating_point():
             this_pass.positions = value

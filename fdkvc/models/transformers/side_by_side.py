@@ -1,19 +1,26 @@
 """Caches of several texts, side by side in one forward pass of the model.
 
 The texts are the rows of one batch, and each has its own `PolicyCache`, with its own slots and next
-tokens. Rows with fewer of these end in padding, which no cache sees. For each layer of the pass:
+tokens. Here text 0 holds five tokens and reads three, text 1 holds two and reads one::
 
-1. The layer brings keys and values of the new tokens. `SideBySide.update` gives each cache its row,
-   and each returns what its text attends to.
-2. These differ in length. They are padded in front to the longest, and returned as one tensor. The
-   attention will get that tensor, so what is expected next (`attention_hooks.Expected`) is
-   replaced: each cache expected the row that it returned.
-3. Before the layer attends, `SideBySide` shows each cache its own inputs. Each returns a mask of
-   its empty slots, if it has any; padding and later tokens are masked for all texts at once.
+              keys that are attended to    next tokens
+    text 0    a b c d e  f g h             f g h
+    text 1    - - - - -  i j k             k - -      (- is padding)
 
-A `SideBySide` stores nothing (its `layers` are those of its longest cache, which the library asks
-for sizes) and is dropped after the pass. Each text's turn is then ended by its
-own cache, with `PolicyCache.end_turn`.
+The next tokens are padded behind, and no cache sees that; the keys are padded in front, so that
+the last of each text stand together. For each layer of the pass:
+
+1. The layer calls `SideBySide.update` with keys and values of the next tokens. Each cache is given
+   its row, and returns all that its text attends to.
+2. These are padded to the longest and returned as one tensor. Each cache now expects attention to
+   the row that it returned (`attention_hooks.Expected`). What will come is attention to the one
+   tensor, so that expectation replaces theirs.
+3. Before the layer attends, each cache sees its own inputs, without padding. It returns a mask of
+   its empty slots, if it has any. Padding and later tokens are masked for all texts at once.
+
+A `SideBySide` stores nothing and is dropped after the pass. Its `layers` are those of its longest
+cache, since the library asks them for sizes. Each text's turn is ended by its own cache, with
+`PolicyCache.end_turn`.
 """
 
 from collections.abc import Sequence
@@ -30,10 +37,10 @@ from fdkvc.models.transformers.layer import on_device_of
 
 
 class SideBySide(DynamicCache):  # type: ignore[misc]
-    """What a model reads the next tokens of several texts with, for one forward pass.
+    """The cache of one forward pass over several texts, each with its own cache.
 
-    Of each text it reads as many as `new` says. Raises a ValueError, which lists what is needed,
-    for caches that cannot be read together.
+    `new` is how many tokens each text reads. Raises a ValueError, which lists what is needed, for
+    caches that cannot be read together.
     """
 
     def __init__(self, caches: Sequence[PolicyCache], new: Sequence[int]) -> None:
@@ -50,10 +57,7 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
     def update(
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
-        """Add keys and values (B, K, n, h) of new tokens, a row to each cache; return all.
-
-        Those of each text are padded in front to the longest (B, K, S, h).
-        """
+        """Add keys and values (B, K, n, h), a row to each cache; return all (B, K, S, h)."""
         rows = []
         for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True)):
             row = slice(text, text + 1), slice(None), slice(new)
@@ -69,23 +73,26 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
         self, layer: int, sizes: Sequence[int], inputs: AttentionInputs
     ) -> torch.Tensor:
         """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S)."""
-        empty = [  # masks of empty slots alone
+        # 1. Each cache's own mask (1, 1 or H, ·, ·), None if it has no empty slots.
+        empty = [
             cache.before_attention(layer, inputs.of_text(text, new))
             for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
         ]
+        # 2. What each token may see: the places of its text (B, 1, S) up to its own (B, n, 1).
         queries, most = inputs.queries, max(sizes)
         heads = max(1 if mask is None else mask.shape[1] for mask in empty)
         size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
-        place = torch.arange(most, device=queries.device) - (most - size)  # in its text (B, 1, S)
+        place = torch.arange(most, device=queries.device) - (most - size)
         token = torch.arange(queries.shape[2], device=queries.device)[:, None] + (size - new)
-        hidden = ((place < 0) | (place > token))[:, None]
-        seen = queries.new_zeros(hidden.shape).masked_fill_(hidden, torch.finfo(queries.dtype).min)
-        seen = seen.repeat(1, heads, 1, 1)
-        for row, mask in zip(seen, empty, strict=True):
+        unseen = ((place < 0) | (place > token))[:, None]
+        least = torch.finfo(queries.dtype).min
+        masks = queries.new_zeros(unseen.shape).masked_fill_(unseen, least).repeat(1, heads, 1, 1)
+        # 3. Of these, not the empty slots. A text's own mask covers its last places.
+        for row, mask in zip(masks, empty, strict=True):
             if mask is not None:
                 part = row[:, : mask.shape[2], -mask.shape[3] :]
                 torch.minimum(part, mask[0], out=part)
-        return seen
+        return masks
 
 
 def _padded(vectors: Sequence[torch.Tensor]) -> torch.Tensor:

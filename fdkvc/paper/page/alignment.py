@@ -8,7 +8,7 @@ from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.published import ABLATED_POLICY
 from fdkvc.paper.replication.cells import scenario_label
 from fdkvc.paper.replication.finding import size_of_alignments
-from fdkvc.paper.replication.projections import PUBLISHED, alignments_table, differences_table
+from fdkvc.paper.replication.tables import PUBLISHED, alignments_table, differences_table
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, read_policy
 from fdkvc.runs.grid import figures, pivot

@@ -65,7 +65,6 @@ def kind_of(page: str) -> Kind:
     return Kind(
         "benchmark",
         page,
-        Benchmark,
         StudyRun.measure,
         choose_benchmark,
         _command,
@@ -74,6 +73,5 @@ def kind_of(page: str) -> Kind:
         lambda *_: FIELDS,
         _described,
         shipped=[StudyRun(papers_run().study)],
-        date=papers_run().date,
-        version=papers_run().version,
+        origin=papers_run().origin,
     )

@@ -32,6 +32,9 @@ NUMBERS: Mapping[str, int] = {
 }
 """The paper's tables by metric or source; tables of other metrics have the metric's key."""
 
+MEASURED = ("n", "measured", "ci_low", "ci_high")
+CELLS = ("table", "row", "column", *MEASURED, "published", "difference", "verdict")
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -134,7 +137,7 @@ class MeasuredTable:
 def measured_tables(study: Study) -> list[MeasuredTable]:
     """Return the measured Tables 1 to 7 and one for each other metric, without empty tables."""
     tables = {table.number: table for table in _empty_tables(study)}
-    names = [policy.name for policy in study.results.benchmark.policies]
+    names = study.results.benchmark.names
 
     # Cells in the order of the benchmark's policies, then what is of no policy.
     def by_policy(fact: Fact) -> int:
@@ -204,22 +207,11 @@ def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
     """Return all cells as a tidy table, a row for each, fractions unscaled."""
     rows = []
     for table in tables:
-        for (row, column), fact in table.cells.items():
-            rows.append(
-                {
-                    "table": table.number,
-                    "row": row,
-                    "column": column,
-                    "n": fact.n or None,
-                    "measured": fact.mean,
-                    "ci_low": fact.low,
-                    "ci_high": fact.high,
-                    "published": fact.published_value,
-                    "difference": fact.difference,
-                    "verdict": fact.verdict,
-                }
-            )
-    return pd.DataFrame(rows).astype({"n": "Int64"})
+        for place, fact in table.cells.items():
+            measured = fact.n or None, fact.mean, fact.low, fact.high
+            beside = fact.published_value, fact.difference, fact.verdict
+            rows.append((table.number, *place, *measured, *beside))
+    return pd.DataFrame(rows, columns=list(CELLS)).astype({"n": "Int64"})
 
 
 def sign_of(fact: Fact) -> str:

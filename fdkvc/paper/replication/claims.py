@@ -24,7 +24,7 @@ from fdkvc.core.words import decimal, minus, p_value
 from fdkvc.paper.benchmark import COMPOSITE, Values, matches_paper
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
 from fdkvc.paper.published import DIALOGS
-from fdkvc.paper.replication.cells import unit_named
+from fdkvc.paper.replication.cells import MEASURED, unit_named
 from fdkvc.paper.replication.facts import may_be_chance
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS, compare_case, mean_case
 from fdkvc.paper.study import Study
@@ -33,6 +33,9 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 
 SETTLED = 0.1
 """A quantity has settled while it is this close to its last value, as a share of that value."""
+
+RECOMPUTED = ("recomputed_low", "recomputed", "recomputed_high")
+COLUMNS = ("claim", "source", "published", *RECOMPUTED, *MEASURED, "verdict", "why")
 
 
 @dataclass(frozen=True)
@@ -101,24 +104,12 @@ def claims_table(results: Sequence[ClaimResult]) -> pd.DataFrame:
     nan, rows = math.nan, []
     for result in results:
         claim, measured = result.claim, result.measured or Measurement(nan, nan, nan)
-        low, recomputed, high = claim.recomputed or (nan, nan, nan)
-        rows.append(
-            {
-                "claim": claim.claim,
-                "source": claim.source,
-                "published": nan if claim.published is None else claim.published.value,
-                "recomputed_low": low,
-                "recomputed": recomputed,
-                "recomputed_high": high,
-                "n": measured.n or None,
-                "measured": measured.value,
-                "ci_low": measured.low,
-                "ci_high": measured.high,
-                "verdict": result.verdict,
-                "why": claim.why,
-            }
-        )
-    return pd.DataFrame(rows).astype({"n": "Int64"})
+        printed = nan if claim.published is None else claim.published.value
+        recomputed = claim.recomputed or (nan, nan, nan)
+        numbers = measured.n or None, measured.value, measured.low, measured.high
+        source = claim.claim, claim.source
+        rows.append((*source, printed, *recomputed, *numbers, result.verdict, claim.why))
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"n": "Int64"})
 
 
 # ------------------------------------------------------------------------------- in words

@@ -172,8 +172,7 @@ def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
 
 def _late(results: Results, swept: str) -> Iterator[Fact]:
     benchmark, firsts = results.benchmark, _firsts(results)
-    names = [policy.name for policy in benchmark.policies]
-    places = [*product(results.reported, names, late_metrics(benchmark))]
+    places = [*product(results.reported, benchmark.names, late_metrics(benchmark))]
     if not swept:  # the differences that the paper's t-tests examine
         places += product(results.reported, [DIFFERENCE], ["late_alignment"])
     for place in places:

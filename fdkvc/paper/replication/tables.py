@@ -2,6 +2,10 @@
 
 Percentages are fractions, adaptation is in turns, latency in milliseconds. Published figures appear
 only beside runs with the paper's settings: default hyperparameters, budget and world.
+
+The paper compares the attention output with "the projected ground-truth topic vector" and does not
+name the matrix. The output is a mean of values, so only the value matrix compares vectors of one
+space: tables of alignment have all three.
 """
 
 import math
@@ -14,8 +18,16 @@ import pandas as pd
 from fdkvc.core.statistics import Paired, paired, summarize
 from fdkvc.engine.metrics import CacheBytes
 from fdkvc.paper.benchmark import ADAPTATION, Results, late_metrics
-from fdkvc.paper.published import LATENCY_BASELINE, RETENTION_AND_LATENCY
-from fdkvc.paper.replication.facts import BENCHMARK, TIME, facts_table
+from fdkvc.paper.published import ABLATED_POLICY, LATENCY_BASELINE, RETENTION_AND_LATENCY
+from fdkvc.paper.replication.facts import (
+    BENCHMARK,
+    DIFFERENCE,
+    TIME,
+    facts_table,
+    printed,
+    unrelated_spread,
+)
+from fdkvc.paper.replication.rules import TWO_SIDED, t_of_difference
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, baseline_of
 
@@ -26,7 +38,19 @@ PAIR = ("policy", "baseline", "n", "mean_diff", "ci_low", "ci_high", "t", "p")
 PAIRED = ("scenario", "metric", *PAIR)
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
+ALIGNMENTS = ("scenario", "projection", "policy", "n", "mean", "sd", "ci_low", "ci_high")
+DIFFERENCES = ("scenario", "projection", *PAIR)
 SWEPT = ("metric", "n", "mean", "ci_low", "ci_high", "published")
+
+PROJECTIONS = {
+    "value": "late_alignment",
+    "key": "late_alignment_key",
+    "query": "late_alignment_query",
+}
+"""The metric of each matrix."""
+
+PUBLISHED = "published"
+"""The projection's name in rows of published figures."""
 
 
 def summary_table(results: Results) -> pd.DataFrame:
@@ -60,10 +84,10 @@ def comparisons(
     Yields scenario, metric, policy and the differences, policy − baseline; a ValueError if the
     baseline is not among the policies.
     """
-    ran = results.benchmark.policies
-    baseline = baseline_of(ran, baseline)
-    names = policies or [policy.name for policy in ran if policy.name != baseline]
-    for place in product(results.reported, late_metrics(results.benchmark), names):
+    benchmark = results.benchmark
+    baseline = baseline_of(benchmark.policies, baseline)
+    names = policies or [name for name in benchmark.names if name != baseline]
+    for place in product(results.reported, late_metrics(benchmark), names):
         if pair := results.pair(*place, baseline):
             yield *place, paired(*pair)
 
@@ -90,6 +114,52 @@ def latency_table(study: Study) -> pd.DataFrame:
     fifo = milliseconds[times.policy == LATENCY_BASELINE].max()  # the only one; NaN if none
     renamed = times.assign(ms_per_turn=milliseconds, published_ms=times.published)
     return renamed.assign(ratio_to_fifo=milliseconds / fifo)[list(LATENCY)]
+
+
+def alignments_table(results: Results) -> pd.DataFrame:
+    """Return late alignments under each projection, and the published ones.
+
+    Columns `ALIGNMENTS`. The paper prints no intervals: the one of a published figure is that of a
+    mean over as many dialogs of unrelated vectors, by their spread in this run.
+    """
+    rows: list[tuple[object, ...]] = []
+    for scenario, policy in product(results.reported, results.benchmark.names):
+        for projection, metric in PROJECTIONS.items():
+            values = results.values(scenario, policy, metric)
+            if values is not None:
+                s = summarize(values)
+                rows.append((scenario, projection, policy, s.n, s.mean, s.sd, s.low, s.high))
+        figure = printed(results.benchmark, scenario, policy, "late_alignment")
+        if figure is not None:
+            n, mean = figure.dialogs, figure.value
+            chance = unrelated_spread(results, scenario, policy)
+            reach = TWO_SIDED * chance / math.sqrt(n)
+            rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
+    return pd.DataFrame(rows, columns=list(ALIGNMENTS))
+
+
+def differences_table(results: Results) -> pd.DataFrame:
+    """Return the difference in late alignment (FD-KVC − H2O), by projection and as published.
+
+    Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6 or computed from
+    the spread of unrelated vectors in this run. Empty unless both policies ran.
+    """
+    rows: list[tuple[object, ...]] = []
+    pair = (ABLATED_POLICY, BASELINE)
+    for scenario in results.reported if set(pair) <= set(results.benchmark.names) else ():
+        for projection, metric in PROJECTIONS.items():
+            if values := results.pair(scenario, metric, *pair):
+                c = paired(*values)
+                rows.append((scenario, projection, *pair, c.n, c.mean, c.low, c.high, c.t, c.p))
+        figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
+        if figure is not None:
+            spread = unrelated_spread(results, scenario, DIFFERENCE)
+            mean, t = figure.value, t_of_difference(scenario, spread)
+            reach = abs(TWO_SIDED * mean / t)  # t is mean / error
+            p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
+            low, high = mean - reach, mean + reach
+            rows.append((scenario, PUBLISHED, *pair, figure.dialogs, mean, low, high, t, p))
+    return pd.DataFrame(rows, columns=list(DIFFERENCES))
 
 
 def series_table(results: Results) -> pd.DataFrame:

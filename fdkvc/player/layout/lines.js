@@ -10,7 +10,7 @@ export function lineScale({ low, high, turns, width, height }) {
   const [top, foot] = [DOT, height - FOOT - DOT];
   const step = Math.max(width - LEFT, 1) / turns; // a canvas may have no room yet
   return {
-    left: LEFT, top, foot, every: Math.ceil(APART / step),
+    left: LEFT, top, foot, step, every: Math.ceil(APART / step),
     x: (/** @type {number} */ turn) => LEFT + (turn + 0.5) * step,
     y: (/** @type {number} */ level) => foot - ((level - low) / (high - low || 1)) * (foot - top),
   };

@@ -13,13 +13,13 @@ from fdkvc.core.words import count, listed, percent
 from fdkvc.engine.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_named
 from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import figures_table, first_difference
-from fdkvc.ui import downloads, fields
+from fdkvc.ui import fields
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.fields import held
-from fdkvc.ui.follow import beside, follow_lanes, save_scene, show_lanes, shown, stage_view
-from fdkvc.ui.frame import panel, show_grid, side_by_side
+from fdkvc.ui.follow import follow_lanes, show_lanes
+from fdkvc.ui.frame import panel, show_grid
 from fdkvc.ui.glossary import show_glossary
-from fdkvc.ui.lanes import FORK, PAIR, POLICIES, Lane, choose_pair, differences, overlap, show_lines
+from fdkvc.ui.lanes import FORK, PAIR, POLICIES, Lane, choose_pair, differences, overlap
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import DIALOG, LOOK, MORE_METRICS
 
@@ -43,24 +43,18 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
     answer = return_sentence([(lane.label, lane.run.trace_of) for lane in lanes], first.titled)
     st.container(key="page-answer").markdown(plain(answer))
     show_lanes(page, lanes)
-    with side_by_side("differences"):
-        with panel("lines"):
-            st.header("Metrics over the turns", anchor=False)
-            lines = st.container()
-        with panel("difference"):
-            st.header("Where they differ", anchor=False)
-            pair = None if first.long else choose_pair(page, lanes)
-            if pair is None:
-                st.info(plain(first.long_note("This table")), icon=":material/info:")
-            difference = st.container()
+    with panel("difference"):
+        st.header("Where they differ", anchor=False)
+        pair = None if first.long else choose_pair(page, lanes)
+        if pair is None:
+            st.info(plain(first.long_note("This table")), icon=":material/info:")
+        difference = st.container()
     show_figures(lanes)
 
     # A step of the stage reruns only this, which fills the containers above.
     @st.fragment
     def following() -> None:
         turn = follow_lanes(page, lanes)
-        with lines:
-            show_lines(page, lanes, turn)
         if pair is not None:
             with difference:
                 show_difference(*pair, turn)
@@ -128,17 +122,6 @@ def _columns(table: pd.DataFrame, first: Lane, second: Lane) -> dict[str, list[s
 
 def _words(column: pd.Series, form: str) -> list[str]:
     return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
-
-
-def show_downloads(page: str, lanes: tuple[Lane, ...], *, uploaded: bool = False) -> None:
-    """Offer the tables of all runs, and their stage as a scene."""
-    with st.popover("Download", icon=":material/download:"):
-        downloads.show_address(uploaded)
-        rows = [lane.run for lane in beside(lanes)]
-        title = f"{listed([lane.label for lane in lanes])} on {rows[0].dialog.title}"
-        view = stage_view(page)  # the session is out of reach at the click
-        save_scene(page, title, lambda: shown(view, lanes), rows, lanes=True)
-        downloads.show_run_files(page, {lane.words: lane.run for lane in lanes})
 
 
 # ------------------------------------------------------------------------------- whole runs

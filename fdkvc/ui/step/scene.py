@@ -12,9 +12,6 @@ from fdkvc.core.words import written_bytes
 from fdkvc.engine.metrics import cache_bytes, default_metrics
 from fdkvc.explain.narrate import StepStory, narrate
 from fdkvc.player.run import StageRun
-from fdkvc.ui import downloads
-from fdkvc.ui.component import payload
-from fdkvc.ui.follow import save_scene
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.lru import cached
@@ -110,14 +107,3 @@ def _what_happened(story: StepStory) -> str:
     outputs = [f"⇒ {label}: {text}" for label, text in story.outputs]
     numbers = "".join(f"<span>{escape(words)}</span>" for words in (*inputs, *outputs))
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
-
-
-def show_downloads(
-    page: str, run: StageRun, ghost: Ghost = NO_GHOST, *, uploaded: bool = False
-) -> None:
-    """Offer the run as CSV and as a scene."""
-    with st.popover("Download", icon=":material/download:"):
-        downloads.show_address(uploaded)
-        title = f"{run.trace.policy.title} on {run.dialog.title}"
-        save_scene(page, title, lambda: payload(run, "", *ghost), [run])
-        downloads.show_run_files(page, {run.trace.policy.name: run})

@@ -1,4 +1,4 @@
-"""The sidebar of the Dialogs page: file, dialog, topics, heads and budget."""
+"""The sidebar of the Dialogs page: file, dialog, vectors, heads and budget."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,6 @@ from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.player.moments import with_schedule
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
@@ -39,7 +38,7 @@ from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS
+from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS
 from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import in_tokens_of, read_on
@@ -70,14 +69,6 @@ CALLS = Field(
     default="silent",
     choices={"silent": "not part of the text", "said": "part of the text"},
 )
-TOPICS = Field(
-    "Topics",
-    "They colour the views; no policy uses them.",
-    name="topics",
-    default="annotated",
-    choices={"annotated": "as annotated", "marked": "set by me"},
-)
-SCHEDULE = Field("Topics", "One letter per turn, A to Z.", name="schedule", default="")
 HEADS = replace(WAYS, default="kv")
 """Default for heads that share keys; others decide each for themselves."""
 
@@ -91,10 +82,10 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
-DROPPED = ("judged", "larger", "layers")
+DROPPED = ("judged", "larger", "layers", "topics", "schedule")
 """Parts of a link of an earlier version that no longer say anything."""
 
-_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS)
+_DIALOG_FIELDS = (DIALOG, VECTORS, KV_HEAD, HEAD, HEADS)
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
@@ -102,7 +93,7 @@ PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 RUN_FIELDS = (CALLS, TOOLS, *_DIALOG_FIELDS, BUDGET, POLICIES, WHOSE)
 """Fields that choose what one cache shows of a file."""
 
-_VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, HUES, *PAIR, MORE_METRICS)
+_VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, *PAIR, MORE_METRICS)
 
 FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET)
 """Every field of the page."""
@@ -148,7 +139,6 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
         _follow_card(page, file)
         dialog = choose_transcript(page, file)
         beside_dialog = st.container()
-        way, schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
             vectors, read = choose_vectors(page, file, dialog, below_title)
             if vectors is not None and read is None:  # `below_title` has the button to read it
@@ -156,7 +146,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
                 st.stop()
             if read is None and not file.traced:
                 read = in_tokens_of(file, dialog, encoding)
-            recording, names = files.shown_recording(file, dialog, way, schedule, read)
+            recording, names = files.shown_recording(file, dialog, read)
     except ValueError as error:
         with below_title:
             problems(f"{error}.")
@@ -198,33 +188,12 @@ encoding_of = cached(Encoding.of_file)
 
 
 def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
-    """Say which files may be uploaded, or point to the error; then stop the page."""
+    """Stop the page; say which files may be uploaded unless there is one."""
     fields.write_link(page, FIELDS)
     sources, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
-    words, icon = f"Upload a file or paste a dialog above: {formats_read()}.", "upload_file"
-    if sources or held(page, FILE) != OWN:
-        words, icon = "There is nothing to show: see the error message.", "error"
-    below_title.info(plain(words), icon=f":material/{icon}:")
+    if not sources and held(page, FILE) == OWN:
+        below_title.caption(plain(f"Upload a file or paste a dialog above: {formats_read()}."))
     st.stop()
-
-
-def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str, str]:
-    """Choose where the topics come from; return the choice and a marked schedule."""
-    transcript = file.transcripts[dialog]
-    unnamed = {} if transcript.topics else {"annotated": "none"}
-    way = fields.choice(page, replace(TOPICS, choices={**TOPICS.labels, **unnamed}))
-    if way != "marked":
-        return way, ""
-    unmarked = "A" * len(transcript.turns)
-    if not held(page, SCHEDULE).strip("A"):
-        hold(page, SCHEDULE, unmarked)
-    schedule = fields.text(page, SCHEDULE, str)
-    try:
-        with_schedule(transcript, schedule)
-    except ValueError as error:
-        problems(f"{error}. Using one topic.")
-        schedule = unmarked
-    return way, schedule
 
 
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:

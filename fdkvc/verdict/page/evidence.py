@@ -8,13 +8,10 @@ import streamlit as st
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import GIVEN_BY, SPAN_KINDS, Transcript
 from fdkvc.core.words import count
-from fdkvc.engine.evidence import OLD, Evidence
-from fdkvc.engine.metrics import metrics_of
-from fdkvc.engine.trace import Rule
+from fdkvc.engine.evidence import OLD
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.ui.fields import held, segments
 from fdkvc.ui.frame import show_grid
-from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import ENTRY, TURN
@@ -48,11 +45,11 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
 
 
 def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Markdown:
-    """Return what a call or state lacked, who mentioned it when, and which rule evicted it when."""
+    """Return what a call or state lacked, who mentioned it when, and when it was evicted."""
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     of_state = "" if demand.kind == "call" else f"The {name} of "
-    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}.").format(
+    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}.").format(
         of_state,
         demand.source,
         demand.turn,
@@ -62,20 +59,11 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
         turn,
         lane.label,
         "at once" if lost.lost == turn else f"in turn {lost.lost}",
-        _by_rule(lane, lost),
     )
 
 
-def _by_rule(lane: Lane, lost: Outcome) -> str:
-    """Return which rule evicted what was lost, to end a sentence with."""
-    result = lane.run.trace.result(lost.lost)
-    mentioned = np.isin(result.token[0], [token for tokens in lost.mentions for token in tokens])
-    rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
-    return f", by the {rule.name}" if rule else ""
-
-
 def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> None:
-    """Show each policy's share of met demands, and whether it held each needed value."""
+    """Show whether each policy held each needed value."""
     st.header("What later turns need", anchor=False)
     missing = recording.transcript.missing
     present: set[str] = {demand.kind for demand, _ in recording.evidence}
@@ -92,10 +80,10 @@ def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> Non
             )
         st.info(plain(words))
         return
-    show_grid(_figures(recording, lanes), "Share of the evidence that each policy held")
-    show_glossary(metrics_of("evidence"), (lane.run.trace.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
-        kind = segments(f"{page}/evidence/kind", "Needed by", kinds)
+        kind = next(iter(kinds))
+        if len(kinds) > 1:
+            kind = segments(f"{page}/evidence/kind", "Needed by", kinds)
         parted = st.toggle(
             "Only where policies differ", key=f"{page}/evidence/parted", disabled=len(lanes) < 2
         )
@@ -107,18 +95,9 @@ def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> Non
     show_grid(table, "Each needed value and which policies held it")
     meaning = (
         "A value is held if at least one complete mention was still cached at the end of the "
-        "previous turn. If not, the turn shown evicted part of the last complete mention. "
-        "Percentages: the share of values held, averaged over calls (for states, over turns)."
+        "previous turn. If not, the turn shown evicted part of the last complete mention."
     )
     st.caption(plain(" ".join([meaning, *missing_value_notes([recording.transcript])])))
-
-
-def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:
-    evidence = [Evidence(lane.run.trace, recording) for lane in lanes]
-    columns = {"policy": [lane.label for lane in lanes]}
-    for metric in metrics_of("evidence", optional=False).values():
-        columns[metric.label] = [metric.with_unit(metric.measure(row)) for row in evidence]
-    return columns
 
 
 def _demands(
@@ -137,13 +116,7 @@ def _demands(
         ],
         "mentioned by": [SPAN_KINDS[transcript.span_kind(turn, start)] for turn, start, _ in last],
         **{
-            lane.label: [_outcome_text(lane, outcome) for outcome in column]
+            lane.label: [f"{'✗' if cell.lost >= 0 else '✓'} {cell.words}" for cell in column]
             for lane, column in zip(lanes, zip(*rows, strict=True), strict=False)
         },
     }
-
-
-def _outcome_text(lane: Lane, outcome: Outcome) -> str:
-    if outcome.lost < 0:
-        return f"✓ {outcome.words}"
-    return f"✗ {outcome.words}{'' if lane.run.long else _by_rule(lane, outcome)}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -17,7 +18,8 @@ from fdkvc.player.payload import DialogText
 from fdkvc.player.run import StageRun
 from fdkvc.ui import fields
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.follow import follow_lanes, show_lanes
+from fdkvc.ui.component import payload
+from fdkvc.ui.follow import follow_lanes, show_downloads, show_lanes
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
@@ -43,10 +45,8 @@ def show_view(
     if alone:
         ghost = choose_ghost(page, lane.run, lambda *_: RUN_FIELDS, which_dialog(page))
     with beside:
-        if alone:
-            scene.show_downloads(page, lane.run, ghost, uploaded=uploaded)
-        else:
-            scenes.show_downloads(page, lanes, uploaded=uploaded)
+        packed = partial(payload, lane.run, "", *ghost) if alone else None
+        show_downloads(page, [lane] if alone else lanes, packed, uploaded=uploaded)
     if view == "words":
         show_transcript(page, recording, lanes, lane, write)
     elif view == "lanes":

@@ -26,7 +26,7 @@ from fdkvc.explain.notes import missing_value_notes, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.models.numpy.model_folder import parse_config
-from fdkvc.policies import CANDIDATES, Policy
+from fdkvc.policies import CANDIDATES, Policy, read_policy
 from fdkvc.policies.ways import way_words
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, report_button, show_chart
@@ -278,13 +278,13 @@ def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], them
     means = mean_table(done.table)
     means = means[(means.metric == "call_recall") & means.policy.isin(names)]
     means = means[means.heads == done.settings.heads[0]]
-    titles = {name: way_words(name) for name in names}
+    policy, size = chosen
     return budgets_chart(
-        means.assign(policy=means.policy.map(titles)),
+        means.assign(policy=means.policy.map(way_words)),
         "Recall of the values that calls need",
         theme,
-        policies=tuple(titles.values()),
-        chosen=(titles[chosen[0]], chosen[1]),
+        policies={way_words(name): read_policy(name).title for name in names},
+        chosen=(way_words(policy), size),
     )
 
 

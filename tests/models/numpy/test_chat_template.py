@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -25,7 +24,7 @@ from fdkvc.models.answers import Answers, readable, run_answers
 from fdkvc.models.numpy import chat_template as module
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.chat_template import END, JOIN, ChatTexts, chat_texts
-from fdkvc.models.numpy.head_recordings import head_recordings
+from fdkvc.models.numpy.head_recordings import read_dialog
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.model_text import Passage, model_text, read_call
 from fdkvc.models.numpy.text_cache import read
@@ -243,18 +242,6 @@ def test_a_template_is_rendered_once_for_a_model(
     assert "`User:`" in model.tokens.note
 
 
-def test_the_process_of_a_template_ends_with_its_input() -> None:
-    command = [sys.executable, str(Path(module.__file__).with_name("render_template.py"))]
-    with subprocess.Popen(
-        [*command, "60", str(2**26), "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        asked = json.dumps([ENDLESS, {}, [[[], None, False]]]) + "\n"
-        process.stdin.write(asked.encode())
-        process.stdin.close()  # as when the process that started it ends
-        assert process.wait(timeout=30) == 1
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_model(
@@ -386,8 +373,7 @@ def test_tokens_of_listed_tools_belong_to_no_words(with_template: Any) -> None:
     begun = begin_with_tools(replace(dialog, tools=TOOLS))
     model = with_template(WITH_TOOLS)
     passages = model.tokens.encode_dialog(begun)
-    read([cache := model.full()], np.concatenate([part.ids for part in passages]))
-    (recording, *_) = head_recordings(model, cache, begun, passages)
+    (recording, *_) = read_dialog(model, begun, [0])
     assert len(recording.tokens[0]) == len(passages[0].ids)
     assert {token.text for token in recording.tokens[0]} == {""}
     assert "".join(token.text for token in recording.tokens[1]) == dialog.turns[0].text

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,16 @@ def test_what_is_no_tokenizer_gets_one_sentence(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"tokenizer\.json|model") as caught:
         Encoding.of_file(content)
     assert_one_sentence(caught.value)
+
+
+def test_a_tokenizer_beyond_the_limits_is_refused_wherever_it_comes_from(tmp_path: Path) -> None:
+    content = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}] * 40}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    reads: list[Callable[[], Encoding]] = [
+        lambda: Encoding.of_model(str(tmp_path)),
+        lambda: Encoding.of_file(json.dumps(content).encode()),
+    ]
+    for read in reads:
+        with pytest.raises(ValueError, match="normalizer has 41 parts") as caught:
+            read()
+        assert_one_sentence(caught.value)

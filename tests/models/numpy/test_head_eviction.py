@@ -104,7 +104,8 @@ def test_one_head_decides_for_all_what_all_would(
         for n in filter(None, lengths):
             features = {"surprisal": surprisal[: state.count + n]}
             state, step = state.after(n, vectors, features)
-            parts = {name: getattr(step, name) for name in ("sources", "evicted", "rule")}
+            evicted, rule = step.find_evicted()
+            parts = {"sources": step.sources, "evicted": evicted, "rule": rule}
             records.append({**parts, "slots": state.slots, "size": state.size})
         return records
 

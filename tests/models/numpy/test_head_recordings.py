@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.models.numpy.head_recordings import encode_dialog, head_recordings, read_dialog
+from fdkvc.models.numpy.head_recordings import encode_dialog, read_dialog
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.text_cache import TextCache, read
 from tests.language_models import write_model
@@ -30,17 +32,25 @@ def test_a_few_layers_are_recorded_as_all_are_without_their_memory(model: Langua
     passages, cache = encode_dialog(model, DIALOG), TextCache(model.decoder)
     for passage in passages:
         read([cache], passage.ids)
-    every = head_recordings(model, cache, DIALOG, passages)
-    expected = [every[layer * 2 + head] for layer in LAYERS for head in range(2)]
+    hidden, queries, keys, values = (
+        cache.vectors(name) for name in ("hidden", "queries", "keys", "values")
+    )
+    heads = [(layer, head) for layer in LAYERS for head in range(2)]
 
     assert sum(seen) == cache.count
     assert len(seen) > 1
-    for made, full in zip(some, expected, strict=True):
-        assert made.transcript == full.transcript
-        assert made.tokens == full.tokens
-        assert made.heads == full.heads
-        for name in ("embeddings", "queries", "keys", "values"):
-            np.testing.assert_allclose(getattr(made, name), getattr(full, name), atol=2e-4)
+    for made, (layer, head) in zip(some, heads, strict=True):
+        assert made.transcript == replace(DIALOG, name=f"{DIALOG.name}, {layer}.{head}")
+        assert "".join(token.text for token in made.tokens[0]) == DIALOG.turns[0].text
+        assert made.heads == (2 * head, 2 * head + 1)
+        group = slice(2 * head, 2 * head + 2)
+        for vectors, expected in (
+            (made.embeddings, hidden[layer, 0]),
+            (made.queries, queries[layer, group]),
+            (made.keys, np.stack([keys[layer, head]] * 2)),
+            (made.values, np.stack([values[layer, head]] * 2)),
+        ):
+            np.testing.assert_allclose(vectors, expected, atol=2e-4)
         assert made.surprisal is not None
         assert made.surprisal.tolist() == pytest.approx(model.tokens.surprisal(cache.ids))
     # What the rows of a recording share, and what its heads share, is stored once.
