@@ -28,8 +28,8 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.model_shape import SHAPES
-from fdkvc.verdict.plan import VECTORS, Card, find_card, ways_for
-from fdkvc.verdict.search import call_recalls, dialog_lengths, find_sizes
+from fdkvc.verdict.plan import Card, find_card, ways_for
+from fdkvc.verdict.search import VECTORS, call_recalls, dialog_lengths, find_sizes
 
 FILES, OF, TARGET = 10, 5, 0.95
 """Draws from each file, conversations of a draw, and the share to hold."""

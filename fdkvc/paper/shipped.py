@@ -17,7 +17,6 @@ from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results, Val
 from fdkvc.paper.published import ABLATIONS, DIALOGS
 from fdkvc.paper.study import Probes, Study, ablation
 from fdkvc.policies import read_policy
-from fdkvc.runs.record import version_words
 
 FOLDER = Path(__file__).parent / "papers_run"
 NUMBERS, HEAD = "numbers.npz", "head.json"
@@ -37,11 +36,6 @@ class PapersRun:
     date: str
     """The date, as 2026-01-31."""
     processor: Mapping[str, str]
-
-    @property
-    def origin(self) -> str:
-        """When it was measured, and with which version."""
-        return f"Measured on {self.date} with {version_words(self.version)}"
 
 
 @cache

@@ -216,6 +216,13 @@ class Policy(PolicyCard, Checked, ABC):
         """Whose attention it looks at: ``mean``, that of the turn's mean query, or ``each``."""
         return "each"
 
+    def last_queries(self, count: int) -> int:
+        """How many of a turn's last queries it looks at, of so many, if not at their mean.
+
+        With more queries, none that was before these becomes one of them.
+        """
+        return count
+
     @property
     def channels(self) -> tuple[str, ...]:
         """Names of the numbers that it stores for each entry."""

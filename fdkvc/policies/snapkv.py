@@ -58,6 +58,9 @@ class SnapKV(Policy):
         high=63,
     )
 
+    def last_queries(self, count: int) -> int:
+        return max(int(self.window * count), min(count, 1))
+
     def voters(self, turn: Observation) -> Ints:
         """Return how many of the turn's queries vote (B, 1)."""
         # At least one, except in a turn without tokens.

@@ -40,6 +40,9 @@ class Tova(Policy):
         EVICTION,
     )
 
+    def last_queries(self, count: int) -> int:
+        return min(count, 1)
+
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         last = np.minimum(turn.query_count, 1)[:, None]  # none in a turn without tokens
         return {"last attention": turn.attention_of_each(cache.token, last).sum(axis=1)}

@@ -14,6 +14,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.core.parameters import Field
+from fdkvc.runs.record import version_words
 from fdkvc.ui import fields
 from fdkvc.ui.address import browser
 from fdkvc.ui.jobs import Job
@@ -35,6 +36,8 @@ class Kind:
     """Its name in the session."""
     page: str
     """The page's name, under which the session holds its fields."""
+    settings_type: type
+    """The type of what runs."""
     measure: Callable[..., Any]
     """Runs settings."""
     choose: Callable[[str], Any]
@@ -51,8 +54,10 @@ class Kind:
     """Returns settings in words."""
     shipped: Sequence[Any]
     """Runs that are shipped with the code."""
-    origin: str
-    """When they were measured, and with which version."""
+    date: str
+    """The date of the shipped runs, as 2026-01-31."""
+    version: str
+    """The project's version that measured them."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class Past:
     """Unique among the runs of a page."""
     result: Any
     """The run itself."""
+    date: str
+    """The date of a shipped run."""
     job: Job | None = None
 
     @property
@@ -73,7 +80,8 @@ class Past:
     @property
     def time(self) -> str:
         """When it was requested, on the reader's clock."""
-        assert self.job is not None
+        if self.job is None:
+            return self.date
         # The browser's offset is positive west of Greenwich.
         zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
@@ -122,9 +130,9 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
     """Return every run with a result by name: those that are shipped, then oldest first."""
     # A run that ends while the page is being drawn appears when it is drawn again.
     running = st.session_state.get(job_key(kind.name))
-    jobs = shared_jobs().results(type(kind.shipped[0].settings))
-    runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
-    runs += [Past(job.name, job.result, job) for job in jobs if job.name != running]
+    ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.date) for run in kind.shipped]
+    runs += [Past(job.name, job.result, kind.date, job) for job in ended]
     return {past.name: past for past in runs}
 
 
@@ -140,8 +148,10 @@ def _advise(running: Job | None, settings: Any, why: str) -> None:
 
 def _describe(kind: Kind, past: Past) -> None:
     """Describe the run that is shown: what ran, and whether it was cancelled."""
-    origin = f". {kind.origin}, and shipped."
-    if past.job is not None:
+    if past.job is None:
+        version = version_words(kind.version)
+        origin = f". Measured on {past.time} with {version}, and shipped."
+    else:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.result.settings)}{origin}"))
     if past.cancelled:

@@ -661,3 +661,15 @@ def test_a_context_beyond_a_limit_is_left_out_and_the_session_is_read(
     assert [dialog.name for dialog in dialogs] == ["session, context 2"]
     assert skipped[0].startswith("session, context 1: it has 90 tokens")
     assert len(log.read()[0].contexts) == 2
+
+
+def test_a_message_of_several_turns_is_in_context_as_a_whole() -> None:
+    message = {"type": "message", "role": "user"}
+    words = "<tool_response>R-7</tool_response> And now?"
+    item = {**message, "content": [{"type": "input_text", "text": words}]}
+    lines = [{"type": "session_meta", "payload": {"id": "1"}}]
+    lines += [{"type": "response_item", "payload": {**message, "content": words}}]
+    lines += [{"type": "response_item", "payload": item}]
+    (session,) = read_sessions("\n".join(map(json.dumps, lines)).encode(), "a.jsonl")
+    assert session.contexts == (tuple(range(len(session.messages))),)
+    assert [row.turn.text.strip() for row in session.messages][:2] == ["R-7", "And now?"]

@@ -26,8 +26,12 @@ from tests.worlds import all_entries
 
 HEADS = 3
 
-DIFFERENT = ("fd-kvc", "sinks(h2o)", "sinks(learned)", "messages(fd-kvc)", "reread(clear-results)")
-DIFFERENT += (
+DIFFERENT = (
+    "fd-kvc",
+    "sinks(h2o)",
+    "sinks(learned)",
+    "messages(fd-kvc)",
+    "reread(clear-results)",
     "shift",
     "clear-results trigger=60",
     "ada-heads(h2o)",
@@ -136,8 +140,8 @@ def test_it_has_few_slots_while_few_are_filled(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_empty_slot_adds_nothing_to_the_loss() -> None:
     dialogs, paged = RECORDINGS[0].dialogs, read_policy("messages(fd-kvc)")
-    losses = [simulate(paged, dialogs, 2**k).state["ownership_loss"] for k in (11, 12)]
-    np.testing.assert_array_equal(*losses)
+    few, more = (simulate(paged, dialogs, 2**k).state["ownership_loss"] for k in (11, 12))
+    np.testing.assert_array_equal(few, more)
 
 
 def test_the_score_is_the_mean_of_the_heads_scores() -> None:

@@ -564,8 +564,8 @@ def test_a_variant_changes_what_is_inside_too() -> None:
     assert changed == Recall(policy_named("h2o", window=0.25), tier=2.0)
     change = Fork(3, policy=changed)
     assert change.changes(policy, 56) == [
-        "window at 0.25 instead of 0.5",
-        "second tier at 2.0 instead of 1.0",
+        "window (r) at 0.25 instead of 0.5",
+        "second tier at 2 instead of 1",
     ]
     assert not change.resets(policy)
     other = Fork(3, policy=policy_named("h2o", queries="each"))

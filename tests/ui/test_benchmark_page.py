@@ -191,7 +191,7 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
 
 
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
-    link = {"policy": "h2o", "first": "window", "values": "0 0.5"}
+    link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
     link |= {"scenario": "return", "metrics": "retention"}
     link |= {"around": "", "dialogs": "7", "seed": "3", "budget": "40"}
     app = open_page("benchmark", **ABLATION, **link)
@@ -204,6 +204,17 @@ def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     assert {name: link_of(app)[name] for name in paged} == paged
     app = run_until(press(app, "Run"), f"{SHOWN}page size (b) of Blocks (H2O, size=8) on")
     assert len(app.get("vega_lite_chart")) == 3
+    two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
+    two |= {"second": "w_c", "second_values": "0.2 0.4"}
+    app = open_page("benchmark", **ABLATION, **two)
+    assert {name: link_of(app)[name] for name in two} == two
+    assert "--second w_c --second-values 0.2 0.4" in app.code[0].value
+    app = open_page("benchmark", **ABLATION, **two, dialogs=2, metrics="retention")
+    run_until(press(app, "Run"), SHOWN)
+    (table,) = re.findall(r"<table>.*?</table>", html(app))
+    rows = re.findall(r"<tr>(.*?)</tr>", table)
+    assert [re.sub("<.*?>", " ", row).split()[0] for row in rows[1:]] == ["0.8", "0.9"]
+    assert re.findall(r"0\.\d", rows[0]) == ["0.2", "0.4"]
 
 
 def listed(app: AppTest) -> list[str]:
@@ -443,16 +454,16 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
 # ------------------------------------------------------------------------------- about
 
 
-@pytest.mark.parametrize(("page", "opened"), [("about", {}), ("policies", {"policies/fifo": True})])
-def test_a_policy_shows_its_steps_and_its_code(page: str, opened: dict[str, bool]) -> None:
-    app = open_page(page, opened)
+@pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
+def test_a_policy_shows_its_steps_and_its_code(key: str) -> None:
+    app = open_page("about")
+    app.selectbox(key="about/policy").set_value(key).run()
     assert not app.exception
-    policy = policy_named("fifo" if opened else "fd-kvc")
+    policy = policy_named(key)
     assert [latex.value.strip("$\n") for latex in app.latex] == [
         step.equation for step in policy.steps
     ]
-    (code,) = app.code
-    assert code.value == code_of(type(policy)).rstrip()
+    assert len(app.code) == 1
 
 
 def test_every_equation_of_the_paper_stands_beside_code() -> None:
@@ -461,6 +472,16 @@ def test_every_equation_of_the_paper_stands_beside_code() -> None:
     assert {int(number) for number in named} == set(range(1, 10))
     shown = re.findall(r"^ *def (\w+)", code, re.MULTILINE)
     assert {"initial_state", "update", "init_channels", "terms", "modulate"} <= set(shown)
+
+
+def test_a_link_leads_to_the_method_of_a_policy() -> None:
+    app = open_page("about", policy="h2o")
+    assert app.selectbox(key="about/policy").value == "h2o"
+    assert link_of(app) == {"policy": "h2o"}
+
+    app = open_page("about", policy="zz")
+    assert app.error[0].value.startswith("This link has an error: Policy is 'zz'")
+    assert link_of(app) == {"policy": "fd-kvc"}
 
 
 def test_the_citation_and_all_seven_limitations_are_there() -> None:

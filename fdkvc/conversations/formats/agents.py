@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from json import JSONDecoder
 from typing import Any, Protocol
 
@@ -262,7 +263,7 @@ class Thread:
 
     def session(self, unread: Unread) -> Session:
         """Return the conversation; a message without words or calls is left out."""
-        numbers: dict[int, int] = {}
+        numbers: dict[int, list[int]] = {}  # of its turns, by message
         messages: list[Message] = []
         made: list[list[MadeCall]] = []  # by each message
         calls: dict[str, tuple[int, int]] = {}  # by id: the message, and which of its calls
@@ -277,7 +278,7 @@ class Thread:
                 if not turn.text and not called:
                     continue
                 number = len(messages)
-                numbers[index] = number
+                numbers.setdefault(index, []).append(number)
                 if turn.kind == "result":
                     origin = calls.get(call_id(message))
                     if origin is None:
@@ -301,7 +302,7 @@ class Thread:
             self.notes.append(f"{results_alone} without a call before it, first in {alone[0]}.")
 
         def kept(indices: Iterable[int]) -> tuple[int, ...]:
-            return tuple(numbers[index] for index in indices if index in numbers)
+            return tuple(chain.from_iterable(numbers.get(index, ()) for index in indices))
 
         contexts, compactions = tuple(map(kept, self.contexts)), tuple(self._compactions(kept))
         return Session(self.name, linked, contexts, compactions, notes=tuple(self.notes))

@@ -261,6 +261,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         looks = {*policy.looks_at}
         if policy.queries == "mean":
             looks.discard("attention")
+        # Whether queries are needed for attention alone, so that those not looked at can go.
+        self._attends_by_query = "attention" in looks and "queries" not in looks
         self._needed = {TURN_VECTORS[look] for look in looks if look in TURN_VECTORS}
         self._captured = {"queries", "hidden"} if self.recorded_layers else self._needed
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
@@ -372,12 +374,16 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             # own factor is.
             scale = 1.0 if inputs.scaling is None else float(inputs.scaling) * math.sqrt(h)
             captured["queries"] = inputs.queries.detach() * scale
+        noted = self._passes[-1].real
+        real = None if noted is None else noted.tensor
         if self._attends:
-            real = self._passes[-1].real
-            held.add_queries(captured["queries"], None if real is None else real.tensor)
+            held.add_queries(captured["queries"], real)
         if "hidden" in self._captured:
             captured["hidden"] = inputs.hidden.detach()[:, None]
         held.add_vectors(**{name: captured[name] for name in self._needed})
+        # Most queries of a turn are those of its prompt, which as a rule is its first pass.
+        if self._attends_by_query and len(self._passes) == 1:
+            held.keep_last_queries(self.policy.last_queries(n), real)
         # 3. Record them all, if asked to, with the keys and values.
         if layer in self.recorded_layers:
             if len(inputs.queries) > 1 or self._real_tokens() is not None:

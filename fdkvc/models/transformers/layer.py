@@ -152,6 +152,18 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         added = {name: [*self.turn_vectors.get(name, ()), new] for name, new in vectors.items()}
         self.turn_vectors = self.turn_vectors | added
 
+    def keep_last_queries(self, count: int, real: Any) -> None:
+        """Of the turn's first pass, keep the last queries only; `real` (B, n) marks no padding."""
+        queries = self.turn_vectors["queries"][0]
+        if count >= queries.shape[2]:
+            return
+        if real is None:
+            queries = queries[:, :, -count:].clone()  # a view would hold all of them
+        else:  # padding first, then the tokens in order
+            order = real.int().argsort(dim=1, stable=True)[:, None, -count:]
+            queries = _gathered(queries, order.expand(len(queries), -1, -1))
+        self.turn_vectors = self.turn_vectors | {"queries": [queries]}
+
     def add_queries(self, queries: Any, real: Any) -> None:
         """Add queries (B, H, n, h) to the sum of the turn's; `real` (B, n) leaves padding out."""
         if real is not None:
@@ -178,7 +190,12 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         entries = len(columns) - self._new(text)  # in slots and second tier
         if name not in self._carried:  # of the turn's tokens alone
             columns = columns[entries:] - self.held - self._tier
-            entries = 0
+            dropped, entries = self.turn - vectors.shape[1], 0
+            if dropped:  # of the first pass, see `keep_last_queries`
+                stored = self.turn_vectors[name][0].shape[2]
+                later = columns[columns >= stored + dropped] - dropped
+                kept = min(stored, len(columns) - len(later))  # tokens of the first pass
+                columns = np.append(np.arange(stored - kept, stored), later)
         if len(columns) < vectors.shape[1]:  # padding, or fewer slots than another text has
             vectors = vectors[:, on_device_of(vectors, columns)]
         if where == "all":

@@ -1,8 +1,9 @@
-"""A sweep of a hyperparameter: its controls, and its curves."""
+"""A sweep: its controls, and its results: curves of one hyperparameter, or tables of two."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -17,14 +18,15 @@ from fdkvc.engine.metrics import late_metric
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
-from fdkvc.paper.sweep import Sweep, read_values, suggested_values, sweepable
+from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.policies import read_policy, synthetic_policies
+from fdkvc.runs.grid import figures, pivot
 from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import held
-from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.past import Kind, Past
@@ -38,6 +40,7 @@ from fdkvc.ui.sidebar import (
     held_policy,
 )
 
+NONE = "–"
 CHUNK = 20
 """Dialogs of a chunk: they run under all settings before the progress is shown."""
 
@@ -79,13 +82,23 @@ def first_of(policy: str) -> Field:
     return Field("Hyperparameter", name="first", default=start, choices=labels, owner=policy)
 
 
-def values_of(policy: str, name: str) -> Field:
-    """Return the field of a hyperparameter's values."""
+def second_of(policy: str, first: str) -> Field:
+    """Return the choice of a second hyperparameter."""
+    labels = first_of(policy).labels
+    others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
+    label, help = "Second hyperparameter", "The results of two are tables."
+    return Field(
+        label, help, name="second", default=NONE, choices=others, owner=f"{policy}/{first}"
+    )
+
+
+def values_of(policy: str, name: str, which: str = "values") -> Field:
+    """Return the field of a hyperparameter's values; `which` is its name in a link."""
     setting = read_policy(policy).settings[name]
     return Field(
         f"Values of {setting.title.lower()}",
         f"Each {setting.allowed(setting.kind)}.",
-        name="values",
+        name=which,
         default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
         owner=f"{policy}/{name}",
     )
@@ -93,15 +106,23 @@ def values_of(policy: str, name: str) -> Field:
 
 def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     """Return the fields of the address, for a link or else the session's values."""
+
+    def requested(field: Field) -> Any:
+        value = link.get(field.name, field.default) if link else held(page, field)
+        return value if value in field.choices else field.default
+
     # A link or the session may hold a policy that cannot be swept, for which the default stands in.
     inside, whole = held_policy(page, link)
     if not sweepable(inside.name):
         inside = whole = read_policy(SWEPT_POLICY.default)
     policy = whole.name
     first = first_of(policy)
-    name = link.get(first.name, first.default) if link else held(page, first)
-    values = values_of(policy, name if name in first.choices else first.default)
-    return [_swept(inside.name), around_of(inside), first, values, SWEPT_SCENARIO, *COUNTED]
+    second = second_of(policy, requested(first))
+    values = values_of(policy, requested(first))
+    shown = [_swept(inside.name), around_of(inside), first, values, second]
+    if requested(second) != NONE:
+        shown.append(values_of(policy, requested(second), "second_values"))
+    return [*shown, SWEPT_SCENARIO, *COUNTED]
 
 
 def choose_sweep(page: str) -> Sweep:
@@ -113,41 +134,55 @@ def choose_sweep(page: str) -> Sweep:
         inside = fields.choice(page, _swept(held(page, SWEPT_POLICY)))
         policy = choose_around(page, read_policy(inside)).name
     with swept:
-        name = fields.choice(page, first_of(policy))
-        values = fields.text(
-            page,
-            values_of(policy, name),
-            lambda typed: read_values(typed, policy, name, MAX_SWEEP_VALUES),
-        )
+        first = fields.choice(page, first_of(policy))
+        axes = [(first, _values(page, policy, first))]
     with more:
+        further = second_of(policy, first)
+        second = fields.choice(page, further, len(further.choices) > 1)
+        if second != NONE:
+            axes.append((second, _values(page, policy, second, "second_values")))
         numbers |= fields.numbers(page, [BUDGET])
         metrics = fields.several(page, SWEPT_METRICS)
-    return Sweep(
-        policy=policy, axes=((name, values),), scenario=scenario, **numbers, metrics=metrics
+    return Sweep(policy=policy, axes=tuple(axes), scenario=scenario, **numbers, metrics=metrics)
+
+
+def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[Number, ...]:
+    """Show the values of a hyperparameter; return the last valid ones."""
+    return fields.text(
+        page,
+        values_of(policy, name, which),
+        lambda typed: read_values(typed, policy, name, MAX_SWEEP_VALUES),
     )
 
 
 def sweep_command(sweep: Sweep) -> str:
     """Return the command that runs this sweep with 2,000 dialogs."""
-    ((name, values),) = sweep.axes
-    options = {"policy": sweep.policy, "parameter": name, "values": [f"{x:g}" for x in values]}
+    options = {"policy": sweep.policy, **_axes(sweep, "parameter")}
     return command_line("sweep", options | options_of(replace(sweep, dialogs=2000)))
 
 
+def _axes(sweep: Sweep, first: str) -> dict[str, Any]:
+    """Return the swept hyperparameters and their values by option; `first` names the first one."""
+    options: dict[str, Any] = {}
+    axes = zip((first, "second"), ("values", "second_values"), sweep.axes, strict=False)
+    for parameter, values, (name, tried) in axes:
+        options |= {parameter: name, values: [f"{value:g}" for value in tried]}
+    return options
+
+
 def _link(sweep: Sweep) -> Mapping[str, str]:
-    ((name, values),) = sweep.axes
+    axes = {"second": NONE, **_axes(sweep, "first")}
     return {
         SWEPT_POLICY.name: sweep.policy,
         SWEPT_SCENARIO.name: sweep.scenario.key,
-        "first": name,
-        "values": " ".join(f"{x:g}" for x in values),
+        **{name: text if isinstance(text, str) else " ".join(text) for name, text in axes.items()},
         **{field.name: field.written(getattr(sweep, field.name)) for field in COUNTED},
     }
 
 
 def _described(sweep: Sweep) -> str:
     return (
-        f"{_label(sweep).lower()} of "
+        f"{' and '.join(_parameter_label(sweep, name).lower() for name in sweep.parameters)} of "
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
         f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget:,}"
     )
@@ -159,10 +194,11 @@ def kind_of(page: str) -> Kind:
     return Kind(
         "ablation",
         page,
+        Sweep,
         partial(SweepRun.measure, chunk=CHUNK),
         choose_sweep,
         sweep_command,
-        f"At most {MAX_SWEEP_VALUES} values of one hyperparameter and {DIALOGS_HERE.high} dialogs",
+        f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs",
         _link,
         link_fields,
         _described,
@@ -170,7 +206,8 @@ def kind_of(page: str) -> Kind:
             SweepRun(Sweep(axes=((parameter, published_sweep(parameter)),)), results)
             for parameter, results in papers_run().study.sweeps.items()
         ],
-        origin=papers_run().origin,
+        date=papers_run().date,
+        version=papers_run().version,
     )
 
 
@@ -184,12 +221,14 @@ def show(page: str, shown: Past, answer: DeltaGenerator) -> None:
     papers = [run] if shown.job else [run, *(other for other in shipped if other is not run)]
     answer.markdown(plain(effects_sentence(papers)))
     st.header("Each metric over the sweep", anchor=False)
-    st.markdown("Lines and bands: mean and 95 % interval over the dialogs.")
+    what = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
+    st.markdown(plain(f"{what}: mean and 95 % interval over the dialogs."))
     _panels(page, "sweep", run)
     for other in papers[1:]:
-        label = _label(other.settings)
+        (name,) = other.settings.parameters
+        label = _parameter_label(other.settings, name)
         st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
-        _panels(page, f"other-{other.settings.parameters[0]}", other)
+        _panels(page, f"other-{name}", other)
     show_glossary(sweep.metrics)
 
 
@@ -197,12 +236,15 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
     """Say which swept setting matters most, and how far each moves a metric."""
     effects = []
     for run in runs:
-        means = run.table.groupby("metric")["mean"].agg(["min", "max"])
-        moved = str((means["max"] - means["min"]).idxmax())
-        low, high = map(float, means.loc[moved])
-        metric, label = late_metric(moved), _label(run.settings)
-        reach = f"{metric.with_unit(low)} and {metric.with_unit(high)}"
-        effects.append((high - low, label, f"moves {metric.title.lower()} between {reach}"))
+        sweep, rows = run.settings, run.table
+        for name in sweep.parameters:
+            # The mean of each metric at each value, over the other hyperparameter if there is one.
+            means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
+            moved = str((means.max() - means.min()).idxmax())
+            ends, metric = (means[moved].min(), means[moved].max()), late_metric(moved)
+            between = " and ".join(map(metric.with_unit, ends))
+            reach = f"moves {metric.title.lower()} between {between}"
+            effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
     ranked = sorted(effects, reverse=True)  # by how far each moves a metric
     _, strongest, effect = ranked[0]
     head = f"{strongest} matters most: it" if len(ranked) > 1 else strongest
@@ -211,10 +253,24 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:
-    with side_by_side(kind):
-        for metric in run.table.metric.unique():
+    sweep, swept = run.settings, run.table
+    with side_by_side(kind) if len(sweep.axes) == 1 else st.container():
+        for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):
-                show_chart(page, f"{kind}/{metric}", _curve(run.settings, run.table, metric))
+                if len(sweep.axes) == 1:
+                    show_chart(page, f"{kind}/{metric}", _curve(sweep, swept, str(metric)))
+                else:
+                    _show_both(sweep, rows)
+
+
+def _show_both(sweep: Sweep, rows: pd.DataFrame) -> None:
+    """Show one metric over two hyperparameters as a table."""
+    first, second = (_parameter_label(sweep, name) for name in sweep.parameters)
+    named = rows.rename(columns=dict(zip(sweep.parameters, (first, second), strict=True)))
+    heading = late_metric(rows.metric.iloc[0]).heading()
+    title = f"{heading}: a row for each {first.lower()}, a column for each {second.lower()}"
+    st.markdown(plain(title))
+    show_grid(pivot(named, figures(rows), [first], second), title)
 
 
 def _curve(sweep: Sweep, swept: pd.DataFrame, metric: str) -> Spec:
@@ -224,12 +280,12 @@ def _curve(sweep: Sweep, swept: pd.DataFrame, metric: str) -> Spec:
         swept.assign(value=swept[name].astype(float)),
         metric,
         late_metric(metric).title,
-        _label(sweep),
+        _parameter_label(sweep, name),
         float(policy.settings[name].default),
         page_theme(),
         policy.title,
     )
 
 
-def _label(sweep: Sweep) -> str:
-    return read_policy(sweep.policy).settings[sweep.parameters[0]].title
+def _parameter_label(sweep: Sweep, name: str) -> str:
+    return read_policy(sweep.policy).settings[name].title

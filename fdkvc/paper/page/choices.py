@@ -65,6 +65,7 @@ def kind_of(page: str) -> Kind:
     return Kind(
         "benchmark",
         page,
+        Benchmark,
         StudyRun.measure,
         choose_benchmark,
         _command,
@@ -73,5 +74,6 @@ def kind_of(page: str) -> Kind:
         lambda *_: FIELDS,
         _described,
         shipped=[StudyRun(papers_run().study)],
-        origin=papers_run().origin,
+        date=papers_run().date,
+        version=papers_run().version,
     )

@@ -45,8 +45,6 @@ def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
     for verdict, number in counts.items():
         if number:
             names[str(verdict)] = f"{name_of(verdict)} {number}"
-    if len(names) == 2:  # all have the same
-        return EVERY
     return segments(f"{page}/{section}/shown", "Show", names)
 
 

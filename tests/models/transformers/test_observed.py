@@ -128,6 +128,7 @@ def held(tokens: type[HeadTokens], model: Any, key: str | Policy, decides: str, 
         policy = read_policy(key) if isinstance(key, str) else key
         cache, by_turn = PolicyCache(policy, 6, model, **how), []
         if tokens is not TensorTokens:  # NumPy takes the mean of each query
+            patched.setattr(PolicyLayer, "keep_last_queries", nothing)
             cache._needed |= {"queries"}
             cache._captured |= cache._needed
         for seed, length in enumerate(LENGTHS):
@@ -213,6 +214,7 @@ def test_heads_of_a_layer_are_observed_in_parts(
 @pytest.mark.parametrize("key", [*EACH, "h2o"])
 def test_padding_is_not_observed(llama: Any, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_cache, "TensorTokens", ComparedTokens)
+    monkeypatch.setattr(PolicyLayer, "keep_last_queries", nothing)
     ids = torch.cat([text(20), text(20, 1)])
     mask = torch.ones(2, 20, dtype=torch.long)
     mask[1, :4] = mask[1, 9:12] = 0
@@ -252,7 +254,7 @@ def test_text_alone_touches_no_vector(
     assert len(held(TensorTokens, llama, key, "head")) == len(LENGTHS)
 
 
-def nothing(layer: PolicyLayer, **vectors: Any) -> None:
+def nothing(layer: PolicyLayer, *_: Any, **vectors: Any) -> None:
     assert not vectors
 
 
@@ -293,6 +295,42 @@ def test_queries_are_stored_only_for_attention_of_each(llama: Any) -> None:
         llama(text(7), **{CACHE: cache})
         llama(text(1), **{CACHE: cache})
         assert ("queries" in cache.layers[0].turn_vectors) == stored, key
+
+
+LAST = ("sinks(tova)", "snapkv", "turns(snapkv)", "snapkv window=1", "recall(snapkv, tier=1)")
+
+
+@pytest.mark.parametrize("key", LAST)
+@pytest.mark.parametrize("passes", [(20,), (12, 8), (19, 1)])
+def test_only_the_last_queries_are_stored_where_no_others_are_looked_at(
+    llama: Any, key: str, passes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding in front of a text, and among its tokens, is not taken for a query."""
+    ids = torch.cat([text(20), text(20, 1)])
+    mask = torch.ones(2, 40, dtype=torch.long)
+    mask[1, :4] = mask[1, 12:14] = mask[1, 36:38] = 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    caches = [PolicyCache(read_policy(key), 6, llama, by_itself=False) for _ in range(2)]
+    stored = [0, 0]
+    for turn in range(2):
+        for number, cache in enumerate(caches):
+            with monkeypatch.context() as patched:
+                if number:
+                    patched.setattr(PolicyLayer, "keep_last_queries", nothing)
+                start = 20 * turn
+                for part in ids.split(passes, dim=1):
+                    end = start + part.shape[1]
+                    where = {
+                        "attention_mask": mask[:, :end],
+                        "position_ids": positions[:, start:end],
+                    }
+                    llama(part, **where, **{CACHE: cache})
+                    start = end
+            stored[number] = bytes_of(cache)
+            cache.end_turn()
+        np.testing.assert_array_equal(caches[0].held, caches[1].held)
+    if "window" not in key and passes == (20,):
+        assert stored[0] < stored[1]
 
 
 def test_tokens_are_those_that_were_read_though_their_tensor_is_written_to(llama: Any) -> None:
