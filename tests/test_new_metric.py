@@ -72,13 +72,6 @@ def test_a_page_shows_it(page: str) -> None:
     assert ASKED.label.lower() not in written
 
 
-def test_the_dialogs_page_shows_what_needs_evidence() -> None:
-    app = open_page("dialogs", {"dialogs/sections": "Evidence"})
-
-    assert MET.label in html(app)
-    assert ASKED_MET.label not in html(app)
-
-
 def test_the_trace_command_writes_it(tmp_path: Path) -> None:
     run(f"trace --schedule AB --metrics {ASKED.key}", tmp_path)
 

@@ -454,15 +454,10 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
 # ------------------------------------------------------------------------------- about
 
 
-@pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
-def test_a_policy_shows_its_steps_and_its_code(key: str) -> None:
+def test_the_method_has_its_steps_and_its_code() -> None:
     app = open_page("about")
-    app.selectbox(key="about/policy").set_value(key).run()
-    assert not app.exception
-    policy = policy_named(key)
-    assert [latex.value.strip("$\n") for latex in app.latex] == [
-        step.equation for step in policy.steps
-    ]
+    equations = [step.equation for step in policy_named("fd-kvc").steps]
+    assert [latex.value.strip("$\n") for latex in app.latex] == equations
     assert len(app.code) == 1
 
 
@@ -472,16 +467,6 @@ def test_every_equation_of_the_paper_stands_beside_code() -> None:
     assert {int(number) for number in named} == set(range(1, 10))
     shown = re.findall(r"^ *def (\w+)", code, re.MULTILINE)
     assert {"initial_state", "update", "init_channels", "terms", "modulate"} <= set(shown)
-
-
-def test_a_link_leads_to_the_method_of_a_policy() -> None:
-    app = open_page("about", policy="h2o")
-    assert app.selectbox(key="about/policy").value == "h2o"
-    assert link_of(app) == {"policy": "h2o"}
-
-    app = open_page("about", policy="zz")
-    assert app.error[0].value.startswith("This link has an error: Policy is 'zz'")
-    assert link_of(app) == {"policy": "fd-kvc"}
 
 
 def test_the_citation_and_all_seven_limitations_are_there() -> None:
