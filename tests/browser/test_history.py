@@ -204,7 +204,7 @@ def test_the_stage_says_nothing_more_while_another_page_opens(page: Page) -> Non
           };
         }"""
     )
-    page.get_by_test_id("stMain").get_by_role("link").first.click()
+    page.get_by_role("link", name="Story").first.click()
     expect(page.get_by_role("heading", name="Story", level=1)).to_be_visible()
     page.wait_for_timeout(1_000)
     expect(page.locator(".stage .where")).to_be_visible()
