@@ -130,7 +130,7 @@ def test_a_policy_by_attention_is_refused_with_those_that_work(llama: Any) -> No
             LlamaText(llama, read_policy(name), BUDGET)
     with pytest.raises(ValueError, match="future"):
         LlamaText(llama, read_policy("oracle"), BUDGET)
-    with pytest.raises(ValueError, match="budget.*1,023"):
+    with pytest.raises(ValueError, match=r"budget.*1,023"):
         LlamaText(llama, read_policy("sink"), 1024)
     with pytest.warns(FirstTokensWarning):
         LlamaText(llama, read_policy("fifo"), BUDGET)
