@@ -11,9 +11,9 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from time import perf_counter
-from typing import TypeVar, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.policies import Policy, usable
-from fdkvc.runs.jobs import Execution, Progress, worker_count
+from fdkvc.runs.jobs import Execution, Progress
 
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
@@ -47,14 +47,8 @@ LEAST = 16
 FIRST_TOKENS = 30_000
 """Tokens of the dialogs that are searched first."""
 
-SPREAD_TOKENS = 10_000
-"""From so many tokens on, dialogs that would be one job are spread over workers: to start these and
-to send them the dialogs takes longer than to replay fewer."""
-
 VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
 """What a policy looks at that only a model computes."""
-
-Item = TypeVar("Item")
 
 Tables = tuple[pd.DataFrame, pd.DataFrame]
 """As `replay_tables` returns them."""
@@ -177,18 +171,6 @@ def selected(recordings: Sequence[Recording], places: Sequence[int]) -> Sequence
     return [recordings[place] for place in places]
 
 
-def spread(items: Sequence[Item], parts: int) -> list[Sequence[Item]]:
-    """Return items in order in so many parts of about equal number, or one each.
-
-    Examples
-    --------
-    >>> spread([1, 2, 3, 4, 5], 2), spread([1], 2)
-    ([[1, 2], [3, 4, 5]], [[1]])
-    """
-    bounds = np.linspace(0, len(items), min(parts, len(items)) + 1).astype(int)
-    return [items[first:end] for first, end in pairwise(bounds.tolist())]
-
-
 def call_recalls(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of dialogs that have calls which need something."""
     return table[(table.metric == RECALL) & table.value.notna()]
@@ -209,8 +191,6 @@ def search(
     are as `replay_arguments` returns them, in the order of policies and sizes.
     """
     jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
-    if len(jobs) == 1 and sum(dialog_lengths(recordings)) > SPREAD_TOKENS:
-        jobs = spread(recordings, worker_count(how))
     began, total = perf_counter(), sum(map(len, jobs))
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}

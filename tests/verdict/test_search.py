@@ -9,7 +9,7 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings
-from fdkvc.conversations.replay import Replay, replay, run_chunks
+from fdkvc.conversations.replay import Replay, replay
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
 from fdkvc.verdict import search
@@ -83,25 +83,6 @@ def test_a_few_dialogs_are_searched_first_and_change_nothing(
             for rows in (call_recalls(alone), call_recalls(table))
         ]
         assert sizes[0] == sizes[1]
-
-
-def test_long_dialogs_are_spread_over_the_workers_and_it_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alone = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
-    monkeypatch.setattr(search, "SPREAD_TOKENS", 0)
-    jobs: list[int] = []
-
-    def run(settings: Any, parts: Any, **how: Any) -> Any:
-        jobs.append(len(parts))
-        return run_chunks(settings, parts, **{**how, "workers": 1})
-
-    monkeypatch.setattr(search, "run_chunks", run)
-    spread = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=2)
-
-    assert set(jobs) == {2}
-    for one, other in zip(alone, spread, strict=True):
-        pd.testing.assert_frame_equal(one, other)
 
 
 @pytest.mark.parametrize("guess", range(20))
