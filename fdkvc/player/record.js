@@ -71,7 +71,7 @@ export class Dialog {
   /** @param {number} token @returns {string} a key of `SPANS`; nothing where it is not known */
   kindOf(token) { return this.kinds.length ? KINDS_OF_SPAN[this.kinds[token]] : ''; }
 
-  /** Whether its entries are told apart by who speaks: those of an agent, or without topics. */
+  /** Whether its entries have the colour of who speaks: those of an agent, or without topics. */
   get isOfKinds() {
     const spoken = this.kindHues.map((hue) => KINDS_OF_SPAN[hue - BY_KIND]);
     return spoken.some((kind) => !['user', 'assistant'].includes(kind)) || (spoken.length > 0 && this.current.every((hue) => hue < 0));

@@ -138,9 +138,8 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
                 hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
-    # Of earlier versions: the section of every page, the order and colour of cells, and that a
-    # sweep has no second hyperparameter.
-    names = {"section", "order", "hues", "second", *(field.name for field in fields)}
+    # Of earlier versions: the section of every page, and the order and colour of cells.
+    names = {"section", "order", "hues", *(field.name for field in fields)}
     unknown = [name for name in link if name not in names]
     return adopt(page, fields, link) + [
         f"This link has an error: it has an unknown parameter {name!r}." for name in unknown
