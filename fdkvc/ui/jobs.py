@@ -3,6 +3,7 @@
 A job outlives a rerun of its page, a change of page and a reload; all tabs of a browser see it.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
@@ -17,6 +18,9 @@ from fdkvc.core.limits import MAX_ENDED_JOBS, MAX_RESULTS_MEGABYTES, MAX_RUNNING
 from fdkvc.runs.jobs import Progress
 from fdkvc.runs.workers import DaemonThreads
 from fdkvc.ui.lru import size_of
+
+SWITCH_SECONDS = 0.0005
+"""How long a thread computes before another one may; by default 5 ms."""
 
 Report = Callable[[Progress], None]
 
@@ -135,6 +139,8 @@ class Jobs:
         self._threads = DaemonThreads(running)  # they do not keep a server from stopping
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
+        # Many short steps of NumPy and pandas each wait that long while a job computes.
+        sys.setswitchinterval(SWITCH_SECONDS)
 
     def start(self, work: Work, content: Hashable = None, browser: str = "") -> Job:
         """Start a job, or queue it."""

@@ -44,7 +44,7 @@ RECALL = "call_recall"
 LEAST = 16
 """Tokens of the smallest size: the first ones that a model needs, and some more."""
 
-FIRST_TOKENS = 30_000
+FIRST_TOKENS = 15_000
 """Tokens of the dialogs that are searched first."""
 
 VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
@@ -146,17 +146,16 @@ def find_sizes(
     """Search all dialogs, a few of them first; `on_first` gets these and their tables."""
     source = recordings[0].source
     chosen = {policy.name for policy in settings.policies if not guessed(policy, source)}
-    places = first_dialogs(recordings)
-    if not places or 2 * len(places) >= len(recordings):
-        ran = [*recordings] if places else recordings  # computed once, if they are few
-        return search(settings, ran, target, sizes_for(recordings), {}, chosen, **how)
-    first = selected(recordings, places)
-    sizes = sizes_for(first)
-    tables = search(settings, [*first], target, sizes, {}, (), **how)
-    on_first(tables, first)
-    total = sizes_for(recordings)
-    guesses = guesses_from(tables, sizes, total, target)
-    return search(settings, recordings, target, total, guesses, chosen, **how)
+    places, found = first_dialogs(recordings), None
+    if places and 2 * len(places) < len(recordings):
+        first = selected(recordings, places)
+        sizes = sizes_for(first)[::2]  # coarse, to be there soon
+        tables = search(settings, first, target, sizes, {}, (), **how)
+        on_first(tables, first)
+        found = tables, sizes
+    sizes = sizes_for(recordings)
+    guesses = guesses_from(found, sizes, target)
+    return search(settings, recordings, target, sizes, guesses, chosen, **how)
 
 
 def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -191,6 +190,8 @@ def search(
     are as `replay_arguments` returns them, in the order of policies and sizes.
     """
     jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
+    if len(jobs) == 1:  # it runs here at every size: compute its vectors once
+        jobs = [[*jobs[0]]]
     began, total = perf_counter(), sum(map(len, jobs))
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
@@ -245,8 +246,8 @@ def _places(
     halves: Sequence[list[str]],
 ) -> list[int]:
     """Return the next places for all dialogs, the first of the `halves`, or else for a half."""
-    if not tried:  # if the guess is enough, the one below is needed as well
-        return [count // 2] if near is None else [*range(max(near - 1, 0), near + 1)]
+    if not tried:
+        return [count // 2 if near is None else near]
     for dialogs in filter(None, halves):
         means = {place: values.loc[dialogs].mean() for place, values in tried.items()}
         place = next_place(means, count, target, near)
@@ -292,12 +293,14 @@ def first_dialogs(recordings: Sequence[Recording]) -> list[int]:
 
 
 def guesses_from(
-    tables: Tables, sizes: Sequence[int], others: Sequence[int], target: float
+    found: tuple[Tables, Sequence[int]] | None, sizes: Sequence[int], target: float
 ) -> dict[str, int]:
-    """Return at which of other sizes each policy begins, by what was found at these."""
-    ratio, guesses = others[-1] / sizes[-1], dict[str, int]()
-    for name, rows in call_recalls(tables[0]).groupby("policy", sort=False):
-        enough = [size for size, mean in mean_recalls(rows).items() if reaches(mean, target)]
-        size = ratio * min(enough, default=sizes[-1])
-        guesses[str(name)] = int(np.abs(np.log(np.array(others) / size)).argmin())
+    """Return at which size each policy begins, by what was found at other sizes, if anything."""
+    guesses = dict[str, int]()
+    if found is not None:
+        (table, _), others = found
+        for name, rows in call_recalls(table).groupby("policy", sort=False):
+            enough = [size for size, mean in mean_recalls(rows).items() if reaches(mean, target)]
+            size = sizes[-1] / others[-1] * min(enough, default=others[-1])
+            guesses[str(name)] = int(np.abs(np.log(np.array(sizes) / size)).argmin())
     return guesses

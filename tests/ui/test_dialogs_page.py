@@ -742,6 +742,8 @@ def test_the_card_is_of_the_first_dialogs_then_of_all(monkeypatch: pytest.Monkey
     assert whole is not None
     parts = [step.partial for step in steps]
     assert parts[0] is None
+    first = next(place for place, part in enumerate(parts) if part)
+    assert steps[first].done == steps[first - 1].done, "at once, not after a step over all"
     assert [len(part.recordings) for part in parts if part] == [1] * sum(map(bool, parts))
     assert parts[-1].table.dialog.unique().tolist() == ["0"]
     assert whole.table.dialog.nunique() == 3

@@ -20,6 +20,7 @@ from fdkvc.explain.notes import not_read_notes
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import session_jobs
 from fdkvc.ui.sidebar import TURN
 
 OWN = "own"
@@ -116,6 +117,8 @@ def _read_upload(
     read, problem = st.session_state.get(f"{page}/uploaded/last", ((), ""))
     # Streamlit gives the same upload on every run: read it once.
     new = [source for source in sources if source not in read]
+    if new or last is None:  # what runs over the file before would slow the reading down
+        session_jobs().release()
     if new or (sources and last is None and not problem):
         name, content = sources[new[-1]] if new else next(iter(sources.values()))
         problem = ""

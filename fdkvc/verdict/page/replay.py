@@ -18,6 +18,7 @@ from fdkvc.models import after_compaction
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.runs.workers import give_way
 from fdkvc.ui.lru import cached
 from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, Vectors, read_file
@@ -99,6 +100,7 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
         shown = ReadRecordings(run.vectors, file, read)
         about |= {"model": run.vectors, "vectors": f"vectors={run.vectors.model}"}
     report, latest = how.pop("on_progress", None), None
+    so_far = Progress(0, len(ran), "", 0.0)
 
     def replayed(tables: Tables, recordings: Sequence[Recording]) -> Replayed:
         table, arguments = tables if run.vectors is None else map(_over_heads, tables)
@@ -109,8 +111,11 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
     def on_first(tables: Tables, first: Sequence[Recording]) -> None:
         nonlocal latest
         latest = replayed(tables, first if run.vectors is None else shown)
+        progress(so_far)  # now: the first step over all dialogs takes seconds
 
     def progress(step: Progress) -> None:
+        nonlocal so_far
+        so_far = step
         if report is not None:
             report(replace(step, partial=latest))
 
@@ -133,8 +138,10 @@ def check_file(
 ) -> ModelRead:
     """Let a model read dialogs of a file under the ways of a card; progress has what it read.
 
-    Those that it has read `before` count, too.
+    Those that it has read `before` count, too. It gives way to what a person waits for: once it is
+    cancelled, up to hundreds of tokens are under way.
     """
+    give_way()
     model = shared_language_model(CHECKED_WITH)
     report, latest = how.pop("on_progress", None), None
 

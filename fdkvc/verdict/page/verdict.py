@@ -98,14 +98,16 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
                     _follow(page, chosen.file, card)
 
     under_way = [row for row in (job, check) if row is not None and not row.finished]
+    empty = job.latest is None
 
     def draw() -> None:
-        if any(row.finished for row in under_way):
+        if any(row.finished for row in under_way) or (empty and job.latest is not None):
             st.rerun()
         _draw(page, job, check, before, card_of)
 
-    # A model reads for long, and the whole card is drawn each time: a busy machine needs the pause.
-    seconds = POLL_SECONDS * (4 if job.finished else 1)
+    # Once there is something to show, the whole card is drawn each time: a busy machine needs the
+    # pause.
+    seconds = POLL_SECONDS * (1 if empty else 4)
     with shown:
         st.fragment(run_every=seconds if under_way else None)(draw)()
 
@@ -239,7 +241,7 @@ def _draw(
         lead, basis = card_sentences(card)
         st.markdown(Markdown("**{}{}**").format(begun, lead))
         st.markdown(plain(basis), help=help_on(basis))
-        if check is None and card.ways:
+        if card.ways and not installed():
             st.caption(plain(f"No model is installed to read them: {NO_MODEL}."))
         elif check is not None and not check.finished:
             _, words = standing(check)
