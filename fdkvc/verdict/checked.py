@@ -40,7 +40,7 @@ KL, RIGHT = "kl", "values_right_of_full"
 SAMPLE_TOKENS = 3_000
 """Most tokens of a sample."""
 
-MOST_WORK = 10_000
+MOST_WORK = 8_500
 """Tokens that each of two cores may read for such a sample under all ways, first or again: about a
 minute with a pretrained model of 135 million parameters."""
 
