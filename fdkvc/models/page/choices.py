@@ -80,10 +80,8 @@ SECTION = Field(
     default="why",
     choices={"why": "Why this answer", "back": "Restore evicted words", "damage": "Damage"},
 )
-_SIDEBAR = (MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
-_CHAT = (MESSAGES, STOPS, POLICIES, BUDGET, DECIDES)
-
-FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, SECTION)
+_READ = (BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
+FIELDS = (MODEL, *_READ, MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, SECTION)
 """Every field of the page."""
 
 DROPPED = ("layer", "head")

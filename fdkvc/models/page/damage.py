@@ -10,11 +10,10 @@ from fdkvc.charts.results import damage_chart
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_DAMAGE_TOKENS
 from fdkvc.core.words import sentence
-from fdkvc.models.damage import Damage, Text, chat_text, dialog_text, read_damage
+from fdkvc.models.damage import Damage, Text, chat_text, dialog_text, read_damage, shipped_damage
 from fdkvc.models.page.choices import WHOSE
 from fdkvc.models.page.conversation import FULL, Answered
 from fdkvc.models.page.why import choose_answer
-from fdkvc.models.recorded_damage import shipped_damage
 from fdkvc.models.report.damage import (
     attended_columns,
     damage_html,

@@ -118,8 +118,7 @@ def _first_changed(answered: Answered, name: str) -> int:
 def _attention_sentence(
     answered: Answered, name: str, word: causes.Word, table: pd.DataFrame
 ) -> Markdown:
-    earlier = table[table.passage < word.passage]
-    lost = earlier[earlier.evicted > 0]
+    lost = table[table.evicted > 0]
     written = Markdown("*{}*").format(word.text)
     title = answered.conversation.titles[name]
     if name == FULL or lost.empty:
