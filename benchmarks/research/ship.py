@@ -19,7 +19,6 @@ from fdkvc.paper.shipped import (
     HEAD,
     NUMBERS,
     PROBE,
-    PROBES,
     STUDY,
     ablation_name,
 )
@@ -45,7 +44,7 @@ def packed(study: Study, made: str) -> dict[str, bytes]:
     parts = {STUDY: study.results}
     parts |= {ablation_name(parameter): results for parameter, results in study.sweeps.items()}
     numbers = {name: row for part, results in parts.items() for name, row in _rows(part, results)}
-    numbers |= {f"{PROBE}|{name}": study.probes[name] for name in PROBES}
+    numbers |= {f"{PROBE}|{name}": values for name, values in study.probes.items()}
     head = {
         "version": fdkvc.__version__,
         "made": made,

@@ -241,18 +241,18 @@ def run_job(
     one_blas_thread()  # here too, since this may be another process
     # Generators: each stops at what it wants read next.
     dialogs = [_read(settings, model, transcript, on_read) for transcript in transcripts]
-    if reads_each(model.decoder):  # as one batch on a device
-        return read_together(dialogs)
-    return [*chain.from_iterable(read_together([dialog]) for dialog in dialogs)]
+    batches = [dialogs] if reads_each(model.decoder) else [[dialog] for dialog in dialogs]
+    rows = chain.from_iterable(map(read_together, batches))
+    return [*chain.from_iterable(rows)]
 
 
 Reading = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
 """Yields caches and the next tokens (n,) to read with all of them; is sent the logits (C, n, V)."""
 
 
-def read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
-    """Read the next tokens of all dialogs at once, until all have ended; return rows in order."""
-    rows: list[list[Row]] = [[] for _ in dialogs]
+def read_together(dialogs: Sequence[Reading[Result]]) -> list[Result]:
+    """Read the next tokens of all dialogs at once, until all have ended; return their results."""
+    results = dict[int, Result]()
     requests = {number: next(dialog) for number, dialog in enumerate(dialogs)}
     while requests:
         logits = _logits([*requests.values()])
@@ -260,9 +260,9 @@ def read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
             try:
                 requests[number] = dialogs[number].send(of_dialog)
             except StopIteration as end:  # the dialog has ended
-                rows[number] = end.value
+                results[number] = end.value
                 del requests[number]
-    return [*chain.from_iterable(rows)]
+    return [results[number] for number in range(len(dialogs))]
 
 
 def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Floats]:

@@ -7,7 +7,7 @@ A recording is shipped, SmolLM2's reading of an example; ``python -m benchmarks.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise
@@ -210,20 +210,17 @@ def read_damage(
     the memory of the keys and values of three caches, and of the queries of one passage.
     """
     full, hurt = model.full().without_hidden(), list[HurtWord]()
-
-    def explain(passage: int, kl: Floats) -> None:
-        """Find the causes of the passage's words, while its queries are there.
-
-        Of those that are among the most hurt so far: the most hurt in the end are among them.
-        """
+    scores = read_losses([full, cache], text, lambda share: on_read(share * 0.8))
+    for passage, scores_so_far in enumerate(scores):
+        nats, kl = scores_so_far
         lost = words_kl(text.words, kl[1])
         on_words(lost)
+        # The causes of the passage's words, while its queries are there; of those that are among
+        # the most hurt so far: the most hurt in the end are among them.
         least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
         for index in np.flatnonzero(lost >= least).tolist():
             if text.words[index].passage == passage and cache.attended is not None:
                 hurt.append(HurtWord(index, None, causes_of(full, cache, text, index)))
-
-    nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.8), explain)
     damage = Damage(text, nats[0], nats[1], kl[1], ())
     hurt.sort(key=lambda word: (-damage.of_words[word.word], word.word))
     for rank, word in enumerate(hurt[:MAX_RESTORED_WORDS]):
@@ -243,13 +240,11 @@ def read_losses(
     caches: Sequence[TextCache],
     text: Text,
     on_read: Callable[[float], object] = lambda share: None,
-    on_passage: Callable[[int, Floats], object] = lambda passage, kl: None,
-) -> tuple[Floats, Floats]:
-    """Read a text with new caches, the full one first; return the nats and KL of tokens (C, N).
+) -> Iterator[tuple[Floats, Floats]]:
+    """Read a text with new caches, the full one first; yield the nats and KL of tokens (C, N).
 
-    `on_passage` gets the number of each passage and the KL so far, before policies evict after it.
-    Then the caches forget the passage's queries. Raises a ValueError if the text is longer than the
-    model can hold.
+    Once for each passage, the same arrays, before policies evict after it. Then the caches forget
+    the passage's queries. Raises a ValueError if the text is longer than the model can hold.
     """
     count, ids = len(text.ids), np.asarray(text.ids)
     kinds: dict[str, Kind] = {SPAN_KINDS["system"]: "system", SPAN_KINDS["result"]: "result"}
@@ -266,12 +261,11 @@ def read_losses(
             targets = ids[after]
             nats[:, after], kl[:, after], _ = losses(logits[:, : len(targets)], targets)
             on_read(end / count)
-        on_passage(passage, kl)
+        yield nats, kl
         for cache in caches:
             cache.turn_kind = kinds.get(part.speaker)
             cache.end_turn()
             cache.forget_queries()
-    return nats, kl
 
 
 def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tuple[Cause, ...]:

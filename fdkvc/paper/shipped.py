@@ -59,7 +59,7 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
         {key: results(ablation_name(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
         {latency["policy"]: latency["milliseconds"] for latency in head["latencies"]},
         {name: CacheBytes(**size) for name, size in head["memories"].items()},
-        {name: rows[PROBE, name] for name in PROBES},
+        {place[1]: values for place, values in rows.items() if place[0] == PROBE},
     )
     return PapersRun(study, head["version"], head["made"], head["processor"])
 
@@ -67,7 +67,6 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
 # ------------------------------------------------------------------------------- names of arrays
 
 STUDY, PROBE = "study", "probe"
-PROBES = ("highest_score", "same_entries")
 
 
 def ablation_name(parameter: str) -> str:

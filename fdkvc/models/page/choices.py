@@ -151,6 +151,12 @@ def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None
     return recorded if names and names <= recorded.answers.keys() else None
 
 
+def choose_cache(page: str, titles: Mapping[str, str], start: str = "") -> str:
+    """Choose a cache by its title, at first `start` or the first one; return its name."""
+    whose = replace(WHOSE, default=start or next(iter(titles)), choices=titles)
+    return str(fields.choice(page, whose, width="content"))
+
+
 def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
     here = {field.name: field for field in fields_of(page, {})}

@@ -5,7 +5,6 @@ Text of the user, a file or the model is escaped and shown by ``st.html`` only.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from html import escape
 from time import monotonic
 
@@ -24,7 +23,7 @@ from fdkvc.models.page.conversation import ANSWERS, FULL, Answered, Conversation
 from fdkvc.models.page.restore import show_restoration
 from fdkvc.models.report.answer import answers_html, headline
 from fdkvc.ui.address import scroll_to
-from fdkvc.ui.fields import choice, problems
+from fdkvc.ui.fields import problems
 from fdkvc.ui.markdown import plain
 
 TRUE, OWN = "the true answer", "the full cache's answer"
@@ -162,8 +161,7 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
         st.caption(plain(f"{words}word was written and what eviction damages."))
     st.subheader("Restore evicted words", anchor=False)
     titles = {name: conversation.titles[name] for name in recorded.restored}
-    whose = replace(choices.WHOSE, default=next(iter(titles)), choices=titles)
-    name = choice(page, whose, width="content")
+    name = choices.choose_cache(page, titles)
     restoration = recorded.restored[name]
     show_restoration(restoration, titles[name], restoration.full)
 
