@@ -108,7 +108,7 @@ class Conversation:
         return model_text(self.transcript, as_json=self.language_model.tokens.calls_as_json)
 
     @property
-    def given(self) -> list[Passage]:
+    def history(self) -> list[Passage]:
         """The passages before the answered turn."""
         return [passage for passage in self.passages if passage.turn < self.turn]
 
@@ -201,8 +201,8 @@ def _new_chat(conversation: Conversation) -> Chat:
 
 def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object]) -> Chat:
     chat = _new_chat(conversation)
-    for done, passage in enumerate(given := conversation.given):
-        on_progress(done / len(given))
+    for done, passage in enumerate(history := conversation.history):
+        on_progress(done / len(history))
         _add(chat, passage)
     return chat
 
@@ -274,8 +274,8 @@ class Answered:
 
     def past(self, name: str) -> list[tuple[Writer, str]]:
         """Return the passages since the dialog's end, before the last message."""
-        given, asked = len(self.conversation.given), bool(self.conversation.messages)
-        return self._texts(name, given, self.began(name) - asked)
+        first, asked = len(self.conversation.history), bool(self.conversation.messages)
+        return self._texts(name, first, self.began(name) - asked)
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return the calls and words of a cache's answer so far."""
@@ -301,9 +301,9 @@ class Answered:
 
     def speakers(self, name: str) -> list[str]:
         """Return who speaks in each passage of a cache's text."""
-        given = self.conversation.given
-        later = self.chat.passages[name][len(given) :]
-        return [*map(speaker_of, given), *(WRITERS[who] for who, *_ in later)]
+        history = self.conversation.history
+        later = self.chat.passages[name][len(history) :]
+        return [*map(speaker_of, history), *(WRITERS[who] for who, *_ in later)]
 
     def calls(self, name: str) -> list[str]:
         """Return the calls of a cache's answer."""

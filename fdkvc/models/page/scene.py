@@ -176,7 +176,7 @@ def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
     texts = [context.text(FULL, passage=index) for index in range(len(passages))]
     turns = [*zip(numbers, speakers, texts, strict=False)]
     # The dialog's turns are the same under all caches; what came after is shown for each.
-    earlier = turns[: min(len(conversation.given), len(turns) - 1)]
+    earlier = turns[: min(len(conversation.history), len(turns) - 1)]
     if answered.prompt:
         earlier.insert(0, ("", SPAN_KINDS["system"], answered.prompt))
     past = ""
