@@ -58,8 +58,6 @@ class Study:
     """The bytes of a cache after a whole dialog of Mixed, by policy name."""
     probes: Mapping[str, Values] = field(default_factory=dict)
     """As `run_probes` returns them; empty unless the settings are the paper's."""
-    seconds: float = 0.0
-    """Wall clock of the whole study; 0 where it was read from files."""
 
 
 def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Execution]) -> Study:
@@ -124,7 +122,7 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         for policy in benchmark.policies
     }
     probes = run_probes(benchmark.seed) if sweeps else {}
-    return Study(results, swept, latencies, memories, probes, perf_counter() - began)
+    return Study(results, swept, latencies, memories, probes)
 
 
 def timed_policies(benchmark: Benchmark) -> list[Policy]:
