@@ -17,11 +17,11 @@ from fdkvc.conversations.page.file_choice import FILE
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.explain.tables import entries_table
+from fdkvc.models.damage import SHIPPED
 from fdkvc.models.judged import first_rows
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.recorded_damage import SHIPPED
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
