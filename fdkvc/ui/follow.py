@@ -205,7 +205,7 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
                 largest if bounded else trace.budget,
                 "" if bounded else "on its own scale",
                 tuple((line.label, tuple(map(line.words, turns[line.field]))) for line in lines),
-                (names.index(lane.origin), lane.begins) if lane.origin else None,
+                (names.index(lane.origin), trace.first_turn - 1) if lane.origin else None,
             )
         )
     return tuple(heads)

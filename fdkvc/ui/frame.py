@@ -60,7 +60,6 @@ def run_app() -> None:
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
     st.session_state[_FRAMED] = True
-    fields.enter(page.url_path)
     page.run()
 
 
@@ -127,7 +126,7 @@ def page(
     """
     # 1. The link, before any widget is drawn: only then may it set their values.
     _ensure_navigation()
-    link = fields.arriving_link()
+    link = fields.arriving_link(name)
     fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
     wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
     # 2. The head of the page, then the page itself.

@@ -15,6 +15,7 @@ from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
+from fdkvc.paper.page.past import Kind, Past
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
@@ -29,7 +30,6 @@ from fdkvc.ui.fields import held
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.past import Kind, Past
 from fdkvc.ui.sidebar import (
     BUDGET_HERE,
     MEASURED,
@@ -189,11 +189,10 @@ def _described(sweep: Sweep) -> str:
 
 
 @cache
-def kind_of(page: str) -> Kind:
+def kind() -> Kind:
     """Return what the page runs."""
     return Kind(
         "ablation",
-        page,
         Sweep,
         partial(SweepRun.measure, chunk=CHUNK),
         choose_sweep,
@@ -206,8 +205,6 @@ def kind_of(page: str) -> Kind:
             SweepRun(Sweep(axes=((parameter, published_sweep(parameter)),)), results)
             for parameter, results in papers_run().study.sweeps.items()
         ],
-        date=papers_run().date,
-        version=papers_run().version,
     )
 
 
@@ -216,7 +213,7 @@ def kind_of(page: str) -> Kind:
 
 def show(page: str, shown: Past, answer: DeltaGenerator) -> None:
     """Show a sweep; one of the paper's together with its other one."""
-    run, shipped = shown.result, kind_of(page).shipped
+    run, shipped = shown.result, kind().shipped
     sweep = run.settings
     papers = [run] if shown.job else [run, *(other for other in shipped if other is not run)]
     answer.markdown(plain(effects_sentence(papers)))

@@ -45,7 +45,10 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
     """
     policy, key, place = run.trace.policy, f"{page}/compare-with", f"{page}/history"
     settings = run.dialog, policy, run.budget
-    link = fields.chosen_link(page, _choosing(page, fields_of, {}))
+    link = {
+        field.name: field.written(fields.running(page, field))
+        for field in _choosing(page, fields_of, {})
+    }
     if fields.is_new(f"{page}/history-of", text):
         st.session_state.pop(place, None)
     # 1. The history. Going back to the last settings is no new entry.
