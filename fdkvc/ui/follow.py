@@ -145,7 +145,7 @@ def show_downloads(
         names = ["turns.csv"] if first.long else ["entries.csv", "turns.csv"]
         if first.long:
             st.caption(plain(first.long_note("entries.csv")))
-        show_files(page, lambda: trace_files(runs), names, f"{stem}.zip", stem)
+        show_files(page, lambda: trace_files(runs), names, stem)
 
 
 # ------------------------------------------------------------------------------- lanes

@@ -30,6 +30,12 @@ from fdkvc.ui.fields import held, hold
 from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import plain
 
+
+def read_name(text: str) -> str:
+    """Read the name of a policy from a link, such as ``fd-kvc:gamma=0.8``."""
+    return read_policy(text).name
+
+
 OWN = "own"
 SCENARIO = Field(
     "Scenario",
@@ -56,6 +62,7 @@ POLICY = Field(
     name="policy",
     default="fd-kvc",
     choices=synthetic_policies(),
+    read=read_name,
 )
 NOTHING = ""
 AROUND = Field(
@@ -88,11 +95,6 @@ LOOK = (replace(TURN, follows=True), ENTRY)
 
 LANES = "policies"
 """The name under which the policies of lanes carry over from page to page."""
-
-
-def read_name(text: str) -> str:
-    """Read the name of a policy from a link, such as ``fd-kvc:gamma=0.8``."""
-    return read_policy(text).name
 
 
 def choose_dialog(page: str) -> tuple[DialogChoice, int]:
@@ -130,7 +132,9 @@ def choose_metrics(page: str) -> tuple[str, ...]:
 def choose_policy(page: str) -> Policy:
     """Show the controls of the policy, and return it."""
     _follow_lanes(page)
-    policy = choose_around(page, read_policy(fields.choice(page, _policies(held(page, POLICY)))))
+    policy = choose_around(
+        page, read_policy(fields.choice(page, with_policy(POLICY, held(page, POLICY))))
+    )
     for inner in reversed([*inside(policy)]):
         st.caption(plain(inner.idea))
     hyperparameters = policy.settings.values()
@@ -160,10 +164,10 @@ def choose_policy(page: str) -> Policy:
     return policy
 
 
-def _policies(name: str) -> Field:
-    """Return the choice of a policy, among them the one of this name."""
-    named = {} if name in synthetic_policies() else {name: read_policy(name).title}
-    return replace(POLICY, choices={**synthetic_policies(), **named}, read=read_name)
+def with_policy(field: Field, name: str) -> Field:
+    """Return the choice of a policy with the one of this name among the choices."""
+    named = {} if name in field.choices else {name: read_policy(name).title}
+    return replace(field, choices={**field.labels, **named})
 
 
 def choose_around(page: str, policy: Policy) -> Policy:
@@ -236,7 +240,7 @@ def _follow_lanes(page: str) -> None:
 def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return the fields of the policy of a link, or else of the session's."""
     policy, whole = held_policy(page, link)
-    return [_policies(policy.name), around_of(policy), *whole.settings.values()]
+    return [with_policy(POLICY, policy.name), around_of(policy), *whole.settings.values()]
 
 
 def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from fdkvc.ui.sidebar import (
     around_of,
     choose_around,
     held_policy,
+    with_policy,
 )
 
 NONE = "–"
@@ -67,11 +68,6 @@ NUMBERS = (DIALOGS_HERE, replace(SEED, owner="ablation"))
 BUDGET = replace(BUDGET_HERE, follows=False, owner="ablation")
 SWEPT_METRICS = replace(MEASURED, owner="ablation")
 COUNTED = (SWEPT_METRICS, *NUMBERS, BUDGET)
-
-
-def _swept(name: str) -> Field:
-    """Return the choice of the policy, with this one among the choices."""
-    return replace(SWEPT_POLICY, choices={**ABLE, name: read_policy(name).title})
 
 
 def first_of(policy: str) -> Field:
@@ -119,7 +115,7 @@ def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     first = first_of(policy)
     second = second_of(policy, requested(first))
     values = values_of(policy, requested(first))
-    shown = [_swept(inside.name), around_of(inside), first, values, second]
+    shown = [with_policy(SWEPT_POLICY, inside.name), around_of(inside), first, values, second]
     if requested(second) != NONE:
         shown.append(values_of(policy, requested(second), "second_values"))
     return [*shown, SWEPT_SCENARIO, *COUNTED]
@@ -131,7 +127,7 @@ def choose_sweep(page: str) -> Sweep:
     numbers = fields.numbers(page, NUMBERS)
     swept, more = st.container(), st.expander("More", icon=":material/tune:")
     with more:
-        inside = fields.choice(page, _swept(held(page, SWEPT_POLICY)))
+        inside = fields.choice(page, with_policy(SWEPT_POLICY, held(page, SWEPT_POLICY)))
         policy = choose_around(page, read_policy(inside)).name
     with swept:
         first = fields.choice(page, first_of(policy))

@@ -22,7 +22,7 @@ from fdkvc.paper.study import Study
 from fdkvc.runs.export import stem_of
 from fdkvc.ui.downloads import files_of, report_button, show_files
 from fdkvc.ui.fields import held
-from fdkvc.ui.frame import open_section_of, opened_section
+from fdkvc.ui.frame import open_section_of
 
 
 def report_of(study: Study) -> str:
@@ -72,7 +72,7 @@ def _kind_of(section: str | None) -> Kind:
 def show(page: str, place: DeltaGenerator) -> None:
     """Show a run section by section, and in `place` the list of runs and their files."""
     answer, about = st.container(key="page-answer"), st.container()
-    section = opened_section(page, SECTION)
+    section = held(page, SECTION)
     kind = _kind_of(section)
     with about:
         shown = open_run(page, kind, place)
@@ -100,4 +100,4 @@ def _offer(page: str, shown: Past, stem: str) -> None:
         what = "Verdict, claims, tables, figures and three interactive examples"
         report_button(page, lambda: report_of(study), what, f"{stem}-report.html")
         names = [*FILES, *(f"sweep_{parameter}.csv" for parameter in study.sweeps)]
-    show_files(page, partial(files_of, run), names, f"{stem}.zip", stem)
+    show_files(page, partial(files_of, run), names, stem)

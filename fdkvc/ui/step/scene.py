@@ -20,7 +20,7 @@ from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import NO_GHOST, Ghost
 
 
-def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost = NO_GHOST) -> None:
+def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost) -> None:
     """Show a run on the stage, with figures and steps; `write` writes the address."""
     run, above = lane.run, st.container(key="turn-figures").empty()
     stage.show(page, run, ghost=ghost)
