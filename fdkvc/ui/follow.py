@@ -177,7 +177,7 @@ def follow_lanes(page: str, lanes: Sequence[Lane], sentences: int | None = None)
     def explain(turn: int, token: int) -> list[str]:
         return [" ".join(value_sentences(lane.run, turn, token)[:sentences]) for lane in rows]
 
-    return follow(page, name_of_all([lane.run for lane in rows]), rows[0].run.dialogs, explain)
+    return follow(page, name_of_all(lane.run for lane in rows), rows[0].run.dialogs, explain)
 
 
 def beside(lanes: Sequence[Lane]) -> list[Lane]:

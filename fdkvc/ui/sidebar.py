@@ -10,8 +10,9 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.core.limits import MAX_SCHEDULE_TURNS
-from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of, written
+from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of
 from fdkvc.core.words import listed, sentence
+from fdkvc.engine.fork import Fork
 from fdkvc.engine.metrics import default_metrics, metrics_of
 from fdkvc.player.run import DialogChoice
 from fdkvc.policies import (
@@ -132,17 +133,16 @@ def choose_metrics(page: str) -> tuple[str, ...]:
 def choose_policy(page: str) -> Policy:
     """Show the controls of the policy, and return it."""
     _follow_lanes(page)
-    policy = choose_around(
-        page, read_policy(fields.choice(page, with_policy(POLICY, held(page, POLICY))))
-    )
+    name = fields.choice(page, with_policy(POLICY, held(page, POLICY)))
+    policy = choose_around(page, read_policy(name))
     for inner in reversed([*inside(policy)]):
         st.caption(plain(inner.idea))
     hyperparameters = policy.settings.values()
     if hyperparameters:
         differ = st.empty()
         with st.expander("Hyperparameters", icon=":material/tune:"):
-            values = choose_hyperparameters(page, hyperparameters)
-            changed = [field for field in hyperparameters if values[field.name] != field.default]
+            variant = policy.variant(**choose_hyperparameters(page, hyperparameters))
+            changes = Fork(0, variant).changes(policy, 0)
             st.button(
                 "Restore the paper's values"
                 if has_paper_values(policy)
@@ -151,15 +151,11 @@ def choose_policy(page: str) -> Policy:
                 icon=":material/restart_alt:",
                 on_click=fields.reset,
                 args=(page, hyperparameters),
-                disabled=not changed,
+                disabled=not changes,
             )
-        if changed:
-            changes = [
-                f"{row.title} {written(values[row.name])} instead of {written(row.default)}"
-                for row in changed
-            ]
+        if changes:
             differ.caption(plain(sentence(listed(changes))))
-        policy = policy.variant(**values)
+        policy = variant
     fields.share(POLICY.name, policy.name)
     return policy
 
