@@ -9,14 +9,13 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts.results import curve_chart
-from fdkvc.charts.theme import Spec
 from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.paper.page.past import Kind, Past
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
+from fdkvc.paper.report.figures import sweep_chart
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
@@ -251,7 +250,9 @@ def _panels(page: str, kind: str, run: SweepRun) -> None:
         for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):
                 if len(sweep.axes) == 1:
-                    show_chart(page, f"{kind}/{metric}", _curve(sweep, swept, str(metric)))
+                    (name,), policy = sweep.parameters, read_policy(sweep.policy)
+                    chart = sweep_chart(swept, policy, name, str(metric), page_theme())
+                    show_chart(page, f"{kind}/{metric}", chart)
                 else:
                     _show_both(sweep, rows)
 
@@ -264,20 +265,6 @@ def _show_both(sweep: Sweep, rows: pd.DataFrame) -> None:
     title = f"{heading}: a row for each {first.lower()}, a column for each {second.lower()}"
     st.markdown(plain(title))
     show_grid(pivot(named, figures(rows), [first], second), title)
-
-
-def _curve(sweep: Sweep, swept: pd.DataFrame, metric: str) -> Spec:
-    ((name, _),) = sweep.axes
-    policy = read_policy(sweep.policy)
-    return curve_chart(
-        swept.assign(value=swept[name].astype(float)),
-        metric,
-        late_metric(metric).title,
-        _parameter_label(sweep, name),
-        float(policy.settings[name].default),
-        page_theme(),
-        policy.title,
-    )
 
 
 def _parameter_label(sweep: Sweep, name: str) -> str:
