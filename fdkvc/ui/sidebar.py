@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from itertools import cycle
 from typing import Any
 
@@ -172,7 +171,6 @@ def choose_around(page: str, policy: Policy) -> Policy:
     return wrapped(key, policy) if key else policy
 
 
-@lru_cache(maxsize=256)
 def around_of(policy: Policy) -> Field:
     """Return the choice of the wrappers that fit a policy."""
     fitting: dict[str, Any] = {NOTHING: "none"}
