@@ -30,7 +30,7 @@ from fdkvc.paper.replication.finding import finding_text
 from fdkvc.paper.replication.tables import series_table
 from fdkvc.paper.report.claims import claims_html, line_html
 from fdkvc.paper.report.document import study_report
-from fdkvc.paper.report.figures import series_chart, titled_charts
+from fdkvc.paper.report.figures import series_chart, series_rows, titled_charts
 from fdkvc.paper.report.tables import measured_html
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import run_study
@@ -134,7 +134,7 @@ def test_a_report_says_every_claim_table_figure_command_version_and_hash() -> No
     for number in range(1, 5):
         assert f"(Figure {number})</summary>" in text
     assert text.count("<figure>") == sum(
-        len(shown) for _, _, shown in titled_charts(few_dialogs(), LIGHT)
+        len(draw(LIGHT)) for _, _, draw in titled_charts(few_dialogs())
     )
     assert "python -m fdkvc benchmark --all --dialogs 6 --seed 4 --budget 56 --out results" in text
     for word in ("What was easy", "What was hard", "What was not tried", "SHA-256", "source"):
@@ -255,8 +255,8 @@ def test_a_figure_names_only_what_it_draws_and_no_more_than_can_be_told_apart() 
     table = series_table(study.results)
 
     def named(quantity: str) -> list[str]:
-        chart = series_chart(study, table, "mixed", quantity, LIGHT)
-        assert chart is not None
+        rows = series_rows(study, table, "mixed", quantity)
+        chart = series_chart(study, rows, "mixed", quantity, LIGHT)
         return sorted(set(chart["datasets"]["series"].policy))
 
     assert len(named("retention")) == MAX_DRAWN_POLICIES
@@ -266,7 +266,7 @@ def test_a_figure_names_only_what_it_draws_and_no_more_than_can_be_told_apart() 
 
 
 def test_a_picture_takes_the_colours_of_its_page() -> None:
-    charts = titled_charts(few_dialogs(), LIGHT)[0][2]
+    charts = titled_charts(few_dialogs())[0][2](LIGHT)
     first, second = (drawing(charts[name], name) for name in list(charts)[:2])
     for colour in (LIGHT.ink, LIGHT.paper, LIGHT.faint):
         assert f'"{colour}"' not in first.lower()

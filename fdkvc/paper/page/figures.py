@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from fdkvc.charts.theme import Spec, Theme
 from fdkvc.core.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.report.figures import titled_charts
 from fdkvc.paper.study import Study
@@ -11,23 +12,28 @@ from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
-charts_of = cached(titled_charts)
-"""The paper's figures of a study, made once."""
+
+@cached
+def _charts(study: Study, title: str, theme: Theme) -> dict[str, Spec]:
+    """Draw one of the paper's figures."""
+    return next(draw(theme) for name, _, draw in figures_of(study) if name == title)
+
+
+figures_of = cached(titled_charts)
 
 
 @st.fragment
 def show_figures(page: str, study: Study) -> None:
     """Show one of the paper's figures."""
-    figures = {figure[0]: figure[1:] for figure in charts_of(study, page_theme())}
-    name = segments(f"{page}/shown-figure", "Figure", {title: title for title in figures})
+    words = {title: said for title, said, _ in figures_of(study)}
+    name = segments(f"{page}/shown-figure", "Figure", {title: title for title in words})
     measured = len(study.results.benchmark.policies)
     if measured > MAX_DRAWN_POLICIES:
         st.caption(
             plain(f"The first {MAX_DRAWN_POLICIES} of {measured} policies; series.csv has all.")
         )
-    words, charts = figures[name]
-    st.markdown(plain(words))
+    st.markdown(plain(words[name]))
     with side_by_side("figure"):
-        for key, chart in charts.items():
+        for key, chart in _charts(study, name, page_theme()).items():
             with panel(f"figure-{key}"):
                 show_chart(page, f"figure/{key}", chart)

@@ -113,8 +113,8 @@ def _tables(study: Study) -> str:
 
 def _figures(study: Study) -> str:
     parts = {}
-    for title, words, charts in titled_charts(study, LIGHT):
-        drawn = "".join(drawing(chart, name) for name, chart in charts.items())
+    for title, words, draw in titled_charts(study):
+        drawn = "".join(drawing(chart, name) for name, chart in draw(LIGHT).items())
         parts[title] = f"<p>{escape(words)}</p><div class='row'>{drawn}</div>"
     return _folded(parts) or "<p>This run measured none of the paper's figures.</p>"
 

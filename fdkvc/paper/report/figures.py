@@ -1,6 +1,8 @@
 """The paper's figures from measured numbers, every line with its interval."""
 
 import tomllib
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -20,25 +22,34 @@ TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 """Texts of the report on the paper."""
 
 
-def series_chart(
-    study: Study, table: pd.DataFrame, scenario: str, quantity: str, theme: Theme
-) -> Spec | None:
-    """Return the chart of a quantity over a scenario's turns; None if nothing was measured.
+Charts = Callable[[Theme], dict[str, Spec]]
+"""Draws the charts of a figure, by name."""
 
-    Only the first policies are drawn, as many as fit into a chart. The y axis is at least 0 to 1
-    for a metric, else the range of the lines.
+
+def series_rows(study: Study, table: pd.DataFrame, scenario: str, quantity: str) -> pd.DataFrame:
+    """Return the rows of `series_table` of a quantity in a scenario, if it was measured.
+
+    Only of the first policies, as many as fit into a chart.
     """
-    policies = study.results.benchmark.policies[:MAX_DRAWN_POLICIES]
+    policies = study.results.benchmark.policies
     rows = table[(table.scenario == scenario) & (table.quantity == quantity)]
-    rows = rows[rows.policy.isin([policy.name for policy in policies])]
-    if rows.empty:
-        return None
+    return rows[rows.policy.isin([policy.name for policy in policies[:MAX_DRAWN_POLICIES]])]
+
+
+def series_chart(
+    study: Study, rows: pd.DataFrame, scenario: str, quantity: str, theme: Theme
+) -> Spec:
+    """Return the chart of a quantity over a scenario's turns, from `series_rows`.
+
+    The y axis is at least 0 to 1 for a metric, else the range of the lines.
+    """
     low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
     room = 0.08 * (high - low) or 0.05
     ends = low - room, high + room
     if quantity in metrics_of():
         ends = min(0.0, low), max(1.0, high)
     measured = set(rows.policy)
+    policies = study.results.benchmark.policies
     titles = {policy.name: policy.title for policy in policies if policy.name in measured}
     columns = ["policy", "turn", "topic", "mean", "ci_low", "ci_high"]
     return draw_series(
@@ -70,21 +81,38 @@ def sweep_chart(
     return curve_chart(rows, metric, title, setting.title, default, theme, policy.title)
 
 
-def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, Spec]]]:
-    """Return the paper's measured figures: title, what to see, and the charts by name."""
-    table, figures = series_table(study.results), []
+def titled_charts(study: Study) -> list[tuple[str, str, Charts]]:
+    """Return the paper's measured figures: title, what to see, and what draws the charts."""
+    figures, table = list[tuple[str, str, Charts]](), series_table(study.results)
     for figure in TEXTS["figure"]:
-        charts = {}
+        measured = {}
         for scenario, quantity in figure["panels"]:
-            chart = series_chart(study, table, scenario, quantity, theme)
-            if chart is not None:
-                charts[f"{quantity}_{scenario}"] = chart
-        figures.append((figure["title"], figure["words"], charts))
+            rows = series_rows(study, table, scenario, quantity)
+            if not rows.empty:
+                measured[scenario, quantity] = rows
+        if measured:
+            figures.append((figure["title"], figure["words"], partial(_series, study, measured)))
+    if study.sweeps:
+        texts = TEXTS["ablations"]
+        figures.append((texts["title"], texts["words"], partial(_curves, study)))
+    return figures
+
+
+def _series(
+    study: Study, measured: Mapping[tuple[str, str], pd.DataFrame], theme: Theme
+) -> dict[str, Spec]:
+    return {
+        f"{quantity}_{scenario}": series_chart(study, rows, scenario, quantity, theme)
+        for (scenario, quantity), rows in measured.items()
+    }
+
+
+def _curves(study: Study, theme: Theme) -> dict[str, Spec]:
+    """Return the curves that the paper prints."""
     curves, ablated = {}, policy_named(ABLATED_POLICY)
     for parameter, results in study.sweeps.items():
         rows = sweep_table(results, parameter)
-        for metric in rows[rows.published.notna()].metric.unique():  # that the paper prints
+        for metric in rows[rows.published.notna()].metric.unique():
             chart = sweep_chart(rows, ablated, parameter, metric, theme)
             curves[f"ablation_{parameter}_{metric}"] = chart
-    figures.append((TEXTS["ablations"]["title"], TEXTS["ablations"]["words"], curves))
-    return [figure for figure in figures if figure[2]]
+    return curves
