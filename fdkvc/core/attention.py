@@ -148,10 +148,10 @@ def divide_by_max(x: Floats) -> Floats:
     return x / top
 
 
-def min_max(x: Floats, present: Bools | None = None) -> Floats:
+def min_max(x: Floats, present: Bools) -> Floats:
     """Scale the values of each row (B, C) to [0, 1] by their minimum and maximum (Eq. 4).
 
-    Where `present` is given, only values that are present count, and others become 0.
+    Only values that are present count, and others become 0.
 
     Examples
     --------
@@ -159,9 +159,6 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
     >>> min_max(x, np.array([[True, True, True, False]])).round(4).tolist()
     [[0.0, 1.0, 0.5, 0.0]]
     """
-    if present is None:
-        low, high = x.min(axis=-1, keepdims=True), x.max(axis=-1, keepdims=True)
-        return np.asarray((x - low) / (high - low + np.float32(EPSILON)))
     low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
     high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):  # inf − inf in a row without entries
@@ -384,11 +381,6 @@ class Observation:
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
         return np.asarray(np.logical_or.reduce(self.new >= 0, axis=1))
-
-    @cached_property
-    def all_active(self) -> bool:
-        """Whether every row has tokens in this turn."""
-        return bool(self.active.all())
 
     def parts(self) -> Iterator[tuple[slice, Observation]]:
         """Yield groups of rows with their observations, so that one group is copied at a time."""

@@ -40,13 +40,10 @@ class Ties:
     absolute: float = 0.0
     """Allowed difference in addition: for sums whose parts may be much larger than the sum."""
 
-    def tolerance(self, cutoff: Floats) -> Floats | np.float32:
+    def tolerance(self, cutoff: Floats) -> Floats:
         """Return how far from its row's cutoff (B, 1) a score still ties with it."""
-        absolute = np.float32(self.absolute)
-        if not self.relative:
-            return absolute
-        tolerance: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
-        return tolerance + absolute if self.absolute else tolerance
+        share: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
+        return share + np.float32(self.absolute)
 
 
 EXACT = Ties(0)
@@ -86,8 +83,6 @@ class Cache:
     @cached_property
     def count(self) -> Ints:
         """Entries of each row (B,)."""
-        if self.full:
-            return np.full(len(self.token), self.token.shape[1], np.intp)
         return np.asarray(self.present.sum(axis=1))
 
     def with_channels(self, **channels: Floats) -> Cache:
@@ -181,9 +176,11 @@ def padded(tokens: Sequence[Ints]) -> list[Ints]:
     return result
 
 
-def concatenated(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Join arrays of the same name along their first axis."""
-    return {name: np.asarray(np.concatenate([part[name] for part in parts])) for name in parts[0]}
+def joined(parts: Sequence[Any], join: Callable[[Any], Any] = np.concatenate) -> Any:
+    """Join arrays, or mappings of arrays by name."""
+    if isinstance(parts[0], Mapping):
+        return {name: joined([part[name] for part in parts], join) for name in parts[0]}
+    return join(parts)
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:

@@ -198,13 +198,12 @@ class DialogBatch:
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
         """Return the logits or similarities of some turns, and this turn's index among them.
 
-        Those of all turns are computed at once if they are few numbers; otherwise those of a few
-        turns with the tokens up to them, which are then stored in place of earlier ones. Runs in
-        other threads may still be reading the earlier ones.
+        Logits are q̄·k/√h of a turn's mean query with the keys, as in Eq. 1, similarities cos(e, ē)
+        of its mean embedding with the embeddings, as in Eq. 4. Those of as many turns as are few
+        numbers, all if possible, are computed at once, with the tokens up to them, and stored in
+        place of earlier ones. Runs in other threads may still be reading the earlier ones.
         """
         span = max(1, BLOCK // (self.keys.shape[1] + 1))
-        if span >= self.turns:
-            return (self.logits if name == "logits" else self.similarities), turn
         first = turn - turn % span
         recent = self._recent.get(name)
         if recent is None or recent[0] != first:
@@ -219,24 +218,11 @@ class DialogBatch:
         """By name, the stored products and the first turn that they are of."""
         return {}
 
-    @cached_property
-    def logits(self) -> Floats:
-        """q̄·k/√h of every turn's mean query with every token's key (B, T, N + 1), as in Eq. 1.
-
-        The last column is −inf: index −1, the empty slot, finds it.
-        """
-        return self._turn_products("logits", slice(0, self.turns))
-
-    @cached_property
-    def similarities(self) -> Floats:
-        """cos(e, ē) of every turn's mean embedding with every token's (B, T, N + 1), as in Eq. 4.
-
-        The last column is 0: index −1, the empty slot, finds it.
-        """
-        return self._turn_products("similarities", slice(0, self.turns))
-
     def _turn_products(self, name: Product, turns: slice) -> Floats:
-        """Products of S turns of each row with its tokens until the last of them (B, S, M + 1)."""
+        """Products of S turns of each row with its tokens until the last of them (B, S, M + 1).
+
+        Index −1, the empty slot, finds the last column: −inf for logits, 0 for similarities.
+        """
         if name == "logits":
             by_turn = self.mean_queries[:, turns] * np.float32(1 / np.sqrt(self.keys.shape[-1]))
             by_token = self.keys
@@ -294,7 +280,8 @@ class DialogBatch:
         seen = self.born[:, None, :] <= np.arange(self.turns)[:, None]
         seen &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
         seen &= (np.diff(self.bounds) > 0)[:, :, None]
-        return softmax(np.where(seen, self.logits[:, :, :-1], np.float32(-np.inf)))
+        logits = self._turn_products("logits", slice(0, self.turns))
+        return softmax(np.where(seen, logits[:, :, :-1], np.float32(-np.inf)))
 
     @cached_property
     def full_output(self) -> Floats:
@@ -320,11 +307,7 @@ class DialogBatch:
 
     def observe(self, turn: int) -> Observation:
         """Return the observation of a turn."""
-        return Observation(turn, self._new_tokens[turn], self)
-
-    @cached_property
-    def _new_tokens(self) -> list[Ints]:
-        return [self.new_tokens(turn) for turn in range(self.turns)]
+        return Observation(turn, self.new_tokens(turn), self)
 
     def projection(self, space: str) -> Floats:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""

@@ -150,11 +150,6 @@ class FDKVC(Policy):
         paper=(0.10, 0.90),
     )
 
-    @property
-    def w_rho(self) -> float:
-        """w_ρ = 1 − w_c, the weight of recency (Eq. 5)."""
-        return 1 - self.w_c
-
     def initial_state(self) -> Mapping[str, float]:
         return {"learning_rate": self.alpha_0, "ownership_loss": 0.0}
 
@@ -166,7 +161,7 @@ class FDKVC(Policy):
         c = cache["cumulative"] + a  # Eq. 1
         decayed = self.gamma * cache["recency"]  # Eq. 2
         s = turn.similarity(cache.token)
-        r = min_max(s, None if cache.full else cache.present)  # Eq. 4
+        r = min_max(s, cache.present)  # Eq. 4
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
 
@@ -200,10 +195,10 @@ class FDKVC(Policy):
         return {"cumulative": c, "recency": np.maximum(turn.similarity(turn.new), 0)}
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ (Eq. 5)."""
+        """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ, w_ρ = 1 − w_c (Eq. 5)."""
         return {
             "cumulative": self.w_c * divide_by_max(cache["cumulative"]),
-            "recency": self.w_rho * cache["recency"],
+            "recency": (1 - self.w_c) * cache["recency"],
         }
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:

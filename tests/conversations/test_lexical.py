@@ -228,7 +228,8 @@ def test_a_head_is_a_row_with_vectors_of_its_own() -> None:
     assert batch.rows == 3
     np.testing.assert_array_equal(batch.keys[1], recording.keys[1])
     np.testing.assert_array_equal(batch.embeddings[0], batch.embeddings[2])
-    assert (batch.logits[0] != batch.logits[1]).any()
+    logits, _ = batch.products("logits", 0)
+    assert (logits[0] != logits[1]).any()
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,15 @@ SMALL = World(tokens_per_turn=3, dimension=30, head_dimension=4)
 def assert_same_dialogs(one: DialogBatch, other: DialogBatch) -> None:
     """Assert that two batches hold the same, and derive the same from it, to the last bit."""
     names = "embeddings keys values queries bounds turn_counts topic_bits current topics "
-    names += "projections mean_embeddings mean_queries logits similarities born in_turns "
-    names += "topic_counts"
+    names += "projections mean_embeddings mean_queries born in_turns topic_counts"
     for name in names.split():
         expected, actual = getattr(one, name), getattr(other, name)
         assert (expected is None) == (actual is None), name
         if expected is not None:
             np.testing.assert_array_equal(expected, actual, err_msg=name, strict=True)
+    for product in ("logits", "similarities"):
+        expected, actual = (batch.products(product, 0)[0] for batch in (one, other))
+        np.testing.assert_array_equal(expected, actual, err_msg=product, strict=True)
     assert one.topic_names == other.topic_names
 
 
