@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -97,11 +97,8 @@ class Cache:
 
     def rows(self, rows: slice) -> Cache:
         """Return some of the rows."""
-        return Cache(
-            self.token[rows],
-            {name: column[rows] for name, column in self.channels.items()},
-            {name: state[rows] for name, state in self.state.items()},
-        )
+        state = {name: numbers[rows] for name, numbers in self.state.items()}
+        return replace(self._each_column(lambda column: column[rows]), state=state)
 
     def without(self, removed: Bools) -> Cache:
         """Empty the slots that are True in `removed` (B, C)."""
@@ -116,14 +113,8 @@ class Cache:
         empty = token == EMPTY
         if empty.any():
             channels = {name: np.where(empty, 0, column) for name, column in channels.items()}
-        return Cache(
-            np.concatenate([self.token, token], axis=1),
-            {
-                name: np.concatenate([column, channels[name]], axis=1)
-                for name, column in self.channels.items()
-            },
-            self.state,
-        )
+        columns = joined([self.channels, channels], beside)
+        return Cache(beside([self.token, token]), columns, self.state)
 
     def keep(self, kept: Bools, slots: int) -> Cache:
         """Keep the marked entries (B, C), at most `slots` a row; spare slots are empty."""
@@ -174,6 +165,10 @@ def padded(tokens: Sequence[Ints]) -> list[Ints]:
         widths = [*[(0, 0)] * (array.ndim - 1), (0, longest - array.shape[-1])]
         result.append(np.pad(array, widths, constant_values=EMPTY))
     return result
+
+
+beside = partial(np.concatenate, axis=1)
+"""Joins arrays along the axis of entries, or of turns."""
 
 
 def joined(parts: Sequence[Any], join: Callable[[Any], Any] = np.concatenate) -> Any:

@@ -149,18 +149,13 @@ class DialogBatch:
         bits: Bits = np.bitwise_or.reduce(self.topic_bits, axis=1)
         return np.bitwise_count(bits).astype(np.intp)
 
-    @cached_property
-    def _real(self) -> list[tuple[Ints, int]] | None:
-        """The turns of each row with tokens, and its number of tokens; None without padding."""
-        return self._real_in(slice(0, self.turns))
-
-    def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
+    def _real(self, turns: slice = slice(None)) -> list[tuple[Ints, int]] | None:
         """Return for each row the turns of these with tokens, and its number of tokens so far.
 
         Turns count from the first of these. None without padding; see `row_products`.
         """
-        bounds = self.bounds[:, turns.start : turns.stop + 1]
-        has_tokens, tokens = np.diff(bounds) > 0, bounds[:, -1]
+        has_tokens = np.diff(self.bounds)[:, turns] > 0
+        tokens = self.bounds[:, 1:][:, turns][:, -1]
         if has_tokens.all() and (tokens == tokens.max()).all():
             return None
         indices = map(np.flatnonzero, has_tokens)
@@ -191,8 +186,8 @@ class DialogBatch:
             return self._turn_means(self.queries)
         # The mean of projected tokens is the projected mean: T products instead of N.
         matrix = self.projection("query").swapaxes(-1, -2)
-        width = matrix.shape[1]
-        real = self._real and [(turns, width) for turns, _ in self._real]
+        real, width = self._real(), matrix.shape[1]
+        real = real and [(turns, width) for turns, _ in real]
         return row_products(self.mean_embeddings, matrix, real)
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
@@ -233,7 +228,7 @@ class DialogBatch:
         count = int(self.bounds[:, turns.stop].max())
         by_token = by_token[:, :count]
         products = np.empty((*by_turn.shape[:2], count + 1), np.float32)
-        row_products(by_turn, by_token, self._real_in(turns), out=products[:, :, :-1])
+        row_products(by_turn, by_token, self._real(turns), out=products[:, :, :-1])
         if name == "similarities":
             products[:, :, :-1] *= (1 / lengths_of(by_token))[:, None, :]
         products[:, :, -1] = -np.inf if name == "logits" else 0
@@ -244,8 +239,8 @@ class DialogBatch:
         """Each token's own query (B, N, h)."""
         if self.queries is not None:
             return self.queries
-        width, matrix = self.keys.shape[-1], self.projection("query").swapaxes(-1, -2)
-        real = self._real and [(np.arange(tokens), width) for _, tokens in self._real]
+        matrix, real = self.projection("query").swapaxes(-1, -2), self._real()
+        real = real and [(np.arange(tokens), matrix.shape[1]) for _, tokens in real]
         return row_products(self.embeddings, matrix, real)
 
     def query_logits(self, turn: int) -> Floats:
@@ -286,10 +281,11 @@ class DialogBatch:
     @cached_property
     def full_output(self) -> Floats:
         """Context output of each turn without eviction (B, T, h)."""
-        if self._real is None:
+        real = self._real()
+        if real is None:
             return self.full_attention @ self.values
         output = np.zeros((self.rows, self.turns, self.values.shape[-1]), np.float32)
-        for row, (turns, tokens) in enumerate(self._real):
+        for row, (turns, tokens) in enumerate(real):
             weights = self.full_attention[row, turns, :tokens]
             output[row, turns] = weights @ self.values[row, :tokens]
         return output

@@ -6,12 +6,12 @@ the entries of a turn when they are requested.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from fdkvc.core.cache import joined
+from fdkvc.core.cache import beside, joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_KEPT_ENTRIES
 from fdkvc.engine.simulate import simulate
@@ -80,7 +80,7 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
     return replace(
         blocks[-1],
-        **joined(columns, partial(np.concatenate, axis=1)),
+        **joined(columns, beside),
         first_turn=0,
         seconds=np.concatenate([block.seconds for block in blocks]),
         results=BlockResults(dialogs.turns, results_of),
