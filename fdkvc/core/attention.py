@@ -148,10 +148,10 @@ def divide_by_max(x: Floats) -> Floats:
     return x / top
 
 
-def min_max(x: Floats, present: Bools) -> Floats:
+def min_max(x: Floats, present: Bools | None = None) -> Floats:
     """Scale the values of each row (B, C) to [0, 1] by their minimum and maximum (Eq. 4).
 
-    Only values that are present count, and others become 0.
+    Where `present` is given, only values that are present count, and others become 0.
 
     Examples
     --------
@@ -159,6 +159,9 @@ def min_max(x: Floats, present: Bools) -> Floats:
     >>> min_max(x, np.array([[True, True, True, False]])).round(4).tolist()
     [[0.0, 1.0, 0.5, 0.0]]
     """
+    if present is None:
+        low, high = x.min(axis=-1, keepdims=True), x.max(axis=-1, keepdims=True)
+        return np.asarray((x - low) / (high - low + np.float32(EPSILON)))
     low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
     high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):  # inf − inf in a row without entries

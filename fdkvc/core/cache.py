@@ -83,6 +83,8 @@ class Cache:
     @cached_property
     def count(self) -> Ints:
         """Entries of each row (B,)."""
+        if self.full:
+            return np.full(len(self.token), self.token.shape[1], np.intp)
         return np.asarray(self.present.sum(axis=1))
 
     def with_channels(self, **channels: Floats) -> Cache:

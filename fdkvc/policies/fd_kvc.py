@@ -161,7 +161,7 @@ class FDKVC(Policy):
         c = cache["cumulative"] + a  # Eq. 1
         decayed = self.gamma * cache["recency"]  # Eq. 2
         s = turn.similarity(cache.token)
-        r = min_max(s, cache.present)  # Eq. 4
+        r = min_max(s, None if cache.full else cache.present)  # Eq. 4
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
 
