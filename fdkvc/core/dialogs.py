@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import (
     BLOCK,
     Bools,
+    Feature,
     Floats,
     Ints,
     Observation,
@@ -137,6 +138,11 @@ class DialogBatch:
         if self.speakers is None:
             return None
         return np.take_along_axis(self.speakers, np.minimum(self.born, self.turns - 1), axis=1)
+
+    def feature(self, name: Feature) -> NDArray[Any] | None:
+        """Return a feature of each token, if known; see `ObservedTokens`."""
+        feature: NDArray[Any] | None = getattr(self, "spoken_by" if name == "speakers" else name)
+        return feature
 
     @cached_property
     def in_turns(self) -> Bools:
