@@ -38,15 +38,13 @@ BY_TOKEN = (
     "positions",
     "queries",
     "surprisal",
+    "speakers",
     "kinds",
     "tools",
     "words",
     "traits",
 )
 """Arrays of a batch with an axis of tokens."""
-
-BY_TURN = ("current", "speakers")
-"""Arrays of a batch with an axis of turns."""
 
 Bits = NDArray[np.uint32]
 
@@ -83,7 +81,7 @@ class DialogBatch:
     projections: Floats | None = None
     """Shape (3, B, d, h). W_Q, W_K and W_V of each row."""
     speakers: Ints | None = None
-    """Shape (B, T). Speaker of each turn, as an index into `fdkvc.core.attention.SPEAKERS`."""
+    """Shape (B, N). Speaker of each token, as an index into `fdkvc.core.attention.SPEAKERS`."""
     kinds: Ints | None = None
     """Shape (B, N). Kind of each token, as an index into `fdkvc.core.attention.KINDS`; −1 where
     unknown."""
@@ -132,16 +130,9 @@ class DialogBatch:
         token = np.arange(self.embeddings.shape[1])
         return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
 
-    @cached_property
-    def spoken_by(self) -> Ints | None:
-        """Speaker of each token (B, N), if known."""
-        if self.speakers is None:
-            return None
-        return np.take_along_axis(self.speakers, np.minimum(self.born, self.turns - 1), axis=1)
-
     def feature(self, name: Feature) -> NDArray[Any] | None:
         """Return a feature of each token, if known; see `ObservedTokens`."""
-        feature: NDArray[Any] | None = getattr(self, "spoken_by" if name == "speakers" else name)
+        feature: NDArray[Any] | None = getattr(self, name)
         return feature
 
     @cached_property
@@ -344,16 +335,16 @@ class DialogBatch:
         """Return one row as a batch of its own, without padding."""
         turns, rows = int(self.turn_counts[index]), slice(index, index + 1)
         tokens = int(self.bounds[index, turns])
-        ends = {**dict.fromkeys(BY_TOKEN, tokens), **dict.fromkeys(BY_TURN, turns)}
-        arrays = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
+        arrays = {name: getattr(self, name) for name in BY_TOKEN if getattr(self, name) is not None}
         return dataclasses.replace(
             self,
             bounds=self.bounds[rows, : turns + 1],
             turn_counts=self.turn_counts[rows],
+            current=self.current[rows, :turns],
             topics=None if self.topics is None else self.topics[rows],
             projections=None if self.projections is None else self.projections[:, rows],
             heads=1,
-            **{name: array[rows, : ends[name]] for name, array in arrays.items()},
+            **{name: array[rows, :tokens] for name, array in arrays.items()},
         )
 
 
@@ -388,7 +379,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         ):
             if value != expected:
                 raise ValueError(f"the dialogs differ in their {what}: {value} and {expected}")
-        for name in (*BY_TOKEN, *BY_TURN, "topics", "projections"):
+        for name in (*BY_TOKEN, "topics", "projections"):
             if (getattr(batch, name) is None) != (getattr(first, name) is None):
                 raise ValueError(f"some of the dialogs have {name}, others do not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
@@ -407,7 +398,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
 
     return DialogBatch(
         **{name: joined(name, tokens) for name in BY_TOKEN},
-        **{name: joined(name, turns, constant_values=-1) for name in BY_TURN},
+        current=joined("current", turns, constant_values=-1),
         bounds=joined("bounds", turns + 1, mode="edge"),  # padded turns are empty ranges
         turn_counts=joined("turn_counts"),
         topic_names=first.topic_names,

@@ -68,11 +68,11 @@ class TokenText:
 
     @property
     def speakers(self) -> Ints:
-        """Speaker of each turn (T,), as an index into `SPEAKERS`."""
+        """Speaker of each token (N,), as an index into `SPEAKERS`."""
         is_prompt = np.array([turn.kind == "system" for turn in self.turns], np.bool_)
         is_user = np.array([turn.is_user for turn in self.turns], np.bool_)
         spoken = np.where(is_user, SPEAKERS.index("user"), SPEAKERS.index("system"))
-        return np.where(is_prompt, SPEAKERS.index("prompt"), spoken)
+        return np.where(is_prompt, SPEAKERS.index("prompt"), spoken)[self.born]
 
     @cached_property
     def kinds(self) -> Ints:

@@ -97,7 +97,7 @@ def with_everything(seed: int, lengths: list[int]) -> DialogBatch:
         words=random.integers(9, size=(1, tokens)),
         kinds=random.integers(-1, 5, size=(1, tokens)),
         tools=random.integers(9, size=(1, tokens)),
-        speakers=random.integers(3, size=(1, len(lengths))),
+        speakers=random.integers(3, size=(1, tokens)),
         topics=random.normal(size=(1, 8, dimension)).astype(np.float32),
         projections=random.normal(size=(3, 1, dimension, head)).astype(np.float32),
     )
