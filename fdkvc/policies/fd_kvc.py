@@ -150,6 +150,11 @@ class FDKVC(Policy):
         paper=(0.10, 0.90),
     )
 
+    @property
+    def w_rho(self) -> float:
+        """w_ρ = 1 − w_c, the weight of recency (Eq. 5)."""
+        return 1 - self.w_c
+
     def initial_state(self) -> Mapping[str, float]:
         return {"learning_rate": self.alpha_0, "ownership_loss": 0.0}
 
@@ -195,10 +200,10 @@ class FDKVC(Policy):
         return {"cumulative": c, "recency": np.maximum(turn.similarity(turn.new), 0)}
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ, w_ρ = 1 − w_c (Eq. 5)."""
+        """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ (Eq. 5)."""
         return {
             "cumulative": self.w_c * divide_by_max(cache["cumulative"]),
-            "recency": (1 - self.w_c) * cache["recency"],
+            "recency": self.w_rho * cache["recency"],
         }
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:

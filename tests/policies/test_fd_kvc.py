@@ -152,6 +152,7 @@ def test_recency_exceeds_one_and_stays_below_its_limit() -> None:
     recency = simulate(policy, dialogs, 56).last.cache["recency"]
 
     assert 1 < recency.max() < 0.3 / (1 - 0.88)
+    assert policy.w_rho == pytest.approx(0.55)  # type: ignore[attr-defined]
 
 
 def test_it_has_the_papers_hyperparameters_steps_and_state_and_no_others() -> None:
