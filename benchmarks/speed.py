@@ -116,12 +116,11 @@ def main() -> None:
     )
     print(f"3. plain-Python oracle, scaled up: {slow:.0f} s; (1) is {slow / measured:.0f} x faster")
     print("4. one turn: scores, eviction, output")
-    turns = measure_latency(PAPER.policies)
-    for turn in turns:
-        print(
-            f"  {turn.policy:8s} single {1e3 * turn.milliseconds:6.1f} us, "
-            f"{turn.milliseconds / turns[0].milliseconds:.2f} x FIFO"
-        )
+    latencies = measure_latency(PAPER.policies)
+    fifo = next(iter(latencies.values()))
+    for policy, milliseconds in latencies.items():
+        ratio = milliseconds / fifo
+        print(f"  {policy:8s} single {1e3 * milliseconds:6.1f} us, {ratio:.2f} x FIFO")
     small, large = peak_memory(PAPER.dialogs), peak_memory(10 * PAPER.dialogs)
     print(f"5. peak memory: {small:.0f} MB, with ten times the dialogs {large:.0f} MB")
 

@@ -2,11 +2,13 @@
 
 import streamlit as st
 
+from fdkvc.core.limits import MAX_LANES
 from fdkvc.ui import fields, sidebar
 from fdkvc.ui.compare import scenes, what_if
 from fdkvc.ui.follow import nearly_kept, open_on, show_downloads
 from fdkvc.ui.frame import page
-from fdkvc.ui.lanes import choose_lanes, load_lanes
+from fdkvc.ui.lanes import POLICIES, load_lanes
+from fdkvc.ui.variants import choose_policies
 
 PAGE = "compare"
 
@@ -18,7 +20,7 @@ with page(
     staged=True,
 ) as shown:
     with st.sidebar:
-        policies = choose_lanes(PAGE)
+        policies = choose_policies(PAGE, POLICIES, MAX_LANES)
         dialog, budget = sidebar.choose_dialog(PAGE)
         metrics = sidebar.choose_metrics(PAGE)
 

@@ -2,10 +2,12 @@
 
 import streamlit as st
 
+from fdkvc.core.limits import MAX_LANES
 from fdkvc.ui import sidebar
 from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import page
-from fdkvc.ui.lanes import choose_lanes, load_lanes
+from fdkvc.ui.lanes import load_lanes
+from fdkvc.ui.variants import choose_policies
 from fdkvc.verdict.page import choices, transcript
 from fdkvc.verdict.page.evidence import show_evidence, show_headline
 from fdkvc.verdict.page.verdict import show_verdict
@@ -20,7 +22,7 @@ with page(
     staged=True,
 ) as shown:
     with st.sidebar:
-        policies = choose_lanes(PAGE, choices.POLICIES)
+        policies = choose_policies(PAGE, choices.POLICIES, MAX_LANES)
         chosen = choices.choose_dialog(PAGE, shown.below_title)
         metrics = sidebar.choose_metrics(PAGE)
 

@@ -19,7 +19,6 @@ from fdkvc.paper.shipped import (
     HEAD,
     NUMBERS,
     PROBE,
-    PROBES,
     STUDY,
     ablation_name,
 )
@@ -40,18 +39,21 @@ def packed(study: Study, made: str) -> dict[str, bytes]:
 
     The study is complete, of `BENCHMARK`; `made` is the date.
     """
-    if study.probes is None:
+    if not study.probes:
         raise ValueError("the study has no probes, so it is not the paper's, or not complete")
     parts = {STUDY: study.results}
     parts |= {ablation_name(parameter): results for parameter, results in study.sweeps.items()}
     numbers = {name: row for part, results in parts.items() for name, row in _rows(part, results)}
-    numbers |= {f"{PROBE}|{name}": getattr(study.probes, name) for name in PROBES}
+    numbers |= {f"{PROBE}|{name}": values for name, values in study.probes.items()}
     head = {
         "version": fdkvc.__version__,
         "made": made,
         "processor": processor(),
         "seconds": {part: results.seconds for part, results in parts.items()},
-        "latencies": [asdict(latency) for latency in study.latencies],
+        "latencies": [
+            {"policy": policy, "milliseconds": milliseconds}
+            for policy, milliseconds in study.latencies.items()
+        ],
         "memories": {name: asdict(memory) for name, memory in study.memories.items()},
     }
     text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from fdkvc.core.recordings import Recording
-from fdkvc.models.recorded_damage import shipped_damage
+from fdkvc.models.damage import shipped_damage
 from fdkvc.models.report.answer import answer_page
 from fdkvc.models.report.damage import recorded_page
 from fdkvc.models.report.judged import TITLE, judged_report

@@ -113,13 +113,6 @@ class TurnView(EntryTrace):
                 return self.recorded[scores], float(self.recorded[threshold])
         return None
 
-    def score_and_cutoff(self, entry: int) -> tuple[float | None, float | None]:
-        """Return the score that decided on an entry, and the cutoff or threshold, if known."""
-        if self.stood[entry]:
-            return float(self.score[entry]), self.cutoff
-        scores, threshold = self.threshold or (None, None)
-        return None if scores is None else float(scores[entry]), threshold
-
     def terms_of(self, entry: int) -> Mapping[str, float]:
         """Return the terms of one entry's score when its fate was decided."""
         terms = self.result.terms
@@ -344,7 +337,8 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         return why
 
     (entry,) = np.flatnonzero(view.token == token).tolist()
-    score, cutoff = view.score_and_cutoff(entry)
+    ranked = view.score, view.cutoff
+    scores, cutoff = ranked if view.stood[entry] else view.threshold or (None, None)
     # Entries that compete for the slots which protection leaves.
     contends = view.stood & ~view.protected
     marginal = view.marginal if view.stood[entry] else None
@@ -355,7 +349,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         protected=bool(view.protected[entry]),
         rank=int(view.rank[entry]) or None,
         place=int((contends & (view.rank <= view.rank[entry])).sum()) if contends[entry] else 0,
-        score=score,
+        score=None if scores is None else float(scores[entry]),
         cutoff=cutoff,
         terms=view.terms_of(entry),
         marginal=None if marginal is None else int(view.token[marginal]),

@@ -89,7 +89,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     else:
         parts.append("no new tokens, nothing changed")
     if view.current:
-        bit = np.uint32(1) << np.uint32(dialogs.current[row, turn])
+        bit = topic_bit(dialogs.current[row, turn])
         current = int((view.kept & (dialogs.topic_bits[row, view.token] & bit != 0)).sum())
         verb = "is" if current == 1 else "are"
         parts.append(f"{current:,} of {view.kept.sum():,} kept {verb} of the current topic")

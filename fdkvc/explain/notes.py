@@ -1,6 +1,6 @@
 """Notes on settings that have no effect, and on needed values that are not checked."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from fdkvc.core.attention import KINDS, SPEAKERS
@@ -16,9 +16,10 @@ from fdkvc.policies.whitelist import Whitelist
 
 def available_in(dialogs: DialogBatch) -> Available:
     """Return which inputs of policies the dialogs have."""
+    present = {*(() if dialogs.kinds is None else dialogs.kinds.ravel().tolist())}
     return Available(
         speakers=() if dialogs.speakers is None else SPEAKERS,
-        kinds=() if dialogs.kinds is None else _named({*dialogs.kinds.ravel().tolist()}),
+        kinds=tuple(kind for index, kind in enumerate(KINDS) if index in present),
         words=dialogs.words is not None,
         heads=dialogs.heads,
         layers=dialogs.layers,
@@ -42,11 +43,7 @@ def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ..
             # A turn may begin with calls: the first character's kind, and that of what follows.
             for character in (0, turn.call_characters):
                 kinds.add(transcript.span_kind(number, character))
-    return _named(set(map(KINDS.index, kinds)))
-
-
-def _named(kinds: Collection[int]) -> tuple[str, ...]:
-    return tuple(kind for index, kind in enumerate(KINDS) if index in kinds)
+    return tuple(kind for kind in KINDS if kind in kinds)
 
 
 def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[str]:

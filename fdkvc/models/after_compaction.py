@@ -19,7 +19,6 @@ from fdkvc.conversations.formats.agents import transcript_of
 from fdkvc.core.transcripts import Transcript
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count
-from fdkvc.models import answers
 from fdkvc.models.answers import FULL, AnswerReader, Answers, read_together
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.head_recordings import AT_ONCE
@@ -101,20 +100,6 @@ class _Boundary:
     def read(self, on_read: OnRead) -> Forgot:
         """Read the text and what follows, and return what each way loses."""
         one_blas_thread()
-        readings = dict[str, ModelLoss]()
-        read_together([self._reading(on_read, readings)])
-        ways = (replace(way, reading=readings[way.policy]) for way in self.result.ways)
-        size = sum(len(row.ids) for row in self.after)
-        note = f"Right, KL: {self.model.name} read the next {count(size, 'token')} after each way"
-        if values := max(row.values for row in readings.values()):
-            right = f"of {count(values, 'value')} of calls that it gets right with all of the text"
-            note += f"; {right}, how many stay right"
-        note += ", and nats a token from its predictions with all of the text."
-        return replace(self.result, ways=tuple(ways), notes=(*self.result.notes, note))
-
-    def _reading(
-        self, on_read: OnRead, readings: dict[str, ModelLoss]
-    ) -> answers.Reading[list[answers.Row]]:
         policies = tuple(read_policy(way.policy) for way in self.result.ways if way.policy)
         room = self.model.decoder.shape.positions
         settings = Answers((*policies, read_policy(FULL)), (room,))
@@ -156,10 +141,18 @@ class _Boundary:
         }
         reader = AnswerReader(settings, self.model, self.transcript, light)
         for passage in self.after:
-            yield from reader.read_passage(passage, ends=False)
+            read_together([reader.read_passage(passage, ends=False)])
             on_read(done := done + each * len(passage.ids), total)
+        readings = dict[str, ModelLoss]()
         for row, name in enumerate(caches):
             measured = reader.measures(row)
             share, values = measured.get("values_right_of_full", (0.0, 0))
             readings[name] = ModelLoss(round(share * values), values, measured["kl"][0])
-        return []
+        ways = (replace(way, reading=readings[way.policy]) for way in self.result.ways)
+        size = sum(len(row.ids) for row in self.after)
+        note = f"Right, KL: {self.model.name} read the next {count(size, 'token')} after each way"
+        if values := max(row.values for row in readings.values()):
+            right = f"of {count(values, 'value')} of calls that it gets right with all of the text"
+            note += f"; {right}, how many stay right"
+        note += ", and nats a token from its predictions with all of the text."
+        return replace(self.result, ways=tuple(ways), notes=(*self.result.notes, note))

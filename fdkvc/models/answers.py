@@ -241,18 +241,18 @@ def run_job(
     one_blas_thread()  # here too, since this may be another process
     # Generators: each stops at what it wants read next.
     dialogs = [_read(settings, model, transcript, on_read) for transcript in transcripts]
-    if reads_each(model.decoder):  # as one batch on a device
-        return read_together(dialogs)
-    return [*chain.from_iterable(read_together([dialog]) for dialog in dialogs)]
+    batches = [dialogs] if reads_each(model.decoder) else [[dialog] for dialog in dialogs]
+    rows = chain.from_iterable(map(read_together, batches))
+    return [*chain.from_iterable(rows)]
 
 
 Reading = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
 """Yields caches and the next tokens (n,) to read with all of them; is sent the logits (C, n, V)."""
 
 
-def read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
-    """Read the next tokens of all dialogs at once, until all have ended; return rows in order."""
-    rows: list[list[Row]] = [[] for _ in dialogs]
+def read_together(dialogs: Sequence[Reading[Result]]) -> list[Result]:
+    """Read the next tokens of all dialogs at once, until all have ended; return their results."""
+    results = dict[int, Result]()
     requests = {number: next(dialog) for number, dialog in enumerate(dialogs)}
     while requests:
         logits = _logits([*requests.values()])
@@ -260,9 +260,9 @@ def read_together(dialogs: Sequence[Reading[list[Row]]]) -> list[Row]:
             try:
                 requests[number] = dialogs[number].send(of_dialog)
             except StopIteration as end:  # the dialog has ended
-                rows[number] = end.value
+                results[number] = end.value
                 del requests[number]
-    return [*chain.from_iterable(rows)]
+    return [results[number] for number in range(len(dialogs))]
 
 
 def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Floats]:
@@ -383,8 +383,10 @@ class AnswerReader:
             before_first, after = yield from self._read(ids[first:end])
             for logits, token in ((before_first, first), (after[:, :-1], first + 1)):
                 if logits is not None and logits.shape[1]:
-                    scored = slice(token, token + logits.shape[1])
-                    best.append(self._score(logits, ids[scored]))
+                    scored, row = slice(token, token + logits.shape[1]), self._row
+                    nats, kl, likely = losses(logits, ids[scored])
+                    self.scores.append((nats[row], kl[row], (likely == likely[0])[row]))
+                    best.append(likely[row])
                     self.ages.append(ages[scored])
         # 3. Grade a call by its own tokens and the end: the model writes neither the mark before
         #    them nor what closes the passage after the end.
@@ -447,13 +449,6 @@ class AnswerReader:
                 self._end_turn()
             yield first, end
 
-    def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Score logits (R, n, V) for the true tokens (n,); return the likeliest tokens (C, n)."""
-        nats, kl, best = losses(logits, targets)
-        row = self._row
-        self.scores.append((nats[row], kl[row], (best == best[0])[row]))
-        return best[row]
-
     def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
         """Note which values each cache would write, by the likeliest tokens (C, n) after the mark.
 
@@ -514,9 +509,8 @@ class AnswerReader:
     def measures(self, row: int) -> dict[str, tuple[float, int]]:
         """Return each metric that one cache has a value of, with the number that it averages."""
         # 1. By token.
-        nats = np.concatenate([part[row] for part, _, _ in self.scores])
-        kl = np.concatenate([part[row] for _, part, _ in self.scores])
-        same_best = np.concatenate([part[row] for _, _, part in self.scores])
+        kinds = zip(*self.scores, strict=True)
+        nats, kl, same_best = (np.concatenate([part[row] for part in parts]) for parts in kinds)
         ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
         value_sources = np.array(self.value_sources, np.str_)
         measured = {

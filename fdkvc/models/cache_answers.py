@@ -4,15 +4,15 @@ The shipped recording is SmolLM2's answer to an example; ``python -m benchmarks.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fdkvc.models import numpy as lm
-from fdkvc.models.answer_causes import Attempt, GradedCall, Restoration, Span
+from fdkvc.models.answer_causes import GradedCall, Restoration
 from fdkvc.models.numpy.model_text import Writer
+from fdkvc.runs.record import read_value
 
 SHIPPED = Path(lm.__file__).parent / "recorded" / "birthday.json"
 
@@ -72,35 +72,19 @@ class RecordedAnswer:
     """The length of the answer, as in a link."""
     prompt: str
     """The system prompt that the model's chat template adds."""
-    answers: Mapping[str, CacheAnswer]
+    answers: dict[str, CacheAnswer]
     """The answers by the name of the policy, the full cache's first."""
-    restored: Mapping[str, Restoration]
+    restored: dict[str, Restoration]
     """The answers with words restored, by the name of the policy."""
 
 
 def read_recorded(content: str) -> RecordedAnswer:
     """Return a recording from its file's text."""
-    stored = json.loads(content)
-    answers, restored = {}, {}
-    for name, row in stored["answers"].items():
-        row["predicted"] = tuple(Predicted(*word) for word in row["predicted"])
-        row["passages"] = tuple(map(tuple, row["passages"]))
-        answers[name] = CacheAnswer(**{**row, "calls": ()})
-    for name, row in stored["restored"].items():
-        attempts = [
-            Attempt(tuple(map(_span, attempt["spans"])), attempt["written"])
-            for attempt in row["attempts"]
-        ]
-        restored[name] = Restoration(**{**row, "attempts": tuple(attempts)})
-    return RecordedAnswer(**{**stored, "answers": answers, "restored": restored})
+    recorded: RecordedAnswer = read_value(RecordedAnswer, json.loads(content), "")
+    return recorded
 
 
-def _span(row: Mapping[str, Any]) -> Span:
-    pairs: Any = {name: tuple(row[name]) for name in ("evicted", "evicted_in")}
-    return Span(**{**row, **pairs})
-
-
-@lru_cache(maxsize=1)
+@cache
 def shipped_answer() -> RecordedAnswer:
     """Return the recording that is shipped."""
     return read_recorded(SHIPPED.read_text("utf-8"))

@@ -20,7 +20,7 @@ from fdkvc.models.answers import Answers, is_large, run_answers
 from fdkvc.models.results import readable_dialogs, small_model
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy, register, wrapped
 from fdkvc.runs.console import Running, print_results, running, warn_each
-from fdkvc.runs.grid import Grid
+from fdkvc.runs.grid import Grid, figures
 from fdkvc.runs.workers import cores
 from fdkvc.runs.write import write_files
 
@@ -129,13 +129,12 @@ def texts(table: pd.DataFrame) -> list[str]:
     """Return a text with a table for each way of a claim and each metric."""
     parts = []
     for (way, key), part in table.groupby(["policy", "metric"], sort=False):
-        metric = late_metric(str(key))
-        ends = zip(part.mean_diff, part.ci_low, part.ci_high, strict=True)
+        metric, ends = late_metric(str(key)), ("mean_diff", "ci_low", "ci_high")
         grid = Grid.of(
             {
                 "against": part.baseline.tolist(),
                 "its mean": [metric.figure(mean) for mean in part.other],
-                "yours − its": [metric.figure(*end, signs=True) for end in ends],
+                "yours − its": figures(part, ends, signs=True),
                 "yours is": part.verdict.tolist(),
                 "open: clusters more": [
                     str(more) if verdict == "open" and pd.notna(more) else "–"

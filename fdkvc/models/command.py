@@ -16,7 +16,7 @@ from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.results import AnswersRun, answers_key, readable_dialogs, small_model
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import baseline_of, policy_named, read_policy
 from fdkvc.runs.console import (
     finish,
     progress,
@@ -134,12 +134,6 @@ def _measured(
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:
-    chosen: dict[str, Any] = {}
-    if options.policies is not None:
-        chosen = {"policies": tuple(map(read_policy, options.policies))}
-    settings = settings_from(Answers, options, **chosen)
+    settings = settings_from(Answers, options)
     baseline = FULL if options.baseline is None else options.baseline
-    if baseline not in settings.names:
-        names = ", ".join(settings.names)
-        raise ValueError(f"baseline {baseline!r} is not among the policies: choose from {names}")
-    return settings, baseline
+    return settings, baseline_of([*map(read_policy, settings.names)], baseline)

@@ -2,13 +2,17 @@
 
 The measure is the KL divergence from the predictions of the full cache, in nats: 0 where eviction
 changed nothing. A word has the sum over its tokens.
+
+A recording is shipped, SmolLM2's reading of an example; ``python -m benchmarks.smollm2`` wrote it.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,12 +20,19 @@ import pandas as pd
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
+from fdkvc.models import numpy as lm
 from fdkvc.models.answer_causes import Passages, Word, is_readable, prompt_end, turns_of, words_in
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import WRITERS, Kind, speaker_of
 from fdkvc.models.numpy.text_cache import TextCache, check_length, read
 from fdkvc.models.numpy.tokens import Tokens
+from fdkvc.runs.record import read_value
+
+SHIPPED = Path(lm.__file__).parent / "recorded" / "smollm2.json"
+
+NAMES = "model", "parameters", "dialog", "budget"
+"""Fields of a `RecordedDamage` that its file has as they are."""
 
 CAUSES = 5
 """Most evicted words that are named, and restored, for each word that is explained."""
@@ -199,20 +210,17 @@ def read_damage(
     the memory of the keys and values of three caches, and of the queries of one passage.
     """
     full, hurt = model.full().without_hidden(), list[HurtWord]()
-
-    def explain(passage: int, kl: Floats) -> None:
-        """Find the causes of the passage's words, while its queries are there.
-
-        Of those that are among the most hurt so far: the most hurt in the end are among them.
-        """
+    scores = read_losses([full, cache], text, lambda share: on_read(share * 0.8))
+    for passage, scores_so_far in enumerate(scores):
+        nats, kl = scores_so_far
         lost = words_kl(text.words, kl[1])
         on_words(lost)
+        # The causes of the passage's words, while its queries are there; of those that are among
+        # the most hurt so far: the most hurt in the end are among them.
         least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
         for index in np.flatnonzero(lost >= least).tolist():
             if text.words[index].passage == passage and cache.attended is not None:
                 hurt.append(HurtWord(index, None, causes_of(full, cache, text, index)))
-
-    nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.8), explain)
     damage = Damage(text, nats[0], nats[1], kl[1], ())
     hurt.sort(key=lambda word: (-damage.of_words[word.word], word.word))
     for rank, word in enumerate(hurt[:MAX_RESTORED_WORDS]):
@@ -232,13 +240,11 @@ def read_losses(
     caches: Sequence[TextCache],
     text: Text,
     on_read: Callable[[float], object] = lambda share: None,
-    on_passage: Callable[[int, Floats], object] = lambda passage, kl: None,
-) -> tuple[Floats, Floats]:
-    """Read a text with new caches, the full one first; return the nats and KL of tokens (C, N).
+) -> Iterator[tuple[Floats, Floats]]:
+    """Read a text with new caches, the full one first; yield the nats and KL of tokens (C, N).
 
-    `on_passage` gets the number of each passage and the KL so far, before policies evict after it.
-    Then the caches forget the passage's queries. Raises a ValueError if the text is longer than the
-    model can hold.
+    Once for each passage, the same arrays, before policies evict after it. Then the caches forget
+    the passage's queries. Raises a ValueError if the text is longer than the model can hold.
     """
     count, ids = len(text.ids), np.asarray(text.ids)
     kinds: dict[str, Kind] = {SPAN_KINDS["system"]: "system", SPAN_KINDS["result"]: "result"}
@@ -255,12 +261,11 @@ def read_losses(
             targets = ids[after]
             nats[:, after], kl[:, after], _ = losses(logits[:, : len(targets)], targets)
             on_read(end / count)
-        on_passage(passage, kl)
+        yield nats, kl
         for cache in caches:
             cache.turn_kind = kinds.get(part.speaker)
             cache.end_turn()
             cache.forget_queries()
-    return nats, kl
 
 
 def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tuple[Cause, ...]:
@@ -302,3 +307,52 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
     restored = logits_of(cache.before_turn(turn, [*causes]))
     _, kl, _ = losses(np.concatenate([expected, restored]), ids[low + 1 : word.end])
     return float(kl[1].sum())
+
+
+# ------------------------------------------------------------------------------- recorded
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedDamage:
+    """A dialog as a model read it under several policies."""
+
+    model: str
+    """The name of the model."""
+    parameters: int
+    """How many parameters it has."""
+    dialog: str
+    """The name of the dialog."""
+    budget: int
+    """Entries that a KV head may hold after a turn."""
+    text: Text
+    """What was read."""
+    damages: Mapping[str, Damage]
+    """The damage by the name of the policy; each KV head decided by itself."""
+    received: Floats
+    """Shape (L, N). The attention that each token gets from later ones, as a mean over these and
+    over a layer's heads."""
+
+
+def read_recorded(content: str) -> RecordedDamage:
+    """Return a recording from its file's text."""
+    stored: dict[str, Any] = json.loads(content)
+    words = tuple(Word(*word) for word in stored["words"])
+    parts = read_value(tuple[Part, ...], stored["parts"], "parts")
+    text = Text(tuple(stored["ids"]), parts, words)
+
+    def numbers(values: Any) -> Floats:
+        return np.array(values, np.float32)
+
+    full = numbers(stored["full_nats"])
+    damages = {}
+    for name, row in stored["damages"].items():
+        hurt = read_value(tuple[HurtWord, ...], row["hurt"], f"damages.{name}.hurt")
+        damages[name] = Damage(text, full, numbers(row["nats"]), numbers(row["kl"]), hurt)
+    about = {name: stored[name] for name in NAMES}
+    return RecordedDamage(**about, text=text, damages=damages, received=numbers(stored["received"]))
+
+
+@lru_cache
+def shipped_damage() -> RecordedDamage:
+    """Return the recording that is shipped."""
+    return read_recorded(SHIPPED.read_text("utf-8"))

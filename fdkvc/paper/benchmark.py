@@ -300,16 +300,6 @@ def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores
     }
 
 
-@dataclass(frozen=True)
-class Latency:
-    """The time of a policy's turn."""
-
-    policy: str
-    """Its name."""
-    milliseconds: float
-    """Median over turns of one dialog."""
-
-
 def measure_latency(
     policies: Sequence[Policy],
     budget: int = 56,
@@ -317,9 +307,10 @@ def measure_latency(
     repeats: int = LATENCY_REPEATS,
     *,
     on_progress: Callable[[Progress], None] | None = None,
-) -> list[Latency]:
-    """Time one turn of each policy: scores, eviction, output.
+) -> dict[str, float]:
+    """Return the milliseconds of a turn by policy name, the median over turns of one dialog.
 
+    A turn is scores, eviction and output.
     Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
     Policies alternate, so that a busy machine slows all alike; the first round is a warm-up.
     """
@@ -333,7 +324,7 @@ def measure_latency(
         if on_progress is not None:
             done, total = round_ + 1, repeats + 1
             on_progress(Progress(done, total, f"{done} of {total} rounds", perf_counter() - began))
-    return [Latency(name, 1e3 * float(np.median(turns))) for name, turns in times.items()]
+    return {name: 1e3 * float(np.median(turns)) for name, turns in times.items()}
 
 
 def matches_paper(benchmark: Benchmark) -> bool:

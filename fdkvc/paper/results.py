@@ -227,16 +227,18 @@ def dialogs_table(results: Results) -> pd.DataFrame:
 
 def markdown(measured: list[MeasuredTable]) -> str:
     """Return the measured tables as Markdown, with published figures in brackets."""
-    parts = [f"### {table.heading}\n\n{_grid(table).markdown()}" for table in measured]
+    parts = []
+    for table in measured:
+        rows = []
+        for row, label in table.rows.items():
+            cells = (table.cells.get((row, column)) for column in table.columns)
+            rows.append([label, *("" if cell is None else _text(cell) for cell in cells)])
+        grid = Grid([table.corner, *table.columns.values()], rows)
+        parts.append(f"### {table.heading}\n\n{grid.markdown()}")
     legend = "\n".join(f"- {rule}" for rule in LEGEND)
     signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
     note = f"Measured ± half-width of the 95 % interval (published, verdict): {signs}; {PLACES}."
     return "\n\n".join([*parts, note, legend]) + "\n"
-
-
-def _grid(table: MeasuredTable) -> Grid:
-    rows = [[label, *table.texts(row, _text)] for row, label in table.rows.items()]
-    return Grid([table.corner, *table.columns.values()], rows)
 
 
 def _text(fact: Fact) -> str:

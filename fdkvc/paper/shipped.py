@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from fdkvc.engine.metrics import CacheBytes
-from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results, Values
+from fdkvc.paper.benchmark import Benchmark, PolicyScores, Results, Values
 from fdkvc.paper.published import ABLATIONS, DIALOGS
-from fdkvc.paper.study import Probes, Study, ablation
+from fdkvc.paper.study import Study, ablation
 from fdkvc.policies import read_policy
 
 FOLDER = Path(__file__).parent / "papers_run"
@@ -47,7 +47,9 @@ def papers_run() -> PapersRun:
 def unpacked(files: Mapping[str, bytes]) -> PapersRun:
     """Return the paper's run from its files."""
     head = json.loads(files[HEAD])
-    seconds, rows = head["seconds"], _read(files[NUMBERS])
+    seconds = head["seconds"]
+    with np.load(io.BytesIO(files[NUMBERS]), allow_pickle=False) as numbers:
+        rows = {tuple(name.split("|")): numbers[name] for name in numbers.files}
 
     def results(part: str, benchmark: Benchmark) -> Results:
         return _results(part, rows, benchmark, seconds[part])
@@ -55,22 +57,16 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
     study = Study(
         results(STUDY, BENCHMARK),
         {key: results(ablation_name(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
-        tuple(Latency(**latency) for latency in head["latencies"]),
+        {latency["policy"]: latency["milliseconds"] for latency in head["latencies"]},
         {name: CacheBytes(**size) for name, size in head["memories"].items()},
-        Probes(**{name: rows[PROBE, name] for name in PROBES}),
+        {place[1]: values for place, values in rows.items() if place[0] == PROBE},
     )
     return PapersRun(study, head["version"], head["made"], head["processor"])
-
-
-def _read(content: bytes) -> dict[tuple[str, ...], Values]:
-    with np.load(io.BytesIO(content), allow_pickle=False) as numbers:
-        return {tuple(name.split("|")): numbers[name] for name in numbers.files}
 
 
 # ------------------------------------------------------------------------------- names of arrays
 
 STUDY, PROBE = "study", "probe"
-PROBES = ("highest_score", "same_entries")
 
 
 def ablation_name(parameter: str) -> str:

@@ -16,7 +16,6 @@ from fdkvc.paper.benchmark import (
     LATENCY_REPEATS,
     TIMED,
     Benchmark,
-    Latency,
     Results,
     Values,
     matches_paper,
@@ -46,17 +45,6 @@ PROBE_DIALOGS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Probes:
-    """Measurements for claims that the results of a benchmark do not decide."""
-
-    highest_score: Values
-    """Shape (n,). The highest score in FD-KVC's cache after the last turn of Topic Shift."""
-    same_entries: Values
-    """Shape (n,). Share of the turns of Mixed after which FD-KVC with w_c = 1 holds the same
-    entries as H2O."""
-
-
-@dataclass(frozen=True, eq=False)
 class Study:
     """The results of a study; a cancelled one is partial."""
 
@@ -64,14 +52,12 @@ class Study:
     """With the series of every turn and the alignments of all projections."""
     sweeps: Mapping[str, Results] = field(default_factory=dict)
     """The paper's ablations by parameter."""
-    latencies: tuple[Latency, ...] = ()
-    """The times of the benchmark's policies and FIFO."""
+    latencies: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds of a turn by policy name, also of FIFO."""
     memories: Mapping[str, CacheBytes] = field(default_factory=dict)
     """The bytes of a cache after a whole dialog of Mixed, by policy name."""
-    probes: Probes | None = None
-    """None unless the settings are the paper's."""
-    seconds: float = 0.0
-    """Wall clock of the whole study; 0 where it was read from files."""
+    probes: Mapping[str, Values] = field(default_factory=dict)
+    """As `run_probes` returns them; empty unless the settings are the paper's."""
 
 
 def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Execution]) -> Study:
@@ -129,14 +115,14 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         on_progress=partial(report, _COST) if whole else None,
     )
     if not whole:
-        return Study(results, latencies=tuple(latencies))
+        return Study(results, latencies=latencies)
     mixed = generate(SCENARIOS["mixed"], 1, benchmark.seed, benchmark.world)
     memories = {
         policy.name: cache_bytes(simulate(policy, mixed, benchmark.budget, entries=False), mixed)
         for policy in benchmark.policies
     }
-    probes = run_probes(benchmark.seed) if sweeps else None
-    return Study(results, swept, tuple(latencies), memories, probes, perf_counter() - began)
+    probes = run_probes(benchmark.seed) if sweeps else {}
+    return Study(results, swept, latencies, memories, probes)
 
 
 def timed_policies(benchmark: Benchmark) -> list[Policy]:
@@ -157,8 +143,13 @@ def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
     )
 
 
-def run_probes(seed: int = 0) -> Probes:
-    """Measure what decides the claims that a benchmark's results do not."""
+def run_probes(seed: int) -> dict[str, Values]:
+    """Measure what decides the claims that a benchmark's results do not.
+
+    Returns ``highest_score`` (n,), the highest score in FD-KVC's cache after the last turn of Topic
+    Shift, and ``same_entries`` (n,), the share of the turns of Mixed after which FD-KVC with
+    w_c = 1 holds the same entries as H2O.
+    """
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
     trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
     last = trace.entries_in(shift.turns - 1)
@@ -172,7 +163,7 @@ def run_probes(seed: int = 0) -> Probes:
     )
     # Both (n, T, budget), sorted by token: equal entries may be in different slots.
     agreeing = (ablated == h2o).all(axis=2).mean(axis=1, dtype=np.float32)
-    return Probes(highest, agreeing)
+    return {"highest_score": highest, "same_entries": agreeing}
 
 
 def _weight(benchmark: Benchmark) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -76,10 +77,10 @@ class DialogChoice(ChosenDialog):
         """The scenario and the seed, with a custom schedule and changed numbers of the world."""
         schedule = f" {self.scenario.schedule}" if self.scenario.key not in SCENARIOS else ""
         title = f"{self.scenario.label}{schedule}, seed {self.seed}"
-        for field in fields_of(World):
-            value = getattr(self.world, field.name)
-            if value != field.default:
-                title += f", {field.label.lower()} {value}"
+        for setting in fields_of(World):
+            value = getattr(self.world, setting.name)
+            if value != setting.default:
+                title += f", {setting.label.lower()} {value}"
         return title
 
     def load(self) -> DialogBatch:
@@ -105,6 +106,8 @@ class StageRun:
     """A row for each turn, with the policy's row states."""
     trunk: StageRun | None = None
     """In a fork, the run whose first turns it shares."""
+    name: str = field(default_factory=lambda: uuid4().hex)
+    """A unique name, by which messages of the browser refer to it."""
 
     @property
     def long(self) -> bool:

@@ -89,7 +89,9 @@ class DaemonThreads:
 def give_way() -> None:
     """Let other threads go before this one, and before those that it starts. Linux alone can."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVING_WAY)
+        thread = threading.get_native_id()
+        before = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, max(GIVING_WAY, before))  # never back: not allowed
 
 
 def _make_calls(calls: _Calls) -> None:

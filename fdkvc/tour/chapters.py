@@ -13,8 +13,8 @@ import numpy as np
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, percent
 from fdkvc.engine.evidence import Evidence
+from fdkvc.models.damage import shipped_damage
 from fdkvc.models.judged import first_rows
-from fdkvc.models.recorded_damage import shipped_damage
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.player.run import DialogChoice, StageRun, build_run

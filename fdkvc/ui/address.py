@@ -15,8 +15,9 @@ _ENTRY = "address/entry"
 _RECEIVED = "address/received"
 _BROWSER = "address/browser"
 _COOKIE = "fdkvc"  # as address.js writes it
-_show = st.components.v2.component(
-    "address", js=Path(__file__).with_name("address.js").read_text("utf-8")
+_show, _scroll = (
+    st.components.v2.component(name, js=Path(__file__).with_name(f"{name}.js").read_text("utf-8"))
+    for name in ("address", "scroll")
 )
 
 
@@ -60,23 +61,6 @@ def _status() -> dict[str, object]:
     """Return this session's name, and the number of the last visit that the server received."""
     session = st.session_state.setdefault(_SESSION, uuid4().hex)
     return {"session": session, "received": st.session_state.get(_RECEIVED, 0)}
-
-
-# ------------------------------------------------------------------------------- scrolling
-
-
-SCRIPT = """
-export default function ({data: {part, block, count}}) {
-  const before = document.body.dataset.count ?? count
-  if (count !== null) document.body.dataset.count = count
-  if (count !== null && count <= before) return
-  const again = [100, 400, 800, 1600, 3000].map((ms) =>
-    setTimeout(() => document.querySelector(part)?.scrollIntoView({block}), ms))
-  for (const by of ["wheel", "touchstart", "pointerdown", "keydown"])  // a person goes elsewhere
-    addEventListener(by, () => again.forEach((timer) => clearTimeout(timer)), {once: true})
-}
-"""
-_scroll = st.components.v2.component("scroll", js=SCRIPT)
 
 
 def scroll_to(part: str, block: str = "start", count: int | None = None) -> None:

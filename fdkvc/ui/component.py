@@ -1,9 +1,8 @@
 """The stage as Streamlit components: a run is packed once, and messages name it."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
-from uuid import uuid4
 
 import streamlit as st
 
@@ -16,15 +15,9 @@ _stage = st.components.v2.component("stage", css=style(), js=script("stage"), is
 _ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=False)
 
 
-@cached
-def name_of(run: StageRun) -> str:
-    """Return a unique name of this run, by which messages refer to it."""
-    return uuid4().hex
-
-
-def name_of_all(runs: Sequence[StageRun]) -> str:
+def name_of_all(runs: Iterable[StageRun]) -> str:
     """Return a unique name of these runs together."""
-    return " ".join(map(name_of, runs))
+    return " ".join(run.name for run in runs)
 
 
 @cached
@@ -32,7 +25,7 @@ def payload(
     run: StageRun, shows: str = "", before: StageRun | None = None, called: str = ""
 ) -> bytes:
     """Return a run packed for the browser, as `pack` does."""
-    return pack(run, name_of(run), shows, before, called)
+    return pack(run, run.name, shows, before, called)
 
 
 @cached

@@ -14,9 +14,9 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
 
-def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
+def show_chart(page: str, name: str, chart: Spec) -> None:
     """Show a chart with its data, which its toolbar saves as a picture."""
-    st.vega_lite_chart(chart, key=f"{page}/{name}", width="stretch", **options)
+    st.vega_lite_chart(chart, key=f"{page}/{name}", width="stretch")
 
 
 def offer_file(
@@ -24,17 +24,17 @@ def offer_file(
     name: str,
     content: str | bytes | Callable[[], str | bytes],
     *,
-    label: str = "",
+    label: str,
     icon: str = "download",
     **looks: Any,
 ) -> None:
-    """Offer a file under its name or a label; a function is called at the click.
+    """Offer a file under a label; a function is called at the click.
 
     It then runs outside the session's script, and must not read the session. `looks` are for
     `st.download_button`.
     """
     st.download_button(
-        plain(label or name),
+        plain(label),
         content,
         name,
         mimetypes.guess_type(name)[0],
@@ -65,20 +65,20 @@ def show_files(
     page: str,
     files: Callable[[], Mapping[str, str | bytes]],
     names: Iterable[str],
-    zip: str,
-    stem: str = "",
+    stem: str,
 ) -> None:
     """Offer files, made together at the click: all in one ZIP, and each with what it contains.
 
-    The names of single files begin with a `stem` that says which run they are from.
+    Their names begin with a `stem` that says which run they are from.
     """
-    offer_zip(f"{page}/zip", zip, files, type="primary", help="All files, and what they mean.")
+    help = "All files, and what they mean."
+    offer_zip(f"{page}/zip", f"{stem}.zip", files, type="primary", help=help)
     for name in names:
         with st.container(horizontal=True, vertical_alignment="center"):
             # The name is bound now: the loop has moved on when the button is clicked.
             content = partial(lambda name: files()[name], name)
             key = f"{page}/file/{name}"
-            offer_file(key, "-".join(filter(None, [stem, name])), content, label=name, width=260)
+            offer_file(key, f"{stem}-{name}", content, label=name, width=260)
             st.caption(plain(meanings()["files"].get(name, "")))
 
 

@@ -17,7 +17,7 @@ from fdkvc.ui import address
 from fdkvc.ui.markdown import Markdown, plain
 
 # Keys of the session.
-_PENDING, _SHOWN, _ARRIVED, _CHOSEN = "pending", "shown", "arrived", "chosen"
+_PENDING, _SHOWN, _CHOSEN = "pending", "shown", "chosen"
 _SHARED, _LOOKED_AT = "shared", "looked-at"
 _TYPED = "typed"
 """The session's key of what was typed last in each field, with the value that is used."""
@@ -65,29 +65,22 @@ def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
     st.rerun()
 
 
-def enter(page: str) -> None:
-    """Remember the link by which the browser opened this page, or went back to it."""
-    visited = address.follow(page)
-    # On the same page, Streamlit keeps reporting the address by which the page was opened.
-    if st.session_state.get(_SHOWN) != page:
-        st.session_state[_SHOWN] = page
-        st.session_state[_ARRIVED] = st.query_params.to_dict()
-    elif visited is not None:
-        st.session_state[_ARRIVED] = visited
-
-
-def arriving_link() -> Mapping[str, str]:
-    """Return the parameters of a link that was just followed; nothing if none was.
+def arriving_link(page: str) -> Mapping[str, str]:
+    """Return the link by which the browser just opened this page or went back to it; else nothing.
 
     Before anything is drawn, as it stores the values that `hold_and_rerun` left.
     """
-    page, values = st.session_state.pop(_PENDING, ("", ()))
+    place, values = st.session_state.pop(_PENDING, ("", ()))
     for field, value in values:
-        hold(page, field, value)
-    if _ARRIVED not in st.session_state:
+        hold(place, field, value)
+    link = address.follow(page)
+    # On the same page, Streamlit keeps reporting the address by which the page was opened.
+    if st.session_state.get(_SHOWN) != page:
+        st.session_state[_SHOWN] = page
+        link = st.query_params.to_dict()
+    if link is None:
         return {}
     st.session_state.pop(_CHOSEN, None)  # following a link adds no second entry to the history
-    link: Mapping[str, str] = st.session_state.pop(_ARRIVED)
     return link
 
 
@@ -168,11 +161,6 @@ def shared(page: str) -> Mapping[str, Any]:
     """
     values: Mapping[str, Any] = st.session_state.get(_SHARED, {})
     return {} if st.session_state.get(_LOOKED_AT) == page else values
-
-
-def chosen_link(page: str, fields: Sequence[Field]) -> dict[str, str]:
-    """Return the part of the address that a person chose, which navigation does not change."""
-    return {field.name: field.written(running(page, field)) for field in fields if field.chosen}
 
 
 def write_link(page: str, fields: Sequence[Field]) -> None:
@@ -310,39 +298,23 @@ def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
         hold(page, field, field.default)
         return field.default
     labels = offer(page, field)
-    if looks.get("width") == "content":
-        looks["width"] = _fitting(labels)
+    if looks.get("width") == "content":  # 8 pixels for a letter, 76 for the padding and the arrow
+        looks["width"] = max(160, 76 + 8 * max(map(len, labels.values())))
     return st.selectbox(
         plain(field.label),
         list(labels),
         key=key_of(page, field),
         format_func=labels.__getitem__,
         help=plain(field.help) or None,
-        persist_state="session",
-        **looks,
+        **{"persist_state": "session", **looks},
     )
 
 
 def pick(key: str, label: str, labels: Mapping[str, str], start: str = "") -> str:
-    """Show a selectbox that is not in links, first at `start` or the first label; return the key.
-
-    It is as wide as its longest label.
-    """
-    names = list(labels)
-    return st.selectbox(
-        plain(label),
-        names,
-        index=names.index(start) if start in labels else 0,
-        format_func=labels.__getitem__,
-        key=key,
-        width=_fitting(labels),
-    )
-
-
-def _fitting(labels: Mapping[Any, str]) -> int:
-    """Return the pixels of a selectbox in which the longest label fits."""
-    # 8 pixels for a letter, 76 for the padding and the arrow.
-    return max(160, 76 + 8 * max(map(len, labels.values())))
+    """Show a choice that is not in links, first at `start` or the first label; return the key."""
+    first = start if start in labels else next(iter(labels))
+    field = Field(label, name=key, default=first, choices=labels)
+    return str(choice("", field, width="content", persist_state=None))
 
 
 def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:

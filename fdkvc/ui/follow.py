@@ -145,7 +145,7 @@ def show_downloads(
         names = ["turns.csv"] if first.long else ["entries.csv", "turns.csv"]
         if first.long:
             st.caption(plain(first.long_note("entries.csv")))
-        show_files(page, lambda: trace_files(runs), names, f"{stem}.zip", stem)
+        show_files(page, lambda: trace_files(runs), names, stem)
 
 
 # ------------------------------------------------------------------------------- lanes
@@ -177,7 +177,7 @@ def follow_lanes(page: str, lanes: Sequence[Lane], sentences: int | None = None)
     def explain(turn: int, token: int) -> list[str]:
         return [" ".join(value_sentences(lane.run, turn, token)[:sentences]) for lane in rows]
 
-    return follow(page, name_of_all([lane.run for lane in rows]), rows[0].run.dialogs, explain)
+    return follow(page, name_of_all(lane.run for lane in rows), rows[0].run.dialogs, explain)
 
 
 def beside(lanes: Sequence[Lane]) -> list[Lane]:
@@ -205,7 +205,7 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
                 largest if bounded else trace.budget,
                 "" if bounded else "on its own scale",
                 tuple((line.label, tuple(map(line.words, turns[line.field]))) for line in lines),
-                (names.index(lane.origin), lane.begins) if lane.origin else None,
+                (names.index(lane.origin), trace.first_turn - 1) if lane.origin else None,
             )
         )
     return tuple(heads)

@@ -60,7 +60,6 @@ def run_app() -> None:
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
     st.session_state[_FRAMED] = True
-    fields.enter(page.url_path)
     page.run()
 
 
@@ -127,7 +126,7 @@ def page(
     """
     # 1. The link, before any widget is drawn: only then may it set their values.
     _ensure_navigation()
-    link = fields.arriving_link()
+    link = fields.arriving_link(name)
     fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
     wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
     # 2. The head of the page, then the page itself.
@@ -163,28 +162,18 @@ def panel(name: str) -> DeltaGenerator:
     return st.container(key=f"panel-{name}")
 
 
-def opened_section(page: str, field: Field) -> str:
-    """Return a page's open section, by a link or a click, which the field then names."""
-    key, drawn = f"{page}/sections", f"{page}/drawn-section"
-    name = fields.held(page, field)
-    if name == st.session_state.get(drawn, field.default):  # else a link names another
-        clicked = st.session_state.get(key)
-        labels = field.labels.items()
-        name = next((section for section, label in labels if label == clicked), name)
-    st.session_state[key] = field.labels[name]
-    st.session_state[drawn] = name
-    fields.hold(page, field, name)
-    return str(name)
-
-
 def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field names."""
-    opened_section(page, field)
-    key, labels = f"{page}/sections", field.labels.values()
+    key, names = f"{page}/sections", {plain(label): name for name, label in field.labels.items()}
+
+    def open_clicked() -> None:
+        fields.hold(page, field, names[st.session_state[key]])
+
+    name = fields.held(page, field)
     # Not as the default of `st.tabs`: a changed one makes new tabs, and a click on the old is lost.
-    tabs = st.tabs([plain(label) for label in labels], key=key, on_change="rerun")
-    name, tab = next(pair for pair in zip(field.labels, tabs, strict=True) if pair[1].open)
-    with tab:
+    st.session_state[key] = plain(field.labels[name])
+    tabs = st.tabs([plain(label) for label in names], key=key, on_change=open_clicked)
+    with tabs[[*field.labels].index(name)]:
         return sections[name]()
 
 

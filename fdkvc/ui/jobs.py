@@ -173,8 +173,7 @@ class Jobs:
 
     def of(self, content: Hashable) -> Job | None:
         """Return the last job of this content that was not cancelled, or None."""
-        with self._lock:
-            jobs = [*reversed(self._jobs.values())]
+        jobs = reversed(self._of_type(type(content)))
         equal = (job for job in jobs if job.content == content and not job.cancelled.is_set())
         return next(equal, None)
 

@@ -7,7 +7,6 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.core.dialogs import DialogBatch
-from fdkvc.core.limits import MAX_LANES
 from fdkvc.core.parameters import Field
 from fdkvc.explain.notes import available_in
 from fdkvc.explain.tables import difference_table, overlap_table
@@ -17,7 +16,7 @@ from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold
 from fdkvc.ui.lru import cached
 from fdkvc.ui.sidebar import read_name
-from fdkvc.ui.variants import CHOSEN, choose_policies, warn_no_effect
+from fdkvc.ui.variants import CHOSEN, warn_no_effect
 
 
 @cached
@@ -58,16 +57,6 @@ class Lane:
     """What is shown."""
     origin: str = ""
     """Of a fork, the name of the lane that it continues."""
-
-    @property
-    def begins(self) -> int:
-        """The turn from which it is a run of its own: 0, or where it was forked."""
-        return max(0, self.run.trace.first_turn - 1)
-
-
-def choose_lanes(page: str, field: Field = POLICIES) -> tuple[Policy, ...]:
-    """Show the controls of a page's policies; return at most `MAX_LANES` of them."""
-    return choose_policies(page, field, MAX_LANES)
 
 
 def load_lanes(

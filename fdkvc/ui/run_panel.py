@@ -89,12 +89,6 @@ def session_jobs() -> Held:
     return Held()
 
 
-def show_command(limit: str, command: str) -> None:
-    """Say how much runs here, and show the command that runs more."""
-    st.caption(plain(f"{limit} run here. The command line runs more:"))
-    st.code(command, language=None, wrap_lines=True)
-
-
 @st.fragment(run_every=POLL_SECONDS)
 def _watch(page: str, job: Job) -> None:
     if job.finished:

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from itertools import cycle
 from typing import Any
 
 import streamlit as st
 
 from fdkvc.core.limits import MAX_SCHEDULE_TURNS
-from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of, written
+from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of
 from fdkvc.core.words import listed, sentence
+from fdkvc.engine.fork import Fork
 from fdkvc.engine.metrics import default_metrics, metrics_of
 from fdkvc.player.run import DialogChoice
 from fdkvc.policies import (
@@ -29,6 +29,12 @@ from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold
 from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.markdown import plain
+
+
+def read_name(text: str) -> str:
+    """Read the name of a policy from a link, such as ``fd-kvc:gamma=0.8``."""
+    return read_policy(text).name
+
 
 OWN = "own"
 SCENARIO = Field(
@@ -56,6 +62,7 @@ POLICY = Field(
     name="policy",
     default="fd-kvc",
     choices=synthetic_policies(),
+    read=read_name,
 )
 NOTHING = ""
 AROUND = Field(
@@ -88,11 +95,6 @@ LOOK = (replace(TURN, follows=True), ENTRY)
 
 LANES = "policies"
 """The name under which the policies of lanes carry over from page to page."""
-
-
-def read_name(text: str) -> str:
-    """Read the name of a policy from a link, such as ``fd-kvc:gamma=0.8``."""
-    return read_policy(text).name
 
 
 def choose_dialog(page: str) -> tuple[DialogChoice, int]:
@@ -130,15 +132,16 @@ def choose_metrics(page: str) -> tuple[str, ...]:
 def choose_policy(page: str) -> Policy:
     """Show the controls of the policy, and return it."""
     _follow_lanes(page)
-    policy = choose_around(page, read_policy(fields.choice(page, _policies(held(page, POLICY)))))
+    name = fields.choice(page, with_policy(POLICY, held(page, POLICY)))
+    policy = choose_around(page, read_policy(name))
     for inner in reversed([*inside(policy)]):
         st.caption(plain(inner.idea))
     hyperparameters = policy.settings.values()
     if hyperparameters:
         differ = st.empty()
         with st.expander("Hyperparameters", icon=":material/tune:"):
-            values = choose_hyperparameters(page, hyperparameters)
-            changed = [field for field in hyperparameters if values[field.name] != field.default]
+            variant = policy.variant(**choose_hyperparameters(page, hyperparameters))
+            changes = Fork(0, variant).changes(policy, 0)
             st.button(
                 "Restore the paper's values"
                 if has_paper_values(policy)
@@ -147,23 +150,19 @@ def choose_policy(page: str) -> Policy:
                 icon=":material/restart_alt:",
                 on_click=fields.reset,
                 args=(page, hyperparameters),
-                disabled=not changed,
+                disabled=not changes,
             )
-        if changed:
-            changes = [
-                f"{row.title} {written(values[row.name])} instead of {written(row.default)}"
-                for row in changed
-            ]
+        if changes:
             differ.caption(plain(sentence(listed(changes))))
-        policy = policy.variant(**values)
+        policy = variant
     fields.share(POLICY.name, policy.name)
     return policy
 
 
-def _policies(name: str) -> Field:
-    """Return the choice of a policy, among them the one of this name."""
-    named = {} if name in synthetic_policies() else {name: read_policy(name).title}
-    return replace(POLICY, choices={**synthetic_policies(), **named}, read=read_name)
+def with_policy(field: Field, name: str) -> Field:
+    """Return the choice of a policy with the one of this name among the choices."""
+    named = {} if name in field.choices else {name: read_policy(name).title}
+    return replace(field, choices={**field.labels, **named})
 
 
 def choose_around(page: str, policy: Policy) -> Policy:
@@ -172,7 +171,6 @@ def choose_around(page: str, policy: Policy) -> Policy:
     return wrapped(key, policy) if key else policy
 
 
-@lru_cache(maxsize=256)
 def around_of(policy: Policy) -> Field:
     """Return the choice of the wrappers that fit a policy."""
     fitting: dict[str, Any] = {NOTHING: "none"}
@@ -236,7 +234,7 @@ def _follow_lanes(page: str) -> None:
 def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return the fields of the policy of a link, or else of the session's."""
     policy, whole = held_policy(page, link)
-    return [_policies(policy.name), around_of(policy), *whole.settings.values()]
+    return [with_policy(POLICY, policy.name), around_of(policy), *whole.settings.values()]
 
 
 def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Literal
 from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.models.recorded_damage import shipped_damage
+from fdkvc.models.damage import shipped_damage
 from tests.browser.test_every_page import APP, PHONE
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

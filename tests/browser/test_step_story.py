@@ -251,7 +251,7 @@ def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control
     gamma.fill("0.7")
     gamma.press("Enter")
 
-    changed = page.get_by_text("Recency decay (γ) 0.7 instead of 0.88.")
+    changed = page.get_by_text("Recency decay (γ) at 0.7 instead of 0.88.", exact=True)
     expect(changed).to_be_visible()
     expect_linked(page, gamma=0.7)
     page.get_by_role("button", name="Restore the paper's values").click()

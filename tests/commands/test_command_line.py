@@ -26,7 +26,7 @@ from fdkvc.core import parameters
 from fdkvc.core.limits import MAX_RUN_NAMES
 from fdkvc.paper import benchmark as benchmark_module
 from fdkvc.paper import study as study_module
-from fdkvc.paper.benchmark import Benchmark, Latency, run_benchmark
+from fdkvc.paper.benchmark import Benchmark, run_benchmark
 from fdkvc.paper.published import ABLATION_DIALOGS, published_sweep
 from fdkvc.paper.results import BenchmarkRun, StudyRun
 from fdkvc.paper.study import Study, run_study
@@ -664,9 +664,9 @@ def test_the_latency_that_is_written_is_the_one_that_is_measured(
 ) -> None:
     def measure(
         policies: Sequence[Policy], budget: int, seed: int, *, on_progress: None
-    ) -> list[Latency]:
+    ) -> dict[str, float]:
         assert (budget, seed) == (30, 9)
-        return [Latency(policy.name, 0.5 + at) for at, policy in enumerate(policies)]
+        return {policy.name: 0.5 + place for place, policy in enumerate(policies)}
 
     monkeypatch.setattr(study_module, "measure_latency", measure)
     options = ("--dialogs", "2", "--scenarios", "shift", "--budget", "30", "--seed", "9")

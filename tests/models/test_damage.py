@@ -99,9 +99,9 @@ def test_a_text_read_in_small_blocks_has_the_same_damage(
     model: LanguageModel, text: Text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares: list[float] = []
-    whole = read_losses([model.full(), model.evicting(FIFO, BUDGET)], text)
+    *_, whole = read_losses([model.full(), model.evicting(FIFO, BUDGET)], text)
     monkeypatch.setattr(module, "MAX_BLOCK_LOGITS", 2 * 5 * model.decoder.shape.vocabulary)
-    blocks = read_losses([model.full(), model.evicting(FIFO, BUDGET)], text, shares.append)
+    *_, blocks = read_losses([model.full(), model.evicting(FIFO, BUDGET)], text, shares.append)
 
     for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)

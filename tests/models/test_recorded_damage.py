@@ -20,19 +20,22 @@ from benchmarks.smollm2 import (
     record_damage,
 )
 from fdkvc.conversations.formats import EXAMPLES, read_file, read_transcripts
-from fdkvc.models.damage import Damage, Text, dialog_text, read_damage
+from fdkvc.models.damage import (
+    SHIPPED,
+    Damage,
+    RecordedDamage,
+    Text,
+    dialog_text,
+    read_damage,
+    read_recorded,
+    shipped_damage,
+)
 from fdkvc.models.numpy.language_model import (
     LanguageModel,
     load_language_model,
     shared_language_model,
 )
 from fdkvc.models.numpy.text_cache import read
-from fdkvc.models.recorded_damage import (
-    SHIPPED,
-    RecordedDamage,
-    read_recorded,
-    shipped_damage,
-)
 from fdkvc.models.report.damage import attended_columns, damage_html, damage_sentences
 from fdkvc.policies import policy_named, read_policy
 from tests.hostile import HOSTILE, hostile_dialogs

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from fdkvc.engine.metrics import CacheBytes
-from fdkvc.paper.benchmark import Benchmark, Latency, PolicyScores, Results
+from fdkvc.paper.benchmark import Benchmark, PolicyScores, Results
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, Measure, claim
 from fdkvc.paper.published import Range, read_printed
 from fdkvc.paper.replication.claims import (
@@ -22,7 +22,7 @@ from fdkvc.paper.replication.claims import (
     measure,
     measured_words,
 )
-from fdkvc.paper.study import Probes, Study
+from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.studies import few_dialogs, other_budget, paper_study
@@ -51,9 +51,12 @@ def made(
     return Study(
         Results(benchmark, {"mixed": measured}, 1.0),
         sweeps or {},
-        (Latency("fifo", 0.02), Latency("fd-kvc", 0.07)),
+        {"fifo": 0.02, "fd-kvc": 0.07},
         {"fd-kvc": CacheBytes(1, 1, 448, 1)},
-        Probes(np.full(50, 1.4, np.float32), np.full(50, 0.25, np.float32)),
+        {
+            "highest_score": np.full(50, 1.4, np.float32),
+            "same_entries": np.full(50, 0.25, np.float32),
+        },
     )
 
 

@@ -45,12 +45,9 @@ def test_the_study_begins_with_what_a_small_one_measures() -> None:
     for parameter, results in study.sweeps.items():
         assert_begins_with(results, fresh.sweeps[parameter])
     assert study.memories == fresh.memories
-    assert study.probes is not None
-    assert fresh.probes is not None
-    np.testing.assert_allclose(study.probes.same_entries, fresh.probes.same_entries, atol=TOLERANCE)
-    np.testing.assert_allclose(
-        study.probes.highest_score, fresh.probes.highest_score, atol=TOLERANCE
-    )
+    for name, values in fresh.probes.items():
+        np.testing.assert_allclose(study.probes[name], values, atol=TOLERANCE)
+    assert {*fresh.probes} == {*study.probes} == {"highest_score", "same_entries"}
 
 
 def test_it_decides_every_claim_that_is_not_of_time() -> None:

@@ -33,7 +33,7 @@ def frame(name: str) -> pd.DataFrame:
 def test_the_benchmarks_files_are_among_them_byte_for_byte() -> None:
     study = few_dialogs()
     expected = BenchmarkRun(
-        Study(run_benchmark(study.results.benchmark), latencies=tuple(study.latencies))
+        Study(run_benchmark(study.results.benchmark), latencies=study.latencies)
     ).files
     for name in ("summary.csv", "adaptation.csv", "paired.csv", "latency.csv"):
         assert files()[name] == expected[name]

@@ -25,7 +25,7 @@ import fdkvc
 from fdkvc.core.arrays import one_dialog
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.simulate import simulate
-from fdkvc.paper.benchmark import Benchmark, Latency, Results, run_benchmark
+from fdkvc.paper.benchmark import Benchmark, Results, run_benchmark
 from fdkvc.paper.replication.tables import sweep_table
 from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
 from fdkvc.paper.shipped import papers_run
@@ -41,7 +41,7 @@ from fdkvc.runs.write import check_folder, write_files
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 
-LATENCIES = (Latency("fifo", 0.04), Latency("h2o", 0.06), Latency("fd-kvc", 0.1))
+LATENCIES = {"fifo": 0.04, "h2o": 0.06, "fd-kvc": 0.1}
 DIALOG = DialogChoice(SCENARIOS["mixed"], 7, World())
 ORIGIN = ["policy", "dialog", "budget", "version"]
 """The first columns of the files of a trace."""
@@ -466,7 +466,7 @@ def test_the_text_of_a_benchmark_shows_measured_beside_published(results: Result
 
 def test_a_whole_benchmark_fits_a_terminal() -> None:
     ran = run_benchmark(Benchmark(dialogs=2))
-    text = BenchmarkRun(Study(ran, latencies=tuple(Latency(key, 0.1) for key in POLICIES))).text
+    text = BenchmarkRun(Study(ran, latencies=dict.fromkeys(POLICIES, 0.1))).text
     assert max(map(len, text.split("\n"))) <= 100
     assert "the same in every dialog" in text
 

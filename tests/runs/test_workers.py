@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def files(**how: object) -> dict[str, str]:
     """Return the files of a run that do not depend on its time."""
     written = BenchmarkRun(Study(run_benchmark(BENCHMARK, **how))).files  # type: ignore[arg-type]
     return {name: text for name, text in written.items() if name.endswith(".csv")}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one priority a process")
+@pytest.mark.parametrize("before", [0, 15])
+def test_a_thread_gives_way_with_those_that_it_starts_and_no_other(before: int) -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def give_way() -> tuple[int, int]:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(before, first))
+        workers.give_way()
+        return niceness(), workers.DaemonThreads(1).submit(niceness).result()
+
+    first = niceness()
+    assert workers.DaemonThreads(1).submit(give_way).result() == (max(first, before, 10),) * 2
+    assert niceness() == first
 
 
 def test_a_later_run_finds_the_workers_of_an_earlier_one() -> None:

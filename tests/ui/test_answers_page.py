@@ -160,8 +160,8 @@ def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers
 
     press(app, "Take it back")
     assert lanes(app)["FIFO"] == first
-    for section in ("Restore evicted words", "Damage", "Why this answer"):
-        app.session_state["answers/sections"] = section
+    for section in ("back", "damage", "why"):
+        app.session_state["answers/section"] = section
         assert not settled(app.run()).error
 
 
@@ -214,7 +214,7 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     say(stopped, "And now?")
     assert "And now?" in html(stopped)
     assert link_of(stopped)["stops"] == "0:3"
-    stopped.session_state["answers/sections"] = "Restore evicted words"
+    stopped.session_state["answers/section"] = "back"
     assert "scrolls back" in html(settled(stopped.run()))
     settled(stopped.selectbox(key="answers/file").set_value("dialogues").run())
     assert link_of(stopped)["stops"] == ""

@@ -53,7 +53,9 @@ def ran() -> AppTest:
 
 
 def section(app: AppTest, name: str) -> AppTest:
-    app.session_state["benchmark/sections"] = name
+    (app.session_state["benchmark/section"],) = (
+        section for section, label in SECTION.labels.items() if label == name
+    )
     return settled(app.run())
 
 
@@ -301,7 +303,7 @@ def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
             gate.set()
             job.future.result(SECONDS)
 
-    monkeypatch.setattr("fdkvc.ui.past.run_panel", slow)
+    monkeypatch.setattr("fdkvc.paper.page.past.run_panel", slow)
     before = listed(app)
     app.button(key="benchmark/run").click().run()
     for _ in range(3):

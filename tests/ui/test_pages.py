@@ -17,11 +17,11 @@ from fdkvc.conversations.page.file_choice import FILE
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.explain.tables import entries_table
+from fdkvc.models.damage import SHIPPED
 from fdkvc.models.judged import first_rows
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.recorded_damage import SHIPPED
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
@@ -333,13 +333,14 @@ def test_a_choice_makes_an_entry_of_the_history_and_a_step_makes_none(page: str)
     assert link_of(app).items() >= {"budget": "50", "turn": "0"}.items()
 
 
-def test_an_address_that_the_browser_went_back_to_is_shown() -> None:
+def test_an_address_that_the_browser_went_back_to_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else in what a browser sends tells it from a click that was late."""
     app = open_page("step", policy="h2o", turn=3)
     app.selectbox(key="step/policy").set_value("fifo").run()
     assert (entry_of(app), link_of(app)["policy"]) == (1, "fifo")
 
-    app.session_state["arrived"] = {"policy": "h2o", "turn": "3", "budget": "0"}
+    visited = {"policy": "h2o", "turn": "3", "budget": "0"}
+    monkeypatch.setattr("fdkvc.ui.address.follow", lambda page: visited)
     settled(app.run())
 
     assert app.selectbox(key="step/policy").value == "h2o"

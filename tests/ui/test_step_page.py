@@ -92,7 +92,7 @@ def test_hyperparameters_are_folded_and_what_differs_is_named_outside() -> None:
 
     assert "step/fd-kvc/gamma" in [field.key for field in folded.number_input]
     outside = {caption.value for caption in app.caption} - {c.value for c in folded.caption}
-    assert plain("Recency decay (γ) 0.8 instead of 0.88.") in outside
+    assert plain("Recency decay (γ) at 0.8 instead of 0.88.") in outside
 
 
 def test_settings_that_cannot_keep_an_entry_say_what_was_tried(

@@ -309,12 +309,13 @@ class LlamaText:
 
     # ------------------------------------------------------------------------------ copies
 
-    def fork(self) -> Self:
-        """Return an independent copy of the text so far."""
+    def fork(self, count: int | None = None) -> Self:
+        """Return an independent copy, as of now or of `count` tokens, in this turn."""
         self._bring()
         other = copy.copy(self)
         other.ids, other.ends, other._nats = [*self.ids], [*self.ends], [*self._nats]
         other._state = state_of(self.llama)
+        other.go_back(len(self.ids) if count is None else count)
         return other
 
     def follow(self, other: LlamaText) -> None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -94,12 +94,6 @@ class LlamaCache(LlamaText, ModelCache):
         """Whether it computes what a full cache does, so that it can `follow` one."""
         # Surprisal by the model is noted as a text is read, so each must read for itself.
         return len(self.held) == self.count and self.surprisal != "model"
-
-    def fork(self, count: int | None = None) -> Self:
-        """Return an independent copy, as of now or of an earlier point of this turn."""
-        other = super().fork()
-        other.go_back(self.count if count is None else count)
-        return other
 
 
 def load_llama(

@@ -80,10 +80,8 @@ SECTION = Field(
     default="why",
     choices={"why": "Why this answer", "back": "Restore evicted words", "damage": "Damage"},
 )
-_SIDEBAR = (MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
-_CHAT = (MESSAGES, STOPS, POLICIES, BUDGET, DECIDES)
-
-FIELDS = (*_SIDEBAR, *_CHAT, WHOSE, WORD, SECTION)
+_READ = (BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
+FIELDS = (MODEL, *_READ, MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, SECTION)
 """Every field of the page."""
 
 DROPPED = ("layer", "head")
@@ -151,6 +149,12 @@ def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None
         return None
     names = {policy.name for policy in conversation.policies}
     return recorded if names and names <= recorded.answers.keys() else None
+
+
+def choose_cache(page: str, titles: Mapping[str, str], start: str = "") -> str:
+    """Choose a cache by its title, at first `start` or the first one; return its name."""
+    whose = replace(WHOSE, default=start or next(iter(titles)), choices=titles)
+    return str(fields.choice(page, whose, width="content"))
 
 
 def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:

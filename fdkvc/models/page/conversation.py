@@ -108,6 +108,11 @@ class Conversation:
         return model_text(self.transcript, as_json=self.language_model.tokens.calls_as_json)
 
     @property
+    def history(self) -> list[Passage]:
+        """The passages before the answered turn."""
+        return [passage for passage in self.passages if passage.turn < self.turn]
+
+    @property
     def expected_calls(self) -> tuple[str, ...]:
         """The dialog's own calls in the answered turn."""
         if self.messages:
@@ -196,9 +201,8 @@ def _new_chat(conversation: Conversation) -> Chat:
 
 def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object]) -> Chat:
     chat = _new_chat(conversation)
-    passages = [earlier for earlier in conversation.passages if earlier.turn < conversation.turn]
-    for done, passage in enumerate(passages):
-        on_progress(done / len(passages))
+    for done, passage in enumerate(history := conversation.history):
+        on_progress(done / len(history))
         _add(chat, passage)
     return chat
 
@@ -270,9 +274,8 @@ class Answered:
 
     def past(self, name: str) -> list[tuple[Writer, str]]:
         """Return the passages since the dialog's end, before the last message."""
-        conversation = self.conversation
-        given = sum(passage.turn < conversation.turn for passage in conversation.passages)
-        return self._texts(name, given, self.began(name) - bool(conversation.messages))
+        first, asked = len(self.conversation.history), bool(self.conversation.messages)
+        return self._texts(name, first, self.began(name) - asked)
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return the calls and words of a cache's answer so far."""
@@ -298,11 +301,9 @@ class Answered:
 
     def speakers(self, name: str) -> list[str]:
         """Return who speaks in each passage of a cache's text."""
-        conversation = self.conversation
-        given = [part for part in conversation.passages if part.turn < conversation.turn]
-        return [*map(speaker_of, given)] + [
-            WRITERS[who] for who, *_ in self.chat.passages[name][len(given) :]
-        ]
+        history = self.conversation.history
+        later = self.chat.passages[name][len(history) :]
+        return [*map(speaker_of, history), *(WRITERS[who] for who, *_ in later)]
 
     def calls(self, name: str) -> list[str]:
         """Return the calls of a cache's answer."""
@@ -335,9 +336,8 @@ class Answered:
     @property
     def has_true_text(self) -> bool:
         """Whether the dialog itself has the answer."""
-        conversation = self.conversation
-        given = [passage.turn for passage in conversation.passages]
-        return not conversation.messages and conversation.turn in given
+        turns = {passage.turn for passage in self.conversation.passages}
+        return not self.conversation.messages and self.conversation.turn in turns
 
     def true_passages(self) -> Iterator[EncodedPassage]:
         """Yield the passages of the dialog's own answer."""
@@ -419,22 +419,21 @@ def _predicted(
         stop = min(encoded.stop, len(ids))
         nats.append(np.concatenate(lost_parts)[start - 1 : stop - 1])
         likeliest = np.concatenate(best_parts)
-        # 2. The tokens of each argument's value in a call, or else of each word.
+        # 2. The tokens of each argument's value in a call, or else of each readable word.
         places = []
-        if encoded.passage.spans:
-            for low, high in encoded.passage.spans:
-                value = encoded.tokens_of(low, high)
-                if value and value[-1] < stop:
-                    places.append((encoded.passage.text[low:high], value[0], value[-1] + 1))
-        else:
+        for low, high in encoded.passage.spans:
+            value = encoded.tokens_of(low, high)
+            if value and value[-1] < stop:
+                places.append((encoded.passage.text[low:high], value[0], value[-1] + 1))
+        if not encoded.passage.spans:
             for written, low, end in words_in(tokens, ids[start:stop]):
-                places.append((written, low + start, end + start))
+                if causes.is_readable(written):
+                    places.append((written, low + start, end + start))
         # 3. Whether the likeliest tokens have the same words.
         for written, low, end in places:
-            if encoded.passage.spans or causes.is_readable(written):
-                instead = tokens.text(likeliest[low - 1 : end - 1].tolist()).strip()
-                right = causes.bare(instead) == causes.bare(written)
-                words.append(Predicted(written, right, instead))
+            instead = tokens.text(likeliest[low - 1 : end - 1].tolist()).strip()
+            right = causes.bare(instead) == causes.bare(written)
+            words.append(Predicted(written, right, instead))
         cache.end_turn()
     if not nats:
         return None

@@ -1,7 +1,6 @@
 """Damage: how much worse a policy's cache predicts the text, word by word, by turn and by head."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
@@ -10,11 +9,10 @@ from fdkvc.charts.results import damage_chart
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_DAMAGE_TOKENS
 from fdkvc.core.words import sentence
-from fdkvc.models.damage import Damage, Text, chat_text, dialog_text, read_damage
-from fdkvc.models.page.choices import WHOSE
+from fdkvc.models.damage import Damage, Text, chat_text, dialog_text, read_damage, shipped_damage
+from fdkvc.models.page.choices import choose_cache
 from fdkvc.models.page.conversation import FULL, Answered
 from fdkvc.models.page.why import choose_answer
-from fdkvc.models.recorded_damage import shipped_damage
 from fdkvc.models.report.damage import (
     attended_columns,
     damage_html,
@@ -23,7 +21,7 @@ from fdkvc.models.report.damage import (
 )
 from fdkvc.policies import Policy, read_policy
 from fdkvc.ui.downloads import show_chart
-from fdkvc.ui.fields import choice, problems
+from fdkvc.ui.fields import problems
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.glossary import help_on
 from fdkvc.ui.lru import cached
@@ -84,7 +82,6 @@ def show_recorded(page: str, names: Sequence[str]) -> None:
     recorded = shipped_damage()
     policies = {name: read_policy(name) for name in names}
     titles = {name: policy.title for name, policy in policies.items()}
-    field = replace(WHOSE, default=next(iter(titles)), choices=titles)
     damages = {policy: recorded.damages[name] for name, policy in policies.items()}
     with side_by_side("recorded"):
         with panel("recorded-attention"):
@@ -96,7 +93,7 @@ def show_recorded(page: str, names: Sequence[str]) -> None:
             )
         with panel("recorded-turns"):
             _show_turns(page, damages)
-    name: str = choice(page, field, width="content")
+    name = choose_cache(page, titles)
     show_words(recorded.damages[name], titles[name])
 
 

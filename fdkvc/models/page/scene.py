@@ -5,7 +5,6 @@ Text of the user, a file or the model is escaped and shown by ``st.html`` only.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from html import escape
 from time import monotonic
 
@@ -24,7 +23,7 @@ from fdkvc.models.page.conversation import ANSWERS, FULL, Answered, Conversation
 from fdkvc.models.page.restore import show_restoration
 from fdkvc.models.report.answer import answers_html, headline
 from fdkvc.ui.address import scroll_to
-from fdkvc.ui.fields import choice, held, hold, problems
+from fdkvc.ui.fields import problems
 from fdkvc.ui.markdown import plain
 
 TRUE, OWN = "the true answer", "the full cache's answer"
@@ -36,11 +35,11 @@ DRAWN = 0.06
 
 def answer(page: str, conversation: Conversation) -> Answered | None:
     """Show the answers, live while the model writes; return them, if any."""
-    if not conversation.parts:
+    answered, parts = None, conversation.parts
+    if not parts:
         st.info("Write as the user, or click an example below.", icon=":material/chat:")
         return None
     above, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
-    answered, parts = None, conversation.parts
     # Start from the last part whose caches are in memory: with a link, none may be, and all answers
     # are written.
     newest = reversed(range(len(parts)))
@@ -151,7 +150,7 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
         for index, passage in enumerate(model_text(transcript)[: conversation.turn])
     ]
     turns.insert(0, ("", SPAN_KINDS["system"], recorded.prompt))
-    _show_message(st.empty(), turns, turns[-1])
+    _show_message(st.empty(), turns)
     st.html(answers_html(answers))
     with st.container(horizontal=True, vertical_alignment="center"):
         key, icon = f"{page}/run-live", ":material/play_arrow:"
@@ -162,11 +161,7 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
         st.caption(plain(f"{words}word was written and what eviction damages."))
     st.subheader("Restore evicted words", anchor=False)
     titles = {name: conversation.titles[name] for name in recorded.restored}
-    wrong = next(iter(titles))
-    whose = replace(choices.WHOSE, default=wrong, choices=titles)
-    if held(page, whose) not in titles:
-        hold(page, whose, wrong)
-    name = choice(page, whose, width="content")
+    name = choices.choose_cache(page, titles)
     restoration = recorded.restored[name]
     show_restoration(restoration, titles[name], restoration.full)
 
@@ -181,8 +176,7 @@ def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
     texts = [context.text(FULL, passage=index) for index in range(len(passages))]
     turns = [*zip(numbers, speakers, texts, strict=False)]
     # The dialog's turns are the same under all caches; what came after is shown for each.
-    given = sum(passage.turn < conversation.turn for passage in conversation.passages)
-    earlier = turns[: min(given, len(turns) - 1)]
+    earlier = turns[: min(len(conversation.history), len(turns) - 1)]
     if answered.prompt:
         earlier.insert(0, ("", SPAN_KINDS["system"], answered.prompt))
     past = ""
@@ -191,21 +185,18 @@ def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
         if since:
             parts = [f"<p><i>{WRITERS[who]}</i> {escape(text)}</p>" for who, text in since]
             past += f"<section><b>{escape(title)}</b>{''.join(parts)}</section>"
-    _show_message(message, [*earlier, turns[-1]], turns[-1], past)
+    _show_message(message, [*earlier, turns[-1]], past)
 
 
 def _show_message(
-    message: DeltaGenerator,
-    turns: Sequence[tuple[str, str, str]],
-    last: tuple[str, str, str],
-    past: str = "",
+    message: DeltaGenerator, turns: Sequence[tuple[str, str, str]], past: str = ""
 ) -> None:
-    """Show a message, and above it those before it, each with its turn and speaker."""
+    """Show the last message, and above it those before it, each with its turn and speaker."""
     heads = [f"<b>{' · '.join(filter(None, turn[:2]))}</b> {escape(turn[2])}" for turn in turns]
     earlier = "".join(f"<p>{head}</p>" for head in heads[:-1]) + past
     if earlier:
-        number = last[0]
-        folded = count(int(number), "earlier turn") if int(number) else "system prompt"
+        number = int(turns[-1][0])
+        folded = count(number, "earlier turn") if number else "system prompt"
         earlier = f'<details class="earlier"><summary>{folded}</summary>{earlier}</details>'
     message.html(f'{earlier}<div class="message">{heads[-1]}</div>')
 

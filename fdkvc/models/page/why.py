@@ -39,8 +39,7 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
     start = _first_wrong(answered, titles)
     if fields.is_new(f"{page}/look of", answered.conversation):
         fields.hold(page, choices.WHOSE, start)
-    whose = replace(choices.WHOSE, default=start, choices=titles)
-    return str(fields.choice(page, whose, width="content"))
+    return choices.choose_cache(page, titles, start)
 
 
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
@@ -86,11 +85,10 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         places = places.where(most.end > answered.prompt_end, PROMPT)
         columns = _columns(most, [speakers[place] for place in places])
         others = evicted[~readable]
+        shares = {column: float(others[name].sum()) for column, name in SHARES.items()}
+        last = {"word": OTHERS, **{name: percent(share, 1) for name, share in shares.items()}}
         for column, cells in columns.items():
-            cells.append("")
-            if column in SHARES:
-                cells[-1] = percent(float(others[SHARES[column]].sum()), 1)
-        columns["word"][-1] = OTHERS
+            cells.append(last.get(column, ""))
         show_grid(columns, "Evicted words that would have received attention")
     return {"why.csv": table}
 
@@ -118,8 +116,7 @@ def _first_changed(answered: Answered, name: str) -> int:
 def _attention_sentence(
     answered: Answered, name: str, word: causes.Word, table: pd.DataFrame
 ) -> Markdown:
-    earlier = table[table.passage < word.passage]
-    lost = earlier[earlier.evicted > 0]
+    lost = table[table.evicted > 0]
     written = Markdown("*{}*").format(word.text)
     title = answered.conversation.titles[name]
     if name == FULL or lost.empty:

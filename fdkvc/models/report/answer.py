@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.conversations.formats import EXAMPLES, read_transcripts
-from fdkvc.core.words import count, listed, percent
+from fdkvc.core.words import clipped, count, listed, percent
 from fdkvc.models.answer_causes import (
     GradedCall,
     Restoration,
@@ -15,7 +15,7 @@ from fdkvc.models.answer_causes import (
     restore_spans,
     turns_in_words,
 )
-from fdkvc.models.cache_answers import CacheAnswer, Predicted
+from fdkvc.models.cache_answers import CacheAnswer
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.language_model import load_language_model
@@ -88,7 +88,11 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
     compared = not full.note.startswith(LOOPED) and full.right
     for answer in answers:
         parts = "".join(map(call_html, answer.calls))
-        if chips := [_predicted_chip(answer.predicted[index]) for index in shown_words(answers)]:
+        chips = [
+            _chip(word.text, "" if word.right else f"instead: {word.instead or '(end)'}")
+            for word in map(answer.predicted.__getitem__, shown_words(answers))
+        ]
+        if chips:
             parts += f'<div class="chips">{" ".join(chips)}</div>'
         if answer.probability is not None:
             share = percent(answer.probability)
@@ -149,11 +153,6 @@ def headline(answers: Sequence[CacheAnswer], text: str) -> str:
     return f"The full cache predicts no word of {text}: there is nothing to lose"
 
 
-def _predicted_chip(word: Predicted) -> str:
-    instead = f"instead: {word.instead or '(end)'}"
-    return _chip(word.text, "" if word.right else instead)
-
-
 def call_html(call: GradedCall) -> str:
     """Return a call as chips that show whether each argument is right."""
     if not call.method:
@@ -172,9 +171,7 @@ def call_html(call: GradedCall) -> str:
 
 
 def _chip(written: str, wrong: str) -> str:
-    cut = len(written) > SHOWN_CHARACTERS
-    shown = escape(f"{written[: SHOWN_CHARACTERS - 1]}…" if cut else written)
-    whole = escape(written)
+    shown, whole = escape(clipped(written, SHOWN_CHARACTERS)), escape(written)
     if not wrong:
         return f'<span class="met" title="{whole}">✓ {shown}</span>'
     return f'<span class="unmet" title="{whole}">✗ {shown} <i>{escape(wrong)}</i></span>'

@@ -10,8 +10,7 @@ import numpy as np
 
 from fdkvc.core.attention import Floats
 from fdkvc.core.words import count, decimal, percent
-from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord, Text
-from fdkvc.models.recorded_damage import RecordedDamage
+from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord, RecordedDamage, Text
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.page import css, page

@@ -9,13 +9,13 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts.results import curve_chart
-from fdkvc.charts.theme import Spec
 from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
+from fdkvc.paper.page.past import Kind, Past
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
+from fdkvc.paper.report.figures import sweep_chart
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
@@ -29,7 +29,6 @@ from fdkvc.ui.fields import held
 from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.past import Kind, Past
 from fdkvc.ui.sidebar import (
     BUDGET_HERE,
     MEASURED,
@@ -38,6 +37,7 @@ from fdkvc.ui.sidebar import (
     around_of,
     choose_around,
     held_policy,
+    with_policy,
 )
 
 NONE = "–"
@@ -67,11 +67,6 @@ NUMBERS = (DIALOGS_HERE, replace(SEED, owner="ablation"))
 BUDGET = replace(BUDGET_HERE, follows=False, owner="ablation")
 SWEPT_METRICS = replace(MEASURED, owner="ablation")
 COUNTED = (SWEPT_METRICS, *NUMBERS, BUDGET)
-
-
-def _swept(name: str) -> Field:
-    """Return the choice of the policy, with this one among the choices."""
-    return replace(SWEPT_POLICY, choices={**ABLE, name: read_policy(name).title})
 
 
 def first_of(policy: str) -> Field:
@@ -119,7 +114,7 @@ def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     first = first_of(policy)
     second = second_of(policy, requested(first))
     values = values_of(policy, requested(first))
-    shown = [_swept(inside.name), around_of(inside), first, values, second]
+    shown = [with_policy(SWEPT_POLICY, inside.name), around_of(inside), first, values, second]
     if requested(second) != NONE:
         shown.append(values_of(policy, requested(second), "second_values"))
     return [*shown, SWEPT_SCENARIO, *COUNTED]
@@ -131,7 +126,7 @@ def choose_sweep(page: str) -> Sweep:
     numbers = fields.numbers(page, NUMBERS)
     swept, more = st.container(), st.expander("More", icon=":material/tune:")
     with more:
-        inside = fields.choice(page, _swept(held(page, SWEPT_POLICY)))
+        inside = fields.choice(page, with_policy(SWEPT_POLICY, held(page, SWEPT_POLICY)))
         policy = choose_around(page, read_policy(inside)).name
     with swept:
         first = fields.choice(page, first_of(policy))
@@ -189,11 +184,10 @@ def _described(sweep: Sweep) -> str:
 
 
 @cache
-def kind_of(page: str) -> Kind:
+def kind() -> Kind:
     """Return what the page runs."""
     return Kind(
         "ablation",
-        page,
         Sweep,
         partial(SweepRun.measure, chunk=CHUNK),
         choose_sweep,
@@ -206,8 +200,6 @@ def kind_of(page: str) -> Kind:
             SweepRun(Sweep(axes=((parameter, published_sweep(parameter)),)), results)
             for parameter, results in papers_run().study.sweeps.items()
         ],
-        date=papers_run().date,
-        version=papers_run().version,
     )
 
 
@@ -216,7 +208,7 @@ def kind_of(page: str) -> Kind:
 
 def show(page: str, shown: Past, answer: DeltaGenerator) -> None:
     """Show a sweep; one of the paper's together with its other one."""
-    run, shipped = shown.result, kind_of(page).shipped
+    run, shipped = shown.result, kind().shipped
     sweep = run.settings
     papers = [run] if shown.job else [run, *(other for other in shipped if other is not run)]
     answer.markdown(plain(effects_sentence(papers)))
@@ -258,7 +250,9 @@ def _panels(page: str, kind: str, run: SweepRun) -> None:
         for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):
                 if len(sweep.axes) == 1:
-                    show_chart(page, f"{kind}/{metric}", _curve(sweep, swept, str(metric)))
+                    (name,), policy = sweep.parameters, read_policy(sweep.policy)
+                    chart = sweep_chart(swept, policy, name, str(metric), page_theme())
+                    show_chart(page, f"{kind}/{metric}", chart)
                 else:
                     _show_both(sweep, rows)
 
@@ -271,20 +265,6 @@ def _show_both(sweep: Sweep, rows: pd.DataFrame) -> None:
     title = f"{heading}: a row for each {first.lower()}, a column for each {second.lower()}"
     st.markdown(plain(title))
     show_grid(pivot(named, figures(rows), [first], second), title)
-
-
-def _curve(sweep: Sweep, swept: pd.DataFrame, metric: str) -> Spec:
-    ((name, _),) = sweep.axes
-    policy = read_policy(sweep.policy)
-    return curve_chart(
-        swept.assign(value=swept[name].astype(float)),
-        metric,
-        late_metric(metric).title,
-        _parameter_label(sweep, name),
-        float(policy.settings[name].default),
-        page_theme(),
-        policy.title,
-    )
 
 
 def _parameter_label(sweep: Sweep, name: str) -> str:

@@ -9,12 +9,12 @@ import streamlit as st
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.paper.benchmark import Benchmark
+from fdkvc.paper.page.past import Kind
 from fdkvc.paper.results import StudyRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui import fields
-from fdkvc.ui.past import Kind
 from fdkvc.ui.sidebar import BUDGET_HERE, MEASURED
 from fdkvc.ui.variants import CHOSEN, choose_policies, warn_no_effect
 
@@ -60,11 +60,10 @@ def _described(benchmark: Benchmark) -> str:
 
 
 @cache
-def kind_of(page: str) -> Kind:
+def kind() -> Kind:
     """Return what the page runs."""
     return Kind(
         "benchmark",
-        page,
         Benchmark,
         StudyRun.measure,
         choose_benchmark,
@@ -74,6 +73,4 @@ def kind_of(page: str) -> Kind:
         lambda *_: FIELDS,
         _described,
         shipped=[StudyRun(papers_run().study)],
-        date=papers_run().date,
-        version=papers_run().version,
     )

@@ -6,32 +6,22 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.paper.benchmark import matches_paper
-from fdkvc.paper.replication.claims import ClaimResult, claim_results
+from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.finding import finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.report.claims import MARKS, STYLE, claims_html, counted, name_of
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
-from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 
 EVERY = "all"
-
-
-@cached
-def claims_of(study: Study) -> list[ClaimResult]:
-    """Return the verdicts on the claims of a study, made once."""
-    return claim_results(study)
-
-
-finding_of = cached(finding)
 
 
 def show_answer(study: Study) -> None:
     """Say in a sentence what the run finds."""
     if not matches_paper(study.results.benchmark):
         return
-    head, _ = finding_of(study)
+    head, _ = finding(study)
     if head:
         st.markdown(plain(head))
     else:
@@ -51,10 +41,10 @@ def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
 @st.fragment
 def show_claims(page: str, study: Study) -> None:
     """Show what is reproduced, and the claims, all or those with one verdict."""
-    _, more = finding_of(study)
+    _, more = finding(study)
     lines = (Markdown("- **{}:** {}").format(*part) for part in more.items())
     st.markdown(Markdown("\n").join(lines))
-    results = claims_of(study)
+    results = claim_results(study)
     counts = counted(results)
     wanted = choose_verdict(page, "Claims", counts)
     marks = {name_of(key): MARKS[key] for key, number in counts.items() if number}

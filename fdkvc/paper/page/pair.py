@@ -14,7 +14,6 @@ from fdkvc.policies import BASELINE
 from fdkvc.runs.grid import Grid
 from fdkvc.ui.fields import pick
 from fdkvc.ui.frame import show_grid
-from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
 
@@ -43,7 +42,6 @@ def show_policies(page: str, study: Study) -> None:
     show_grid(Grid(heads, rows, 2), "Differences in every scenario and metric")
 
 
-@cached
 def compared(results: Results, policy: str, baseline: str) -> list[list[str]]:
     """Return the differences of a policy from a baseline, with verdicts, as rows of texts."""
     rows = []

@@ -3,14 +3,14 @@
 import streamlit as st
 
 from fdkvc.core.words import count
-from fdkvc.paper.page.choices import kind_of
+from fdkvc.paper.page.choices import kind
+from fdkvc.paper.page.past import listed_runs, title_of
 from fdkvc.paper.replication.finding import changed_verdicts
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import pick
 from fdkvc.ui.frame import show_grid
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.past import listed_runs, title_of
 
 changes = cached(changed_verdicts)
 
@@ -18,12 +18,11 @@ changes = cached(changed_verdicts)
 @st.fragment
 def show_runs(page: str, study: Study) -> None:
     """Choose another run, and show the verdicts on which the two differ."""
-    kind = kind_of(page)
-    runs = {name: run for name, run in listed_runs(kind).items() if run.result.study is not study}
+    runs = {name: run for name, run in listed_runs(kind()).items() if run.result.study is not study}
     if not runs:
         st.info("There is one run: change the seed or the dialogs, and run again.")
         return
-    titles = {name: title_of(kind, run) for name, run in runs.items()}
+    titles = {name: title_of(kind(), run) for name, run in runs.items()}
     other = pick(f"{page}/other-run", "Compared with", titles)
     grid = changes(study, runs[other].result.study)
     if not grid.rows:

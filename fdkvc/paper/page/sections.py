@@ -13,6 +13,7 @@ from fdkvc.paper.page.alignment import show_alignment
 from fdkvc.paper.page.claims import show_answer, show_claims
 from fdkvc.paper.page.figures import show_figures
 from fdkvc.paper.page.pair import show_policies
+from fdkvc.paper.page.past import Kind, Past, open_run
 from fdkvc.paper.page.runs import show_runs
 from fdkvc.paper.page.tables import show_tables
 from fdkvc.paper.report.document import papers_report, study_report
@@ -21,8 +22,7 @@ from fdkvc.paper.study import Study
 from fdkvc.runs.export import stem_of
 from fdkvc.ui.downloads import files_of, report_button, show_files
 from fdkvc.ui.fields import held
-from fdkvc.ui.frame import open_section_of, opened_section
-from fdkvc.ui.past import Past, open_run
+from fdkvc.ui.frame import open_section_of
 
 
 def report_of(study: Study) -> str:
@@ -62,17 +62,20 @@ FILES = ("run.json", *(f"{name}.csv" for name in TABLES.split()), "tables.md")
 def link_fields(page: str, link: Mapping[str, str]) -> Sequence[Field]:
     """Return the fields of the address, for a link or else those of the open section."""
     section = link.get(SECTION.name) if link else held(page, SECTION)
-    kind = ablation.kind_of(page) if section == ABLATION else choices.kind_of(page)
-    return [SECTION, *kind.link_fields(page, link)]
+    return [SECTION, *_kind_of(section).link_fields(page, link)]
+
+
+def _kind_of(section: str | None) -> Kind:
+    return ablation.kind() if section == ABLATION else choices.kind()
 
 
 def show(page: str, place: DeltaGenerator) -> None:
     """Show a run section by section, and in `place` the list of runs and their files."""
     answer, about = st.container(key="page-answer"), st.container()
-    section = opened_section(page, SECTION)
+    section = held(page, SECTION)
+    kind = _kind_of(section)
     with about:
-        kind = ablation.kind_of(page) if section == ABLATION else choices.kind_of(page)
-        shown = open_run(kind, place)
+        shown = open_run(page, kind, place)
     open_section_of(page, SECTION, {section: partial(_draw, page, section, shown, answer)})
     if shown is not None:
         with place, st.popover("Download", icon=":material/download:"):
@@ -97,4 +100,4 @@ def _offer(page: str, shown: Past, stem: str) -> None:
         what = "Verdict, claims, tables, figures and three interactive examples"
         report_button(page, lambda: report_of(study), what, f"{stem}-report.html")
         names = [*FILES, *(f"sweep_{parameter}.csv" for parameter in study.sweeps)]
-    show_files(page, partial(files_of, run), names, f"{stem}.zip", stem)
+    show_files(page, partial(files_of, run), names, stem)

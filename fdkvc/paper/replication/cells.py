@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -127,11 +127,6 @@ class MeasuredTable:
         """Return the table with only the cells of this verdict."""
         cells = {place: fact for place, fact in self.cells.items() if fact.verdict == verdict}
         return replace(self, cells=cells)
-
-    def texts(self, row: str, write: Callable[[Fact], str]) -> list[str]:
-        """Write each cell of a row, nothing where there is none."""
-        cells = (self.cells.get((row, column)) for column in self.columns)
-        return ["" if cell is None else write(cell) for cell in cells]
 
 
 def measured_tables(study: Study) -> list[MeasuredTable]:

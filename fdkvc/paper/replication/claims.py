@@ -205,7 +205,7 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
 def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
     """Return one number a dialog (n,)."""
     if wanted.metric in ("highest_score", "same_entries"):
-        return getattr(study.probes, wanted.metric, None)
+        return study.probes.get(wanted.metric)
     if wanted.turn is not None:
         series = _series(wanted, study, policy)
         return None if series is None else series[:, wanted.turn]
@@ -315,10 +315,10 @@ def _of_a_run(wanted: Measure, study: Study) -> float | None:
     memory = study.memories.get(wanted.policy)
     match wanted.metric:
         case "latency":
-            times = {latency.policy: latency.milliseconds for latency in study.latencies}
-            if not {wanted.policy, wanted.baseline or wanted.policy} <= times.keys():
+            time = study.latencies.get(wanted.policy)
+            base = study.latencies.get(wanted.baseline or wanted.policy)
+            if time is None or base is None:
                 return None
-            time, base = times[wanted.policy], times[wanted.baseline or wanted.policy]
             return {"ratio": time / base, "difference": time - base}.get(wanted.kind, time)
         case "seconds":
             benchmark = study.results.benchmark

@@ -157,10 +157,10 @@ def printed(
 def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
     if isinstance(measured, Study):
         yield from facts(measured.results)
-        for latency in measured.latencies:
-            place = (TIMED, latency.policy, TIME)
+        for policy, milliseconds in measured.latencies.items():
+            place = (TIMED, policy, TIME)
             figure = printed(measured.results.benchmark, *place)
-            yield Fact(TIME, *place, 0, latency.milliseconds, published=figure)
+            yield Fact(TIME, *place, 0, milliseconds, published=figure)
         for parameter, results in measured.sweeps.items():
             yield from facts(results, parameter)
         yield from _defaults()

@@ -13,7 +13,7 @@ from fdkvc.engine.metrics import late_metric, metric_named, metrics_of
 from fdkvc.paper.published import ABLATED_POLICY
 from fdkvc.paper.replication.tables import series_table, sweep_table
 from fdkvc.paper.study import Study
-from fdkvc.policies import policy_named
+from fdkvc.policies import Policy, policy_named
 from fdkvc.synthetic.scenarios import SCENARIOS
 
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
@@ -61,6 +61,15 @@ def quantity_label(quantity: str) -> str:
     return quantity.replace("_", " ").capitalize()
 
 
+def sweep_chart(
+    rows: pd.DataFrame, policy: Policy, parameter: str, metric: str, theme: Theme
+) -> Spec:
+    """Return the chart of a metric over a hyperparameter of a policy, from a sweep's table."""
+    rows, setting = rows.assign(value=rows[parameter].astype(float)), policy.settings[parameter]
+    title, default = late_metric(metric).title, float(setting.default)
+    return curve_chart(rows, metric, title, setting.title, default, theme, policy.title)
+
+
 def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, Spec]]]:
     """Return the paper's measured figures: title, what to see, and the charts by name."""
     table, figures = series_table(study.results), []
@@ -71,15 +80,11 @@ def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, 
             if chart is not None:
                 charts[f"{quantity}_{scenario}"] = chart
         figures.append((figure["title"], figure["words"], charts))
-    curves = {}
+    curves, ablated = {}, policy_named(ABLATED_POLICY)
     for parameter, results in study.sweeps.items():
         rows = sweep_table(results, parameter)
-        rows = rows.assign(value=rows[parameter].astype(float))
-        setting = policy_named(ABLATED_POLICY).settings[parameter]
-        default = float(setting.default)
         for metric in rows[rows.published.notna()].metric.unique():  # that the paper prints
-            title = late_metric(metric).title
-            chart = curve_chart(rows, metric, title, setting.title, default, theme)
+            chart = sweep_chart(rows, ablated, parameter, metric, theme)
             curves[f"ablation_{parameter}_{metric}"] = chart
     figures.append((TEXTS["ablations"]["title"], TEXTS["ablations"]["words"], curves))
     return [figure for figure in figures if figure[2]]

@@ -45,7 +45,10 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
     """
     policy, key, place = run.trace.policy, f"{page}/compare-with", f"{page}/history"
     settings = run.dialog, policy, run.budget
-    link = fields.chosen_link(page, _choosing(page, fields_of, {}))
+    link = {
+        field.name: field.written(fields.running(page, field))
+        for field in _choosing(page, fields_of, {})
+    }
     if fields.is_new(f"{page}/history-of", text):
         st.session_state.pop(place, None)
     # 1. The history. Going back to the last settings is no new entry.
@@ -58,15 +61,15 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
     # 2. What to compare with: the previous run, and the policy with its published settings.
     others = {BEFORE: ("previous run", history[-2][1])} if len(history) > 1 else {}
     if (published := as_published(policy)) != policy:
-        name = "paper's setting" if has_paper_values(policy) else "default setting"
-        others[PUBLISHED] = name, (run.dialog, published, run.budget)
+        called = "paper's setting" if has_paper_values(policy) else "default setting"
+        others[PUBLISHED] = called, (run.dialog, published, run.budget)
     if not others:
         return NO_GHOST
-    runs = {name: load_run(*other, run.optional) for name, (_, other) in others.items()}
-    labels = {ALONE: "nothing"}
-    for name, candidate in runs.items():
-        if not candidate.long and _turns(candidate) == _turns(run):
-            labels[name] = f"the {others[name][0]}"
+    runs, labels = dict[str, StageRun](), {ALONE: "nothing"}
+    for name, (called, other) in others.items():
+        runs[name] = load_run(*other, run.optional)
+        if not runs[name].long and _turns(runs[name]) == _turns(run):
+            labels[name] = f"the {called}"
     if st.session_state[key] not in labels:
         st.session_state[key] = BEFORE if BEFORE in labels else ALONE
     # 3. The controls, and what has changed in words.

@@ -14,13 +14,12 @@ from fdkvc.explain.narrate import StepStory, narrate
 from fdkvc.player.run import StageRun
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.lanes import Lane
-from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import NO_GHOST, Ghost
 
 
-def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost = NO_GHOST) -> None:
+def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost) -> None:
     """Show a run on the stage, with figures and steps; `write` writes the address."""
     run, above = lane.run, st.container(key="turn-figures").empty()
     stage.show(page, run, ghost=ghost)
@@ -32,8 +31,8 @@ def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost = NO_GHO
     def following() -> None:
         turn = stage.follow(page, run)
         above.html(figures(run, turn, ghost))
-        for place, description in zip(steps, _descriptions(run)[turn], strict=True):
-            place.html(description)
+        for place, story in zip(steps, narrate(run.trace, run.dialogs, 0, turn), strict=True):
+            place.html(_what_happened(story))
         write()
 
     with below:
@@ -90,15 +89,6 @@ def algorithm(run: StageRun) -> list[DeltaGenerator]:
                     st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
                 places.append(st.container())
     return places
-
-
-@cached
-def _descriptions(run: StageRun) -> tuple[tuple[str, ...], ...]:
-    """Describe all turns at once, so that a step is a look-up."""
-    return tuple(
-        tuple(map(_what_happened, narrate(run.trace, run.dialogs, 0, turn)))
-        for turn in range(run.dialogs.turns)
-    )
 
 
 def _what_happened(story: StepStory) -> str:

@@ -11,7 +11,7 @@ from fdkvc.core.words import percent
 from fdkvc.explain.counterfactual import Change, NotRepeated, counterfactual, nearest_first
 from fdkvc.player.moments import why_sentences
 from fdkvc.player.run import StageRun
-from fdkvc.ui.component import draw, last_message, listen, name_of, payload
+from fdkvc.ui.component import draw, last_message, listen, payload
 from fdkvc.ui.follow import follow as follow_stage
 from fdkvc.ui.jobs import Jobs, Report
 from fdkvc.ui.run_panel import session_job
@@ -27,7 +27,7 @@ def show(page: str, run: StageRun, shows: str = "", ghost: Ghost = NO_GHOST) -> 
 def follow(page: str, run: StageRun) -> int:
     """Follow the stage, and send it the explanation of its entry; return the turn."""
     return follow_stage(
-        page, name_of(run), run.dialogs, lambda turn, token: why_sentences(run, turn, token)
+        page, run.name, run.dialogs, lambda turn, token: why_sentences(run, turn, token)
     )
 
 
@@ -47,8 +47,8 @@ def _answer(page: str, run: StageRun) -> None:
     """
     key = f"{page}/stage-answer"
     question = last_message(key)
-    reply: dict[str, Any] = {"run": name_of(run), "done": False}
-    if question and question["run"] == name_of(run):
+    reply: dict[str, Any] = {"run": run.name, "done": False}
+    if question and question["run"] == run.name:
         turn, token = int(question["turn"]), int(question["entry"])
         reply |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
     listen(key, "answer", reply)
@@ -64,7 +64,7 @@ def _search(page: str, run: StageRun, turn: int, token: int) -> Mapping[str, Any
         changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
         return None if cancelled.is_set() else nearest_first(changes)
 
-    question = name_of(run), turn, token
+    question = run.name, turn, token
     job = session_job(f"{page}/stage-search", _searches(), work, question)
     if job.result is not None:
         return _result(_verdict(job.result), job.result)

@@ -1,4 +1,4 @@
-"""The runs of a page: run its settings, and find the runs that it has.
+"""The runs of the page: run its settings, and find the runs that it has.
 
 Shipped results and those since the app started are shown as soon as a link, a reload, another tab
 or the sidebar has their settings. The list has those that are shipped and this browser's own.
@@ -14,18 +14,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.core.parameters import Field
+from fdkvc.paper.shipped import papers_run
 from fdkvc.runs.record import version_words
 from fdkvc.ui import fields
 from fdkvc.ui.address import browser
 from fdkvc.ui.jobs import Job
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.run_panel import job_key, run_panel, shared_jobs, show_command, shown_key
-
-
-def finished_dialogs(run: Any) -> tuple[int, int]:
-    """Return how many dialogs of each scenario have finished, and how many were requested."""
-    benchmark = run.results.benchmark
-    return min(run.results.dialogs(row.key) for row in benchmark.scenarios), benchmark.dialogs
+from fdkvc.ui.run_panel import job_key, run_panel, shared_jobs, shown_key
 
 
 @dataclass(frozen=True)
@@ -34,8 +29,6 @@ class Kind:
 
     name: str
     """Its name in the session."""
-    page: str
-    """The page's name, under which the session holds its fields."""
     settings_type: type
     """The type of what runs."""
     measure: Callable[..., Any]
@@ -53,11 +46,7 @@ class Kind:
     describe: Callable[[Any], str]
     """Returns settings in words."""
     shipped: Sequence[Any]
-    """Runs that are shipped with the code."""
-    date: str
-    """The date of the shipped runs, as 2026-01-31."""
-    version: str
-    """The project's version that measured them."""
+    """Those of `papers_run`."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +57,6 @@ class Past:
     """Unique among the runs of a page."""
     result: Any
     """The run itself."""
-    date: str
-    """The date of a shipped run."""
     job: Job | None = None
 
     @property
@@ -78,24 +65,32 @@ class Past:
         return self.job is not None and self.job.cancelled.is_set()
 
     @property
+    def finished(self) -> str:
+        """How many dialogs of each scenario have finished, of those requested."""
+        results = self.result.results
+        done = min(results.dialogs(scenario.key) for scenario in results.benchmark.scenarios)
+        return f"{done:,} of {results.benchmark.dialogs:,} dialogs"
+
+    @property
     def time(self) -> str:
-        """When it was requested, on the reader's clock."""
+        """When it was requested, on the reader's clock; of a shipped run, the date."""
         if self.job is None:
-            return self.date
+            return papers_run().date
         # The browser's offset is positive west of Greenwich.
         zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 
 
-def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
+def open_run(page: str, kind: Kind, place: DeltaGenerator) -> Past | None:
     """Show the choices with the button that runs them; return the run to show.
 
     None if there is none, or if it has no results. The list of runs is shown in `place`.
     """
     with st.sidebar:
-        settings = kind.choose(kind.page)
+        settings = kind.choose(page)
         running = run_panel(kind.name, "Run", partial(kind.measure, settings), settings)
-        show_command(kind.limit, kind.command(settings))
+        st.caption(plain(f"{kind.limit} run here. The command line runs more:"))
+        st.code(kind.command(settings), language=None, wrap_lines=True)
     runs = _available_runs(kind)
     # The run shown before, while it has these settings; else the latest one that has them.
     shown = runs.get(st.session_state.get(shown_key(kind.name), ""))
@@ -107,7 +102,7 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
         st.session_state[shown_key(kind.name)] = shown.name
     if listed := listed_runs(kind):
         with place:
-            _list(kind, listed, shown)
+            _list(page, kind, listed, shown)
     if shown is not None:
         _describe(kind, shown)
     if shown is None or shown.result.settings != settings:
@@ -131,8 +126,8 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
     # A run that ends while the page is being drawn appears when it is drawn again.
     running = st.session_state.get(job_key(kind.name))
     ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
-    runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.date) for run in kind.shipped]
-    runs += [Past(job.name, job.result, kind.date, job) for job in ended]
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
+    runs += [Past(job.name, job.result, job) for job in ended]
     return {past.name: past for past in runs}
 
 
@@ -149,18 +144,17 @@ def _advise(running: Job | None, settings: Any, why: str) -> None:
 def _describe(kind: Kind, past: Past) -> None:
     """Describe the run that is shown: what ran, and whether it was cancelled."""
     if past.job is None:
-        version = version_words(kind.version)
+        version = version_words(papers_run().version)
         origin = f". Measured on {past.time} with {version}, and shipped."
     else:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.result.settings)}{origin}"))
     if past.cancelled:
-        done, requested = finished_dialogs(past.result)
-        words = f"Cancelled: results of {done:,} of {requested:,} dialogs of each scenario."
+        words = f"Cancelled: results of {past.finished} of each scenario."
         st.warning(plain(words), icon=":material/cancel:")
 
 
-def _list(kind: Kind, runs: Mapping[str, Past], shown: Past | None) -> None:
+def _list(page: str, kind: Kind, runs: Mapping[str, Past], shown: Past | None) -> None:
     """Let a person choose which run is shown."""
     key = f"{kind.name}/runs"
     st.session_state[key] = shown.name if shown and shown.name in runs else None
@@ -172,23 +166,20 @@ def _list(kind: Kind, runs: Mapping[str, Past], shown: Past | None) -> None:
             format_func=lambda name: plain(title_of(kind, runs[name])),
             key=key,
             on_change=_show,
-            args=(kind, runs),
+            args=(page, kind, runs),
         )
 
 
 def title_of(kind: Kind, past: Past) -> str:
     """Return the title of a run in a list."""
-    title = "The paper's run"
-    if past.job is not None:
-        title = f"Run at {past.time}"
+    title = "The paper's run" if past.job is None else f"Run at {past.time}"
     if past.cancelled:
-        done, requested = finished_dialogs(past.result)
-        title += f", cancelled after {done:,} of {requested:,} dialogs"
+        title += f", cancelled after {past.finished}"
     return f"{title}: {kind.describe(past.result.settings)}"
 
 
-def _show(kind: Kind, runs: Mapping[str, Past]) -> None:
+def _show(page: str, kind: Kind, runs: Mapping[str, Past]) -> None:
     past = runs[st.session_state[f"{kind.name}/runs"]]
     link = kind.link(past.result.settings)
-    fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
+    fields.adopt(page, kind.link_fields(page, link), link)
     st.session_state[shown_key(kind.name)] = past.name
