@@ -230,13 +230,21 @@ def told_to_the_oracle(dialogs: DialogBatch, row: int) -> reference.Dialog:
     )
 
 
+def speakers_of_turns(dialogs: DialogBatch, row: int) -> list[str]:
+    """Return who speaks first in each turn, if that is known; anybody in one without tokens."""
+    if dialogs.speakers is None:
+        return []
+    first = np.minimum(dialogs.bounds[row, :-1], dialogs.bounds[row, -1] - 1)
+    return [SPEAKERS[speaker] for speaker in dialogs.speakers[row, first]]
+
+
 def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[reference.Turn]:
     """Run the oracle on one row, in double precision."""
     around = [
         reference.Around(
             wrapper.key,
             {name: getattr(wrapper, name) for name in parameters_of(wrapper)},
-            [] if dialogs.speakers is None else [SPEAKERS[at] for at in dialogs.speakers[row]],
+            speakers_of_turns(dialogs, row),
             [] if dialogs.words is None else [WORDS[key] for key in dialogs.words[row].tolist()],
         )
         for wrapper in inside(policy)

@@ -21,7 +21,7 @@ from fdkvc.engine.fit import fit
 from fdkvc.policies import Policy
 from fdkvc.policies.base import BY_TEXT
 
-COLUMNS = frozenset(("kinds", "tools", "words", "surprisal", "traits"))
+COLUMNS = frozenset(("speakers", "kinds", "tools", "words", "surprisal", "traits"))
 """Columns of a batch that are computed only for policies that look at them."""
 
 
@@ -89,5 +89,4 @@ class ContextText(TokenText):
             topic_bits=np.zeros((1, tokens), np.uint32),
             current=np.full((1, turns), -1),
             topic_names=(),
-            speakers=self.speakers[None, :turns],
         )

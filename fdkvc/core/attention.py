@@ -256,6 +256,7 @@ def word_id(word: str) -> int:
 
 
 Product = Literal["logits", "similarities"]
+Feature = Literal["surprisal", "speakers", "kinds", "words", "tools", "traits"]
 
 
 class ObservedTokens(Protocol):
@@ -277,10 +278,6 @@ class ObservedTokens(Protocol):
     @property
     def embeddings(self) -> Floats:
         """Embeddings (B, N, d), or (B / g, N, d) if g adjacent rows share them."""
-
-    @property
-    def surprisal(self) -> Floats | None:
-        """Surprisal of each token in nats (B, N), if known."""
 
     @property
     def keys(self) -> Floats:
@@ -327,25 +324,13 @@ class ObservedTokens(Protocol):
     def parts(self) -> Iterable[tuple[slice, ObservedTokens]]:
         """Return groups of consecutive rows with their tokens, to be computed one by one."""
 
-    @property
-    def spoken_by(self) -> Ints | None:
-        """Speaker of each token, as an index into `SPEAKERS` (B, N), if known."""
+    def feature(self, name: Feature) -> NDArray[Any] | None:
+        """Return a feature of each token (B, N, …), if known.
 
-    @property
-    def kinds(self) -> Ints | None:
-        """Kind of each token, as an index into `KINDS` (B, N), −1 where unknown, if known."""
-
-    @property
-    def tools(self) -> Ints | None:
-        """`word_id` of the tool's name for calls and results (B, N), 0 for none, if known."""
-
-    @property
-    def words(self) -> Ints | None:
-        """`word_id` of each token's word (B, N), 0 for none, if known."""
-
-    @property
-    def traits(self) -> Floats | None:
-        """`TRAITS` of each token (B, N, F), if known."""
+        ``surprisal`` is in nats; ``speakers`` are indices into `SPEAKERS`, ``kinds`` into `KINDS`,
+        −1 where unknown; ``words`` are `word_id` of each token's word, ``tools`` that of the tool's
+        name for calls and results, 0 for none; ``traits`` are `TRAITS` (B, N, F).
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,11 +370,6 @@ class Observation:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
         return np.asarray(np.logical_or.reduce(self.new >= 0, axis=1))
 
-    @cached_property
-    def all_active(self) -> bool:
-        """Whether every row has tokens in this turn."""
-        return bool(self.active.all())
-
     def parts(self) -> Iterator[tuple[slice, Observation]]:
         """Yield groups of rows with their observations, so that one group is copied at a time."""
         for rows, tokens in self.tokens.parts():
@@ -423,7 +403,7 @@ class Observation:
         The system's words include its prompt.
         """
         names = SPEAKERS[1:] if speaker == "system" else (speaker,)
-        return self._among(self.tokens.spoken_by, token, map(SPEAKERS.index, names))
+        return self._among("speakers", token, map(SPEAKERS.index, names))
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
         """Whether each token belongs to one of these words (B, C); false where unknown.
@@ -433,18 +413,19 @@ class Observation:
         ids: list[int] = []
         for word in words:
             ids += [word_id(word[start:end]) for start, end in word_spans(word)]
-        return self._among(self.tokens.words, token, ids)
+        return self._among("words", token, ids)
 
     def is_kind(self, token: Ints, *kinds: str) -> Bools:
         """Whether each token is of one of these kinds of `KINDS` (B, C); false where unknown."""
-        return self._among(self.tokens.kinds, token, map(KINDS.index, kinds))
+        return self._among("kinds", token, map(KINDS.index, kinds))
 
     def is_tool(self, token: Ints, names: Sequence[str]) -> Bools:
         """Whether each token is of a call or result of one of these tools (B, C)."""
-        return self._among(self.tokens.tools, token, map(word_id, names))
+        return self._among("tools", token, map(word_id, names))
 
-    def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
-        """Whether a column's number (B, N) of each token is among the wanted ones (B, C)."""
+    def _among(self, name: Feature, token: Ints, wanted: Iterable[int]) -> Bools:
+        """Whether a feature of each token is among the wanted numbers (B, C)."""
+        column = self.tokens.feature(name)
         if column is None:
             return np.zeros(token.shape, np.bool_)
         numbers = column.reshape(-1).take(token + self._row_start)
@@ -453,9 +434,10 @@ class Observation:
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
-        if self.tokens.traits is None:
+        traits = self.tokens.feature("traits")
+        if traits is None:
             return np.zeros((*token.shape, len(TRAITS)), np.float32)
-        return self._vectors(self.tokens.traits, token) * (token >= 0)[:, :, None]
+        return self._vectors(traits, token) * (token >= 0)[:, :, None]
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""
@@ -518,7 +500,7 @@ class Observation:
 
         Raises a ValueError if these dialogs have none.
         """
-        surprisal = self.tokens.surprisal
+        surprisal = self.tokens.feature("surprisal")
         if surprisal is None:
             raise ValueError(
                 "this policy needs the surprisal of every token, which these dialogs do not have"

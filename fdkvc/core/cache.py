@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,10 @@ class Ties:
     absolute: float = 0.0
     """Allowed difference in addition: for sums whose parts may be much larger than the sum."""
 
-    def tolerance(self, cutoff: Floats) -> Floats | np.float32:
+    def tolerance(self, cutoff: Floats) -> Floats:
         """Return how far from its row's cutoff (B, 1) a score still ties with it."""
-        absolute = np.float32(self.absolute)
-        if not self.relative:
-            return absolute
-        tolerance: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
-        return tolerance + absolute if self.absolute else tolerance
+        share: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
+        return share + np.float32(self.absolute)
 
 
 EXACT = Ties(0)
@@ -102,11 +99,8 @@ class Cache:
 
     def rows(self, rows: slice) -> Cache:
         """Return some of the rows."""
-        return Cache(
-            self.token[rows],
-            {name: column[rows] for name, column in self.channels.items()},
-            {name: state[rows] for name, state in self.state.items()},
-        )
+        state = {name: numbers[rows] for name, numbers in self.state.items()}
+        return replace(self._each_column(lambda column: column[rows]), state=state)
 
     def without(self, removed: Bools) -> Cache:
         """Empty the slots that are True in `removed` (B, C)."""
@@ -121,14 +115,8 @@ class Cache:
         empty = token == EMPTY
         if empty.any():
             channels = {name: np.where(empty, 0, column) for name, column in channels.items()}
-        return Cache(
-            np.concatenate([self.token, token], axis=1),
-            {
-                name: np.concatenate([column, channels[name]], axis=1)
-                for name, column in self.channels.items()
-            },
-            self.state,
-        )
+        columns = joined([self.channels, channels], beside)
+        return Cache(beside([self.token, token]), columns, self.state)
 
     def keep(self, kept: Bools, slots: int) -> Cache:
         """Keep the marked entries (B, C), at most `slots` a row; spare slots are empty."""
@@ -181,9 +169,15 @@ def padded(tokens: Sequence[Ints]) -> list[Ints]:
     return result
 
 
-def concatenated(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Join arrays of the same name along their first axis."""
-    return {name: np.asarray(np.concatenate([part[name] for part in parts])) for name in parts[0]}
+beside = partial(np.concatenate, axis=1)
+"""Joins arrays along the axis of entries, or of turns."""
+
+
+def joined(parts: Sequence[Any], join: Callable[[Any], Any] = np.concatenate) -> Any:
+    """Join arrays, or mappings of arrays by name."""
+    if isinstance(parts[0], Mapping):
+        return {name: joined([part[name] for part in parts], join) for name in parts[0]}
+    return join(parts)
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:

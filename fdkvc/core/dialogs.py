@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import (
     BLOCK,
     Bools,
+    Feature,
     Floats,
     Ints,
     Observation,
@@ -37,15 +38,13 @@ BY_TOKEN = (
     "positions",
     "queries",
     "surprisal",
+    "speakers",
     "kinds",
     "tools",
     "words",
     "traits",
 )
 """Arrays of a batch with an axis of tokens."""
-
-BY_TURN = ("current", "speakers")
-"""Arrays of a batch with an axis of turns."""
 
 Bits = NDArray[np.uint32]
 
@@ -82,7 +81,7 @@ class DialogBatch:
     projections: Floats | None = None
     """Shape (3, B, d, h). W_Q, W_K and W_V of each row."""
     speakers: Ints | None = None
-    """Shape (B, T). Speaker of each turn, as an index into `fdkvc.core.attention.SPEAKERS`."""
+    """Shape (B, N). Speaker of each token, as an index into `fdkvc.core.attention.SPEAKERS`."""
     kinds: Ints | None = None
     """Shape (B, N). Kind of each token, as an index into `fdkvc.core.attention.KINDS`; −1 where
     unknown."""
@@ -131,12 +130,10 @@ class DialogBatch:
         token = np.arange(self.embeddings.shape[1])
         return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
 
-    @cached_property
-    def spoken_by(self) -> Ints | None:
-        """Speaker of each token (B, N), if known."""
-        if self.speakers is None:
-            return None
-        return np.take_along_axis(self.speakers, np.minimum(self.born, self.turns - 1), axis=1)
+    def feature(self, name: Feature) -> NDArray[Any] | None:
+        """Return a feature of each token, if known; see `ObservedTokens`."""
+        feature: NDArray[Any] | None = getattr(self, name)
+        return feature
 
     @cached_property
     def in_turns(self) -> Bools:
@@ -149,18 +146,13 @@ class DialogBatch:
         bits: Bits = np.bitwise_or.reduce(self.topic_bits, axis=1)
         return np.bitwise_count(bits).astype(np.intp)
 
-    @cached_property
-    def _real(self) -> list[tuple[Ints, int]] | None:
-        """The turns of each row with tokens, and its number of tokens; None without padding."""
-        return self._real_in(slice(0, self.turns))
-
-    def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
+    def _real(self, turns: slice = slice(None)) -> list[tuple[Ints, int]] | None:
         """Return for each row the turns of these with tokens, and its number of tokens so far.
 
         Turns count from the first of these. None without padding; see `row_products`.
         """
-        bounds = self.bounds[:, turns.start : turns.stop + 1]
-        has_tokens, tokens = np.diff(bounds) > 0, bounds[:, -1]
+        has_tokens = np.diff(self.bounds)[:, turns] > 0
+        tokens = self.bounds[:, 1:][:, turns][:, -1]
         if has_tokens.all() and (tokens == tokens.max()).all():
             return None
         indices = map(np.flatnonzero, has_tokens)
@@ -191,20 +183,19 @@ class DialogBatch:
             return self._turn_means(self.queries)
         # The mean of projected tokens is the projected mean: T products instead of N.
         matrix = self.projection("query").swapaxes(-1, -2)
-        width = matrix.shape[1]
-        real = self._real and [(turns, width) for turns, _ in self._real]
+        real, width = self._real(), matrix.shape[1]
+        real = real and [(turns, width) for turns, _ in real]
         return row_products(self.mean_embeddings, matrix, real)
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
         """Return the logits or similarities of some turns, and this turn's index among them.
 
-        Those of all turns are computed at once if they are few numbers; otherwise those of a few
-        turns with the tokens up to them, which are then stored in place of earlier ones. Runs in
-        other threads may still be reading the earlier ones.
+        Logits are q̄·k/√h of a turn's mean query with the keys, as in Eq. 1, similarities cos(e, ē)
+        of its mean embedding with the embeddings, as in Eq. 4. Those of as many turns as are few
+        numbers, all if possible, are computed at once, with the tokens up to them, and stored in
+        place of earlier ones. Runs in other threads may still be reading the earlier ones.
         """
         span = max(1, BLOCK // (self.keys.shape[1] + 1))
-        if span >= self.turns:
-            return (self.logits if name == "logits" else self.similarities), turn
         first = turn - turn % span
         recent = self._recent.get(name)
         if recent is None or recent[0] != first:
@@ -219,24 +210,11 @@ class DialogBatch:
         """By name, the stored products and the first turn that they are of."""
         return {}
 
-    @cached_property
-    def logits(self) -> Floats:
-        """q̄·k/√h of every turn's mean query with every token's key (B, T, N + 1), as in Eq. 1.
-
-        The last column is −inf: index −1, the empty slot, finds it.
-        """
-        return self._turn_products("logits", slice(0, self.turns))
-
-    @cached_property
-    def similarities(self) -> Floats:
-        """cos(e, ē) of every turn's mean embedding with every token's (B, T, N + 1), as in Eq. 4.
-
-        The last column is 0: index −1, the empty slot, finds it.
-        """
-        return self._turn_products("similarities", slice(0, self.turns))
-
     def _turn_products(self, name: Product, turns: slice) -> Floats:
-        """Products of S turns of each row with its tokens until the last of them (B, S, M + 1)."""
+        """Products of S turns of each row with its tokens until the last of them (B, S, M + 1).
+
+        Index −1, the empty slot, finds the last column: −inf for logits, 0 for similarities.
+        """
         if name == "logits":
             by_turn = self.mean_queries[:, turns] * np.float32(1 / np.sqrt(self.keys.shape[-1]))
             by_token = self.keys
@@ -247,7 +225,7 @@ class DialogBatch:
         count = int(self.bounds[:, turns.stop].max())
         by_token = by_token[:, :count]
         products = np.empty((*by_turn.shape[:2], count + 1), np.float32)
-        row_products(by_turn, by_token, self._real_in(turns), out=products[:, :, :-1])
+        row_products(by_turn, by_token, self._real(turns), out=products[:, :, :-1])
         if name == "similarities":
             products[:, :, :-1] *= (1 / lengths_of(by_token))[:, None, :]
         products[:, :, -1] = -np.inf if name == "logits" else 0
@@ -258,8 +236,8 @@ class DialogBatch:
         """Each token's own query (B, N, h)."""
         if self.queries is not None:
             return self.queries
-        width, matrix = self.keys.shape[-1], self.projection("query").swapaxes(-1, -2)
-        real = self._real and [(np.arange(tokens), width) for _, tokens in self._real]
+        matrix, real = self.projection("query").swapaxes(-1, -2), self._real()
+        real = real and [(np.arange(tokens), matrix.shape[1]) for _, tokens in real]
         return row_products(self.embeddings, matrix, real)
 
     def query_logits(self, turn: int) -> Floats:
@@ -294,15 +272,17 @@ class DialogBatch:
         seen = self.born[:, None, :] <= np.arange(self.turns)[:, None]
         seen &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
         seen &= (np.diff(self.bounds) > 0)[:, :, None]
-        return softmax(np.where(seen, self.logits[:, :, :-1], np.float32(-np.inf)))
+        logits = self._turn_products("logits", slice(0, self.turns))
+        return softmax(np.where(seen, logits[:, :, :-1], np.float32(-np.inf)))
 
     @cached_property
     def full_output(self) -> Floats:
         """Context output of each turn without eviction (B, T, h)."""
-        if self._real is None:
+        real = self._real()
+        if real is None:
             return self.full_attention @ self.values
         output = np.zeros((self.rows, self.turns, self.values.shape[-1]), np.float32)
-        for row, (turns, tokens) in enumerate(self._real):
+        for row, (turns, tokens) in enumerate(real):
             weights = self.full_attention[row, turns, :tokens]
             output[row, turns] = weights @ self.values[row, :tokens]
         return output
@@ -320,11 +300,7 @@ class DialogBatch:
 
     def observe(self, turn: int) -> Observation:
         """Return the observation of a turn."""
-        return Observation(turn, self._new_tokens[turn], self)
-
-    @cached_property
-    def _new_tokens(self) -> list[Ints]:
-        return [self.new_tokens(turn) for turn in range(self.turns)]
+        return Observation(turn, self.new_tokens(turn), self)
 
     def projection(self, space: str) -> Floats:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""
@@ -359,16 +335,16 @@ class DialogBatch:
         """Return one row as a batch of its own, without padding."""
         turns, rows = int(self.turn_counts[index]), slice(index, index + 1)
         tokens = int(self.bounds[index, turns])
-        ends = {**dict.fromkeys(BY_TOKEN, tokens), **dict.fromkeys(BY_TURN, turns)}
-        arrays = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
+        arrays = {name: getattr(self, name) for name in BY_TOKEN if getattr(self, name) is not None}
         return dataclasses.replace(
             self,
             bounds=self.bounds[rows, : turns + 1],
             turn_counts=self.turn_counts[rows],
+            current=self.current[rows, :turns],
             topics=None if self.topics is None else self.topics[rows],
             projections=None if self.projections is None else self.projections[:, rows],
             heads=1,
-            **{name: array[rows, : ends[name]] for name, array in arrays.items()},
+            **{name: array[rows, :tokens] for name, array in arrays.items()},
         )
 
 
@@ -403,7 +379,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         ):
             if value != expected:
                 raise ValueError(f"the dialogs differ in their {what}: {value} and {expected}")
-        for name in (*BY_TOKEN, *BY_TURN, "topics", "projections"):
+        for name in (*BY_TOKEN, "topics", "projections"):
             if (getattr(batch, name) is None) != (getattr(first, name) is None):
                 raise ValueError(f"some of the dialogs have {name}, others do not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
@@ -422,7 +398,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
 
     return DialogBatch(
         **{name: joined(name, tokens) for name in BY_TOKEN},
-        **{name: joined(name, turns, constant_values=-1) for name in BY_TURN},
+        current=joined("current", turns, constant_values=-1),
         bounds=joined("bounds", turns + 1, mode="edge"),  # padded turns are empty ranges
         turn_counts=joined("turn_counts"),
         topic_names=first.topic_names,

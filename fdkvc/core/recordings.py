@@ -12,7 +12,7 @@ from fdkvc.core.arrays import check_surprisal, check_vectors, one_dialog
 from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.token_text import TokenText, TurnTokens
-from fdkvc.core.transcripts import SPAN_KINDS, Demand, Mention, SpanKind, Transcript, check_size
+from fdkvc.core.transcripts import SPAN_KINDS, Demand, SpanKind, Transcript, check_size
 
 
 class Token(NamedTuple):
@@ -139,14 +139,11 @@ class Recording:
         steps = enumerate(pairwise([None, *kinds]))
         return tuple((index, kinds[index]) for index, (before, kind) in steps if kind != before)
 
-    def tokens_of(self, mention: Mention) -> tuple[int, ...]:
-        """Return the indices of the tokens that cover any of a mention's characters."""
-        return tuple(self.text.tokens_of(mention).tolist())
-
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
         """Each demand that has tokens, with those of each of its mentions."""
-        tokens_of = cache(self.tokens_of)  # demands share mentions
+        # Cached, since demands share mentions.
+        tokens_of = cache(lambda mention: tuple(self.text.tokens_of(mention).tolist()))
         evidence = []
         for demand in self.transcript.demands:
             mentions = tuple(filter(None, map(tokens_of, demand.mentions)))

@@ -68,11 +68,11 @@ class TokenText:
 
     @property
     def speakers(self) -> Ints:
-        """Speaker of each turn (T,), as an index into `SPEAKERS`."""
+        """Speaker of each token (N,), as an index into `SPEAKERS`."""
         is_prompt = np.array([turn.kind == "system" for turn in self.turns], np.bool_)
         is_user = np.array([turn.is_user for turn in self.turns], np.bool_)
         spoken = np.where(is_user, SPEAKERS.index("user"), SPEAKERS.index("system"))
-        return np.where(is_prompt, SPEAKERS.index("prompt"), spoken)
+        return np.where(is_prompt, SPEAKERS.index("prompt"), spoken)[self.born]
 
     @cached_property
     def kinds(self) -> Ints:
@@ -108,7 +108,7 @@ class TokenText:
 
     def tokens_of(self, mention: Mention) -> Ints:
         """Return the indices of the tokens that cover any of a mention's characters."""
-        starts, ends, last_end, next_start = self._edges_of(mention.turn)
+        starts, ends, last_end, next_start = self._edges[mention.turn]
         # Tokens may overlap, so the range is found by bounds that only grow.
         low = int(np.searchsorted(last_end, mention.start, "right"))
         high = int(np.searchsorted(next_start, mention.end))
@@ -117,13 +117,10 @@ class TokenText:
         return self.starts[mention.turn] + low + np.flatnonzero(start < end)
 
     @cached_property
-    def _edges(self) -> dict[int, NDArray[Any]]:
-        return {}
-
-    def _edges_of(self, turn: int) -> NDArray[Any]:
-        """Return each token's start and end, largest end so far and least start to come (4, n)."""
-        if turn not in self._edges:
-            starts, ends = self.turns[turn].spans.T
+    def _edges(self) -> list[NDArray[Any]]:
+        """By turn, tokens' starts and ends, largest end so far and least start to come (4, n)."""
+        edges = []
+        for starts, ends in (turn.spans.T for turn in self.turns):
             least = np.minimum.accumulate(starts[::-1])[::-1]
-            self._edges[turn] = np.stack([starts, ends, np.maximum.accumulate(ends), least])
-        return self._edges[turn]
+            edges.append(np.stack([starts, ends, np.maximum.accumulate(ends), least]))
+        return edges

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from fdkvc.core.cache import beside, joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_KEPT_ENTRIES
 from fdkvc.engine.simulate import simulate
-from fdkvc.engine.trace import BY_TURN, State, Trace, TurnResult, computed_state, joined
+from fdkvc.engine.trace import BY_TURN, State, Trace, TurnResult, computed_state
 from fdkvc.policies.base import Policy
 
 BLOCK = 16
@@ -79,7 +80,7 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
     return replace(
         blocks[-1],
-        **joined(columns, np.concatenate),
+        **joined(columns, beside),
         first_turn=0,
         seconds=np.concatenate([block.seconds for block in blocks]),
         results=BlockResults(dialogs.turns, results_of),

@@ -33,9 +33,8 @@ class OnlineTurn:
 class _Slots(DialogBatch):
     """The slots of a stream, followed by the tokens of its turn: a dialog of one turn."""
 
-    # Given, because a token's turn and speaker do not follow from the bounds of this one turn.
+    # Given, because a token's turn does not follow from the bounds of this one turn.
     born: Ints = field(kw_only=True)
-    spoken_by: Ints | None = field(default=None, kw_only=True)
 
 
 class OnlineCache:
@@ -118,7 +117,7 @@ class OnlineCache:
         self._check_shapes(new)
         if surprisal is not None:
             new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
-        columns = {"words": words, "spoken_by": speakers, "kinds": kinds, "tools": tools}
+        columns = {"words": words, "speakers": speakers, "kinds": kinds, "tools": tools}
         for name, column in columns.items():
             if column is not None:
                 new[name] = check_whole(name, column, len(new["keys"]))

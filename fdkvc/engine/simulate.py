@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from fdkvc.core.attention import LANES, Bools, Floats, Ints, Observation
-from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue, select
+from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue, joined, select
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import check_count
-from fdkvc.engine.trace import Attended, Choice, State, Trace, TurnResult, computed_state, joined
+from fdkvc.engine.trace import Attended, Choice, State, Trace, TurnResult, computed_state
 from fdkvc.policies.base import Policy, total, within
 
 
@@ -51,9 +52,7 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
     inserted = cache.insert(token, policy.init_channels(turn.with_new(token)))
     # By position again, since slots are in order of age: ties and windows rely on it.
     ordered = inserted.sorted_by(turn.position(inserted.token))
-    if not turn.all_active:
-        ordered = ordered.where(turn.active, inserted)
-    return ordered, np.where(recalled, EMPTY, tier)
+    return ordered.where(turn.active, inserted), np.where(recalled, EMPTY, tier)
 
 
 def protection(
@@ -111,13 +110,13 @@ def take_turn(
     """
     # 1. Recall entries from the second tier.
     old, tier = with_recalled(policy, before, turn)
-    all_active = turn.all_active
+    all_active = turn.active.all()
 
     # 2. Update the old entries, and remove those below the policy's threshold.
     update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
     stale = update.stale
     if stale is not None:
-        stale = stale if all_active else stale & turn.active[:, None]
+        stale = stale & turn.active[:, None]
         stale = stale if pinned is None else stale & ~contains(old.token, pinned)
         stale = stale if stale.any() else None
     survivors = update.cache if stale is None else update.cache.without(stale)
@@ -272,5 +271,5 @@ def simulate(
         last=_widened(state, slots),
         kept=kept,
         pinned=pinned,
-        **joined(turns, np.stack),
+        **joined(turns, partial(np.stack, axis=1)),
     )

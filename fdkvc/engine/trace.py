@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.core.attention import Bools, Floats, Ints
-from fdkvc.core.cache import EMPTY, Cache, Pages, Ties, pad_kept, ranking, snap_ties
+from fdkvc.core.cache import EMPTY, Cache, Pages, Ties, joined, pad_kept, ranking, snap_ties
 from fdkvc.core.parameters import check_count
 from fdkvc.policies.base import Policy, Update
 
@@ -236,13 +236,6 @@ class EntryTrace:
     """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
 
 
-def joined(parts: Sequence[Any], join: Callable[..., Any]) -> Any:
-    """Join arrays, or mappings of arrays by name, along the axis of turns."""
-    if isinstance(parts[0], Mapping):
-        return {name: joined([part[name] for part in parts], join) for name in parts[0]}
-    return join(parts, axis=1)
-
-
 BY_TURN = ("kept", "tier", "output", "state", "evicted", "peak")
 """Arrays of a trace, or mappings of arrays, whose second axis is that of turns."""
 
@@ -290,7 +283,7 @@ class Trace:
         """Return the record from this turn on, without its entries."""
         index = max(turn - self.first_turn, 0)
         columns = {name: getattr(self, name) for name in BY_TURN}
-        later = joined([columns], lambda parts, axis: parts[0][:, index:])
+        later = joined([columns], lambda parts: parts[0][:, index:])
         first, seconds = self.first_turn + index, self.seconds[index:]
         return replace(self, **later, first_turn=first, seconds=seconds, results=None)
 

@@ -253,7 +253,7 @@ class _Runs:
         state = initial_state(policy, rows, capacity, head_dimension, tokens)
         for number in range(self.turn + 1):
             turn = dialog.observe(number)
-            if turn.all_active:  # one without tokens changes nothing
+            if turn.active.all():  # one without tokens changes nothing
                 same_for_all = turn.with_new(np.repeat(turn.new, rows, axis=0))
                 state = take_turn(policy, state, same_for_all, capacity).after
         return state.cache.token

@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.cache import concatenated
+from fdkvc.core.cache import joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
 from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, number, option
@@ -293,8 +293,8 @@ def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores
         return {}
     return {
         policy: PolicyScores(
-            concatenated([part[policy].values for part in parts]),
-            concatenated([part[policy].series for part in parts]),
+            joined([part[policy].values for part in parts]),
+            joined([part[policy].series for part in parts]),
         )
         for policy in parts[0]
     }

@@ -6,18 +6,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Observation
+from fdkvc.core.attention import Floats, Observation
 from fdkvc.core.cache import EXACT, Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
-    Policy,
     Step,
+    WindowedPolicy,
     observed_attention,
     queries_parameter,
     seen_by,
-    window,
     window_parameter,
 )
 
@@ -26,7 +25,7 @@ ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
-class Scissorhands(Policy):
+class Scissorhands(WindowedPolicy):
     """Evict what was most often below the threshold within the last queries.
 
     Liu et al. 2023, *Scissorhands: Exploiting the Persistence of Importance Hypothesis for LLM KV
@@ -99,6 +98,3 @@ class Scissorhands(Policy):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         low = np.bitwise_count(cache["low"].astype(np.int64))
         return {"negative low count": -low.astype(np.float32)}
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return window(cache, budget, self.window)

@@ -59,13 +59,12 @@ class SnapKV(Policy):
     )
 
     def last_queries(self, count: int) -> int:
+        # At least one, except in a turn without tokens.
         return max(int(self.window * count), min(count, 1))
 
     def voters(self, turn: Observation) -> Ints:
         """Return how many of the turn's queries vote (B, 1)."""
-        # At least one, except in a turn without tokens.
-        share = (self.window * turn.query_count).astype(np.intp)
-        return np.maximum(share, np.minimum(turn.query_count, 1))[:, None]
+        return np.array([*map(self.last_queries, turn.query_count.tolist())], np.intp)[:, None]
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the votes, pooled; 0 for the window itself."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.core.attention import Bools, Floats, Ints, Observation
-from fdkvc.core.cache import Cache, concatenated
+from fdkvc.core.cache import Cache, joined
 from fdkvc.core.parameters import check_count
 from fdkvc.policies.base import Policy, Score, Update
 from fdkvc.policies.wrapper import Wrapper
@@ -39,13 +39,13 @@ class Together(Wrapper):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the mean of each term over the heads."""
         parts = [self.policy.terms(cache.rows(rows), part) for rows, part in turn.parts()]
-        return {name: self._mean(term) for name, term in concatenated(parts).items()}
+        return {name: self._mean(term) for name, term in joined(parts).items()}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels and state of each head."""
         parts = [self.policy.after_insert(cache.rows(rows), part) for rows, part in turn.parts()]
-        channels = concatenated([part.channels for part in parts])
-        states = concatenated([part.state for part in parts])
+        channels = joined([part.channels for part in parts])
+        states = joined([part.state for part in parts])
         return cache.with_channels(**channels).with_state(**states)
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:

@@ -22,13 +22,15 @@ SMALL = World(tokens_per_turn=3, dimension=30, head_dimension=4)
 def assert_same_dialogs(one: DialogBatch, other: DialogBatch) -> None:
     """Assert that two batches hold the same, and derive the same from it, to the last bit."""
     names = "embeddings keys values queries bounds turn_counts topic_bits current topics "
-    names += "projections mean_embeddings mean_queries logits similarities born in_turns "
-    names += "topic_counts"
+    names += "projections mean_embeddings mean_queries born in_turns topic_counts"
     for name in names.split():
         expected, actual = getattr(one, name), getattr(other, name)
         assert (expected is None) == (actual is None), name
         if expected is not None:
             np.testing.assert_array_equal(expected, actual, err_msg=name, strict=True)
+    for product in ("logits", "similarities"):
+        expected, actual = (batch.products(product, 0)[0] for batch in (one, other))
+        np.testing.assert_array_equal(expected, actual, err_msg=product, strict=True)
     assert one.topic_names == other.topic_names
 
 
@@ -95,7 +97,7 @@ def with_everything(seed: int, lengths: list[int]) -> DialogBatch:
         words=random.integers(9, size=(1, tokens)),
         kinds=random.integers(-1, 5, size=(1, tokens)),
         tools=random.integers(9, size=(1, tokens)),
-        speakers=random.integers(3, size=(1, len(lengths))),
+        speakers=random.integers(3, size=(1, tokens)),
         topics=random.normal(size=(1, 8, dimension)).astype(np.float32),
         projections=random.normal(size=(3, 1, dimension, head)).astype(np.float32),
     )

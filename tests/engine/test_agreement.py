@@ -235,7 +235,7 @@ def drawn_with_words() -> list[DialogBatch]:
         lengths[random.random(9) < 0.2] = 0
         lengths[-1] = random.integers(1, 20)
         dialogs = random_dialog([7, batch], lengths.tolist(), dimension=8, head_dimension=4)
-        said = random.integers(2, size=dialogs.turns)[None]
+        said = random.integers(2, size=dialogs.turns).repeat(lengths)[None]
         words = random.choice([*WORDS], size=(1, sum(lengths)))
         drawn.append(dataclasses.replace(dialogs, speakers=said, words=words))
     return drawn

@@ -357,7 +357,7 @@ def test_a_stream_is_told_of_kinds_and_tools() -> None:
     policy = read_policy("clear-results keep=1 exclude_tools=book")
     cache, kept = OnlineCache(policy, 30), []
     for start, end in zip(recording.starts, recording.starts[1:], strict=False):
-        columns = {"kinds": dialogs.kinds, "tools": dialogs.tools, "speakers": dialogs.spoken_by}
+        columns = {"kinds": dialogs.kinds, "tools": dialogs.tools, "speakers": dialogs.speakers}
         of_turn = {name: column[0, start:end] for name, column in columns.items()}  # type: ignore[index]
         vectors = dict.fromkeys(
             ("queries", "keys", "values", "embeddings"), np.zeros((end - start, 2))

@@ -252,7 +252,7 @@ def test_a_whitelist_worked_by_hand() -> None:
     assert kept_by("whitelist(fifo, most=1)", dialog, 4)[2] == [0, 1, 2, 5]
     assert kept_by("whitelist(fifo, first=0)", dialog, 4)[2] == [2, 3, 4, 5]
     assert kept_by("whitelist(fifo, first=0, at_turn=1)", dialog, 2)[2] == [3, 5]
-    speakers = np.array([[1, 0, 1]])
+    speakers = np.array([[1, 1, 1, 0, 1, 1]])
     said = dataclasses.replace(dialog, speakers=speakers)
     assert kept_by("whitelist(fifo, first=0, speaker=user)", said, 2)[2] == [3, 5]
     # Synthetic dialogs have no speakers.

@@ -302,18 +302,10 @@ class LlamaText:
         `fdkvc.explain.decisions` explains them.
         """
         columns = self._features_of(0, self._turn_start)
-        speakers = columns.pop("speakers", None)
         vectors = _vectors(self.policy, self.ids[: self._turn_start])
         lengths: list[int] = np.diff([0, *self.ends]).tolist()
         dialog = one_dialog(turn_lengths=lengths, **vectors)
-        if speakers is not None:  # of each turn, that of its last token
-            columns["speakers"] = speakers[np.array(self.ends) - 1]
-        dialog = replace(dialog, **{name: column[None] for name, column in columns.items()})
-        if speakers is not None:
-            # Of each token, in place of the cached property: the first turn may also hold the
-            # model's own prompt, so its tokens may have two speakers.
-            vars(dialog)["spoken_by"] = speakers[None]
-        return dialog
+        return replace(dialog, **{name: column[None] for name, column in columns.items()})
 
     # ------------------------------------------------------------------------------ copies
 

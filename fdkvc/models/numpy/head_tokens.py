@@ -55,17 +55,11 @@ class HeadTokens:
         self._group = len(self.new) // len(self.vectors)  # rows of a layer
         self.heads = self._group if self.layers > 1 else len(self.new)
 
-    def _feature(self, name: str) -> Any:
+    def feature(self, name: str) -> Any:
         """Return a feature of each token (L·H, S + n, ...), if known."""
         return self.features[name][self.positions] if name in self.features else None
 
-    born = cached_property(lambda self: self._feature("born"))
-    surprisal = cached_property(lambda self: self._feature("surprisal"))
-    words = cached_property(lambda self: self._feature("words"))
-    kinds = cached_property(lambda self: self._feature("kinds"))
-    tools = cached_property(lambda self: self._feature("tools"))
-    spoken_by = cached_property(lambda self: self._feature("speakers"))
-    traits = cached_property(lambda self: self._feature("traits"))
+    born = cached_property(lambda self: self.feature("born"))
 
     def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
         """Yield the rows of one layer after the other, or of as many layers as memory allows.

@@ -331,7 +331,7 @@ def test_an_answer_longer_than_the_context_is_several_turns(small: Any) -> None:
     assert len(chat.text(range(chat.ends[1], len(chat.ids)))) >= len(written)
     speakers = chat.dialog().speakers
     assert speakers is not None
-    assert speakers.tolist()[0][2:] == [1] * (len(chat.ends) - 2)
+    assert set(speakers[0, chat.ends[1] :].tolist()) == {1}
 
 
 @pytest.fixture
