@@ -35,7 +35,7 @@ def report(options: Namespace) -> None:
         return
     if options.out is None:
         raise ValueError("report needs --out FILE or --gallery DIR")
-    with running(options) as how:
+    with running(options.workers, options.dask) as how:
         text = _html(options, how)
     out = Path(options.out)
     write_files(out.parent, {out.name: text})
@@ -76,7 +76,7 @@ def repeat(options: Namespace) -> None:
         raise ValueError(
             "nothing was compared, because the file has no digests of the run's numbers"
         )
-    with running(options) as how:
+    with running(options.workers, options.dask) as how:
         run = KINDS[record.kind].again(record, read_sources(options), **how)
     comparison = compare(record, run.files, Path(options.file).parent)
     sentence = comparison_sentence(record, comparison)

@@ -19,7 +19,7 @@ import numpy as np
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.attention import BLOCK
 from fdkvc.core.limits import MAX_TOKENS
-from fdkvc.core.parameters import BUDGET, Field, option
+from fdkvc.core.parameters import BUDGET, Field, check_different
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.evidence import Evidence
@@ -27,8 +27,8 @@ from fdkvc.engine.metrics import METRICS, Metric, first_late_turn, metric_named,
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
-from fdkvc.runs.jobs import Execution, check_different, one_blas_thread, run_jobs, worker_count
-from fdkvc.runs.options import RUN_METRICS, RUN_POLICIES
+from fdkvc.runs.jobs import Execution, one_blas_thread, run_jobs, worker_count
+from fdkvc.runs.options import RUN_METRICS, RUN_POLICIES, option
 
 if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fdkvc.conversations.replay import TRIED
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS
-from fdkvc.core.parameters import BUDGET, check_count, option
+from fdkvc.core.parameters import BUDGET, check_count, check_different
 from fdkvc.core.transcripts import SPAN_KINDS, Argument, Call, Transcript
 from fdkvc.engine.evidence import AGES
 from fdkvc.engine.metrics import metrics_of
@@ -44,15 +44,8 @@ from fdkvc.models.numpy.reread_cache import RereadCache
 from fdkvc.models.numpy.text_cache import ModelCache, TextCache, read, read_each, reads_each
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import PAPER_POLICIES, Policy, read_policy
-from fdkvc.runs.jobs import (
-    Execution,
-    Progress,
-    check_different,
-    one_blas_thread,
-    run_jobs,
-    worker_count,
-)
-from fdkvc.runs.options import RUN_POLICIES
+from fdkvc.runs.jobs import Execution, Progress, one_blas_thread, run_jobs, worker_count
+from fdkvc.runs.options import RUN_POLICIES, option
 from fdkvc.runs.workers import DaemonThreads
 
 if TYPE_CHECKING:  # a help takes the settings alone

@@ -19,7 +19,7 @@ from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.models.answers import Answers, is_large, run_answers
 from fdkvc.models.results import readable_dialogs, small_model
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy, register, wrapped
-from fdkvc.runs.console import Running, print_results, running, warn_each
+from fdkvc.runs.console import print_results, running, warn_each
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.workers import cores
 from fdkvc.runs.write import write_files
@@ -54,7 +54,7 @@ def claim(options: Namespace) -> None:
     read = drawn(dialogs, options.count)
     # Threads alone: the policy's file is no module that another process could import.
     threads = cores() if is_large(model) else 1
-    with running(Running(threads)) as how:
+    with running(threads) as how:
         rows = run_answers(settings, model, read, **how)
     table = against([way.name for way in ways], rows)
     if options.out is not None:

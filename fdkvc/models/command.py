@@ -34,7 +34,7 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model = small_model(options.model)
-    with running(options) as how:
+    with running(options.workers, options.dask) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
         warn_each(sinks_notes(settings.policies, settings.budgets))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fdkvc.core.cache import concatenated
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
-from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, number, option
+from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, check_different
 from fdkvc.engine.metrics import (
     PROJECTED_ALIGNMENTS,
     adaptation,
@@ -24,15 +24,8 @@ from fdkvc.engine.metrics import (
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.runs.jobs import (
-    Execution,
-    Progress,
-    check_different,
-    one_blas_thread,
-    run_jobs,
-    worker_count,
-)
-from fdkvc.runs.options import HELD, RUN_METRICS, RUN_POLICIES
+from fdkvc.runs.jobs import Execution, Progress, one_blas_thread, run_jobs, worker_count
+from fdkvc.runs.options import HELD, RUN_METRICS, RUN_POLICIES, number, option
 from fdkvc.runs.workers import shared_workers
 from fdkvc.synthetic.draw import build, draw, generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World

@@ -19,7 +19,7 @@ from fdkvc.conversations.arguments import (
     worst_losses,
 )
 from fdkvc.conversations.forgot import Recorded
-from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
+from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
 from fdkvc.conversations.trace_file import ENDING
@@ -174,7 +174,7 @@ class ReplayRun(Run):
         if digest != about["file"]:
             raise ValueError(OTHER_FILE[kind])
         if about.get("encoding") is not None:
-            recordings, _ = in_tokens(recordings, encoding_named(about["encoding"]))
+            recordings, _ = encoding_named(about["encoding"]).in_tokens(recordings)
         recordings = recordings[: max(1, about["dialogs"])]
         kept = ("name", "seed", "shape", "baseline", "searched")
         again = {key: about.get(key) for key in kept}
@@ -217,12 +217,6 @@ class ReplayRun(Run):
         encoding = getattr(self.recordings, "encoding", None)
         lexical = self.source.startswith(LEXICAL)
         return encoding.name if encoding is not None else WORDS_OF if lexical else self.source
-
-    @property
-    def prompt_size(self) -> Callable[[Transcript], int] | None:
-        """What counts the tokens of a dialog's system prompt, as sizes are; None for words."""
-        encoding = getattr(self.recordings, "encoding", None)
-        return None if encoding is None else encoding.tokens.prompt_size
 
     @cached_property
     def tokens(self) -> tuple[int, ...]:
@@ -318,25 +312,10 @@ def encoding_named(place: str) -> Encoding:
     return Encoding.of_model(place)
 
 
-def in_tokens(
-    recordings: Sequence[Recording], encoding: Encoding
-) -> tuple[Sequence[Recording], list[str]]:
-    """Return lexical recordings in the tokens of an encoding, and why others are left out.
-
-    Recordings of a model stay as they are. Raises a ValueError if every dialog has too many tokens.
-    """
-    if not isinstance(recordings, LexicalRecordings):
-        return recordings, []
-    fitting, skipped = list[Transcript](), list[str]()
-    for transcript in recordings.transcripts:
-        try:
-            encoding.check(transcript)
-            fitting.append(transcript)
-        except ValueError as error:
-            skipped.append(str(error))
-    if not fitting:
-        raise ValueError(skipped[0])
-    return LexicalRecordings(fitting, recordings.seed, encoding), skipped
+def prompt_size(recordings: Sequence[Recording]) -> Callable[[Transcript], int] | None:
+    """Return what counts the tokens of a dialog's system prompt, as sizes are; None for words."""
+    encoding = getattr(recordings, "encoding", None)
+    return None if encoding is None else encoding.tokens.prompt_size
 
 
 def replay_grid(

@@ -24,7 +24,7 @@ from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, Vectors, read_file
 from fdkvc.verdict.plan import Card, ModelRead
 from fdkvc.verdict.report import replay_report
-from fdkvc.verdict.results import ReplayRun, at_sizes, in_tokens
+from fdkvc.verdict.results import ReplayRun, at_sizes
 from fdkvc.verdict.search import Tables, find_sizes
 
 
@@ -71,7 +71,7 @@ def measured_recordings(file: DialogFile, encoding: Encoding) -> Sequence[Record
     Those of letters are computed on access. Raises a ValueError if all have too many tokens.
     """
     texts = file.transcripts[: file.measured]
-    return file.traced[: file.measured] or in_tokens(LexicalRecordings(texts), encoding)[0]
+    return file.traced[: file.measured] or encoding.in_tokens(LexicalRecordings(texts))[0]
 
 
 @cached
