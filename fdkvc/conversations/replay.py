@@ -19,7 +19,7 @@ import numpy as np
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.attention import BLOCK
 from fdkvc.core.limits import MAX_TOKENS
-from fdkvc.core.parameters import BUDGET, Field, check_different
+from fdkvc.core.parameters import BUDGET, Field, check_values
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.evidence import Evidence
@@ -93,18 +93,14 @@ class Replay:
     )
 
     def __post_init__(self) -> None:
-        for budget in self.budgets:
-            SIZE.check(budget, "budget")
-        for mode in self.heads:
-            HEADS.check(mode, "heads")
+        check_values("budget", self.budgets, SIZE)
+        check_values("heads", self.heads, HEADS)
         for key in self.metrics:
             metric_named(key, "dialogs", "evidence")
         if not (self.budgets and self.policies and self.heads):
             raise ValueError("a replay needs at least one policy and one budget")
-        check_different("policy", [policy.name for policy in self.policies])
-        check_different("budget", list(map(str, self.budgets)))
-        check_different("heads", self.heads)
-        check_different("metric", self.metrics)
+        check_values("policy", [policy.name for policy in self.policies])
+        check_values("metric", self.metrics)
 
     @property
     def cases(self) -> Iterable[tuple[Policy, str, int]]:

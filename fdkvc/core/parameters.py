@@ -350,9 +350,14 @@ def check_most(
         raise error(f"{owner} {count:,} {noun}, but at most {most:,} are allowed")
 
 
-def check_different(kind: str, names: Sequence[str]) -> None:
-    """Raise a ValueError if a name is given twice, or there are more than `MAX_RUN_NAMES`."""
-    for name, times in Counter(names).items():
+def check_values(kind: str, values: Sequence[Any], field: Field | None = None) -> None:
+    """Raise a ValueError unless all values are different, and `field` allows each.
+
+    There are at most `MAX_RUN_NAMES`.
+    """
+    for value, times in Counter(values).items():
+        if field is not None:
+            field.check(value, kind)
         if times > 1:
-            raise ValueError(f"{kind} {name!r} is given twice")
-    check_most(f"{kind} has", len(names), "values", MAX_RUN_NAMES)
+            raise ValueError(f"{kind} {str(value)!r} is given twice")
+    check_most(f"{kind} has", len(values), "values", MAX_RUN_NAMES)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fdkvc.conversations.replay import TRIED
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS
-from fdkvc.core.parameters import BUDGET, check_count, check_different
+from fdkvc.core.parameters import BUDGET, check_count, check_values
 from fdkvc.core.transcripts import SPAN_KINDS, Argument, Call, Transcript
 from fdkvc.engine.evidence import AGES
 from fdkvc.engine.metrics import metrics_of
@@ -103,8 +103,7 @@ class Answers:
     write_calls: bool = option("let the model also write each call, token by token", default=False)
 
     def __post_init__(self) -> None:
-        for budget in self.budgets:
-            BUDGET.check(budget, "budget")
+        check_values("budget", self.budgets, BUDGET)
         for policy in self.policies:
             check_no_future(policy)
         DECIDES.check(self.decides, "decides")
@@ -112,8 +111,7 @@ class Answers:
             check_count("every", self.every)
         if not (self.budgets and self.policies):
             raise ValueError("answers need at least one policy and one budget")
-        check_different("policy", self.names)
-        check_different("budget", list(map(str, self.budgets)))
+        check_values("policy", self.names)
 
     @property
     def names(self) -> list[str]:

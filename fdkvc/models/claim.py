@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fdkvc.conversations.sources import read_sources
+from fdkvc.conversations.sources import Sources
 from fdkvc.core.parameters import check_count
 from fdkvc.core.statistics import over_clusters
 from fdkvc.core.transcripts import Transcript
@@ -21,6 +21,7 @@ from fdkvc.models.results import readable_dialogs, small_model
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy, register, wrapped
 from fdkvc.runs.console import print_results, running, warn_each
 from fdkvc.runs.grid import Grid
+from fdkvc.runs.options import settings_from
 from fdkvc.runs.workers import cores
 from fdkvc.runs.write import write_files
 
@@ -50,7 +51,7 @@ def claim(options: Namespace) -> None:
     )
     model = small_model(options.model)
     warn_each([model.tokens.note])
-    dialogs, _ = readable_dialogs(model, read_sources(options))
+    dialogs, _ = readable_dialogs(model, settings_from(Sources, options))
     read = drawn(dialogs, options.count)
     # Threads alone: the policy's file is no module that another process could import.
     threads = cores() if is_large(model) else 1

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fdkvc.core.cache import concatenated
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
-from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, check_different
+from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, check_values
 from fdkvc.engine.metrics import (
     PROJECTED_ALIGNMENTS,
     adaptation,
@@ -76,9 +76,9 @@ class Benchmark:
             setting.check(getattr(self, setting.name), setting.name)
         if not self.scenarios or not self.policies:
             raise ValueError("a benchmark needs at least one scenario and one policy")
-        check_different("scenario", [scenario.key for scenario in self.scenarios])
-        check_different("policy", self.names)
-        check_different("metric", self.metrics)
+        check_values("scenario", [scenario.key for scenario in self.scenarios])
+        check_values("policy", self.names)
+        check_values("metric", self.metrics)
         for key in self.metrics:
             metric_named(key)
         if self.numbers_of_a_dialog > MAX_CHUNK_NUMBERS:

@@ -6,7 +6,7 @@ workers first: they load while this process does.
 
 from argparse import Namespace
 
-from fdkvc.core.parameters import BUDGET, SEED, check_different
+from fdkvc.core.parameters import BUDGET, SEED, check_values
 from fdkvc.engine.metrics import metric_named
 from fdkvc.paper.benchmark import Benchmark, start_workers
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values
@@ -69,7 +69,7 @@ def trace(options: Namespace) -> None:
     BUDGET.check(options.budget, "budget")
     SEED.check(options.seed, "seed")
     check_entries(policy, scenario, options.budget)
-    check_different("metric", options.metrics)
+    check_values("metric", options.metrics)
     for key in options.metrics:
         metric_named(key)
 

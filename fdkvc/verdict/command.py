@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
-from fdkvc.conversations.sources import read_sources, skipped_text
+from fdkvc.conversations.sources import Sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.parameters import check_count
 from fdkvc.core.recordings import Recording
@@ -26,7 +26,7 @@ from fdkvc.verdict.results import ReplayRun, prompt_size
 def dialogs(options: Namespace) -> None:
     """Replay dialogs or a trace file, and measure what the cache still holds."""
     # 1. What is wrong with the options, or with a model's files, is said before dialogs are read.
-    sources, settings = read_sources(options), _settings(options)
+    sources, settings = settings_from(Sources, options), _settings(options)
     shape = None if options.plan is None else read_shape(options.plan)
     model = None if options.model is None else load_language_model(options.model)
     encoding = Encoding.of_model(options.model)
@@ -89,7 +89,7 @@ def _fitted(
         first = recordings[0]  # computed on access, which takes long
     if options.plan is not None and not (options.policies or options.pin):
         settings = replace(settings, policies=ways_for(recordings))
-    if not options.heads:
+    if options.trace is not None and not options.heads:  # letters have a single head
         settings = replace(settings, heads=(default_heads(first),))
     texts, heads = transcripts_of(recordings), len(first.heads)
     kinds = kinds_in(texts, calls=False)
