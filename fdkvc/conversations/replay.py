@@ -36,9 +36,6 @@ if TYPE_CHECKING:  # a help takes the settings alone
 BUDGETS = (32, 48, 64, 96, 128)
 """The default budgets."""
 
-TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
-"""Help of the option for budgets."""
-
 SIZE = replace(BUDGET, high=MAX_TOKENS)
 """A budget of a replay, up to the length of the longest dialog."""
 

@@ -45,7 +45,6 @@ class Message:
     place: str
     """Where it begins in the file, such as "line 12"."""
     calls: tuple[MadeCall, ...] = ()
-    """Its calls."""
     encoded: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     """Its `spans` in the tokens of a model, after `Session.in_tokens`."""
 
@@ -55,11 +54,6 @@ class Message:
         if self.encoded is not None:
             return self.encoded
         return np.array(word_spans(self.turn.text), np.intp).reshape(-1, 2)
-
-    @property
-    def tool(self) -> str:
-        """For a result, the tool that was called, if known."""
-        return self.turn.tool
 
     @property
     def tokens(self) -> int:

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.conversations.replay import TRIED
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS
 from fdkvc.core.parameters import BUDGET, check_count, check_values
@@ -92,7 +91,9 @@ class Answers:
         default=tuple(map(read_policy, (*PAPER_POLICIES, "random", "reread(fifo)"))),
     )
     """The full cache is always added."""
-    budgets: tuple[int, ...] = option(TRIED, "N", default=(48, 96))
+    budgets: tuple[int, ...] = option(
+        f"budgets to run, each {BUDGET.allowed(int)}", "N", default=(48, 96)
+    )
     """Entries that a KV head may hold after a turn."""
     decides: str = option(
         "head: each KV head evicts on its own; layer or model: all its heads together",

@@ -109,11 +109,11 @@ def print_results(text: str, out: str | None = None) -> None:
     flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
 
 
-def finish(options: Namespace, run: Run) -> None:
-    """Write the files of a run to the folder of ``--out``, if any; print its results."""
+def finish(options: Namespace, run: Run, text: str | None = None) -> None:
+    """Write the files of a run to the folder of ``--out``, if any; print its text or another."""
     from fdkvc.runs.write import write_files
 
-    text = run.text
+    text = run.text if text is None else text
     if options.out is not None:
         write_files(options.out, run.files)
     print_results(text, options.out)

@@ -14,9 +14,8 @@ from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.policies import baseline_of, with_pinned_prompts
-from fdkvc.runs.console import print_results, progress, running, warn_each, warn_no_effect
+from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
-from fdkvc.runs.write import write_files
 from fdkvc.verdict.checked import SAMPLE_TOKENS, read_card
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.plan import TARGET, ways_for
@@ -52,12 +51,10 @@ def dialogs(options: Namespace) -> None:
         if model is not None:
             run = _read(run, model, options)
     # 3. What is printed and written.
-    text = run.tables_text if options.tables else run.text
+    text = run.tables_text if options.tables else None
     if options.json:
         text = json.dumps(run.record, indent=2, ensure_ascii=False)
-    if options.out is not None:
-        write_files(options.out, run.files)
-    print_results(text, options.out)
+    finish(options, run, text)
 
 
 def _settings(options: Namespace) -> Replay:

@@ -51,7 +51,7 @@ from fdkvc.verdict.page.replay import (
     replay_file,
     report_of,
 )
-from fdkvc.verdict.page.vectors import LETTERS, VECTORS, Vectors
+from fdkvc.verdict.page.vectors import LETTERS, VECTORS
 from fdkvc.verdict.plan import (
     TARGET,
     Card,
@@ -190,7 +190,7 @@ def _run(
     file: DialogFile,
     added: tuple[str, ...],
     target: float,
-    vectors: Vectors | None,
+    vectors: str | None,
     heads: str,
     encoding: Encoding,
 ) -> FileRun:
@@ -320,7 +320,7 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     evidence = done.recording(dialog).evidence
     mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed)
     token = int(mentions[-1][0])
-    model = LETTERS if done.model is None else done.model.model
+    model = LETTERS if done.model is None else done.model
     values: list[tuple[Field, Any]] = [(VECTORS, model)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, int(row["budget"]))]
