@@ -135,13 +135,11 @@ class Session:
         return sum(self.messages[index].tokens for index in messages)
 
     def imagined(self, size: int) -> "Session":
-        """Return the session as if its first half had been fitted to a size by a compaction.
+        """Return a session without compactions as if one had fitted its first half to a size.
 
         No summary replaces what left; `fdkvc.conversations.forgot` says what each way keeps. Raises
-        a ValueError if the session has a compaction, or its first half is not larger than that.
+        a ValueError if the first half is not larger than that.
         """
-        if self.compactions:
-            raise ValueError(f"{self.name} has compactions: their sizes are compared, not another")
         (context,) = self.contexts
         half, so_far, cut = self.tokens_of(context) / 2, 0, 0
         while cut < len(context) and so_far < half:

@@ -402,18 +402,13 @@ def card_sentences(card: Card) -> tuple[str, str]:
         lead = f"{lead} in {card.shape.name}."
     else:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
-        lead = (
-            f"{_imperative(best.policy)} with {_size(card, best)}: {stored} instead of {full} in "
-            f"{card.shape.name}."
-        )
+        share = percent(best.size / card.tokens)
+        size = f"{best.size:,} tokens of {card.unit} ({share} of a conversation)"
+        lead = f"{_imperative(best.policy)} with {size}: {stored} instead of {full}"
+        lead = f"{lead} in {card.shape.name}."
         if read is None:
             lead = f"By its words, before a model has read it: {lead[0].lower()}{lead[1:]}"
     return lead, _basis(card, read)
-
-
-def _size(card: Card, way: Way) -> str:
-    share = percent((way.size or 0) / card.tokens)
-    return f"{way.size:,} tokens of {card.unit} ({share} of a conversation)"
 
 
 def _basis(card: Card, read: ModelRead | None) -> str:
