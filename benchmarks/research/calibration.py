@@ -69,9 +69,9 @@ def halved(dialogs: Sequence[Transcript], half: str) -> Split:
 def card_of(dialogs: Sequence[Transcript]) -> Card:
     """Return the card of some dialogs, without a model's reading."""
     recordings = LexicalRecordings(dialogs, 0, Encoding())
-    ways = ways_for(recordings).policies
-    by_text = [policy for policy in ways if VECTORS.isdisjoint(policy.looks_at)]
-    settings = ways_for(recordings, by_text)  # without a model, no other is recommended
+    ways = ways_for(recordings)
+    # Without a model, no other is recommended.
+    settings = Replay(tuple(row for row in ways if VECTORS.isdisjoint(row.looks_at)))
     tables = find_sizes(settings, recordings, TARGET, workers=1)
     lengths, source = dialog_lengths(recordings), recordings[0].source
     shape = SHAPES["llama-3.1-8b"]

@@ -5,9 +5,10 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from pkgutil import resolve_name
 from typing import Any
 
-from fdkvc.commands.parser import build_parser
+from fdkvc.commands.parser import RUNS, build_parser
 from fdkvc.runs.console import flush, visible, warn, writing
 from fdkvc.runs.endings import ENDINGS
 
@@ -64,31 +65,7 @@ def _run(options: Namespace) -> None:
 
     Its packages are imported only here, so that ``--help`` stays fast.
     """
-    match options.command:
-        case "app":
-            from fdkvc.commands.app import app as run
-        case "benchmark":
-            from fdkvc.paper.commands import benchmark as run
-        case "sweep":
-            from fdkvc.paper.commands import sweep as run
-        case "dialogs":
-            from fdkvc.verdict.command import dialogs as run
-        case "forgot":
-            from fdkvc.models.after_compaction import forgot_with_model as run
-        case "capture":
-            from fdkvc.models.capture_command import capture as run
-        case "answers":
-            from fdkvc.models.command import answers as run
-        case "live":
-            from fdkvc.models.command import live as run
-        case "claim":
-            from fdkvc.models.claim import claim as run
-        case "trace":
-            from fdkvc.paper.commands import trace as run
-        case "report":
-            from fdkvc.commands.report import report as run
-        case _:
-            from fdkvc.commands.report import repeat as run
+    run = resolve_name(f"fdkvc.{RUNS[options.command]}")
     gallery = getattr(options, "gallery", None)
     out = getattr(options, "out", None) if gallery is None else gallery
     if out is None:

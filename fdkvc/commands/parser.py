@@ -7,11 +7,37 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 import fdkvc
 from fdkvc.core.limits import MAX_TURNS
 from fdkvc.core.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
+
+RUNS = {
+    "app": "commands.app:app",
+    "benchmark": "paper.commands:benchmark",
+    "sweep": "paper.commands:sweep",
+    "dialogs": "verdict.command:dialogs",
+    "forgot": "models.after_compaction:forgot_with_model",
+    "capture": "models.capture_command:capture",
+    "answers": "models.command:answers",
+    "live": "models.command:live",
+    "claim": "models.claim:claim",
+    "trace": "paper.commands:trace",
+    "report": "commands.report:report",
+    "repeat": "commands.report:repeat",
+}
+"""The function of each command, which is imported once the command is chosen."""
+
+SETTINGS = {
+    "benchmark": "paper.benchmark:Benchmark",
+    "sweep": "paper.sweep:Sweep",
+    "dialogs": "conversations.replay:Replay",
+    "answers": "models.answers:Answers",
+    "live": "models.answers:Answers",
+}
+"""The settings of a command, whose fields are options, too."""
 
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
 BASELINE = "policy to compare with; default: h2o, else the first"
@@ -85,20 +111,10 @@ def _add_settings(command: str, parser: _Parser) -> None:
 
         names = ", ".join(dict.fromkeys(format.label for format in FORMATS.values()))
         parser.option("--dialogs", "FILE", f"dialogs: {names}; default: two example dialogs")
-    match command:
-        case "benchmark":
-            from fdkvc.paper.benchmark import Benchmark as Settings
-        case "sweep":
-            from fdkvc.paper.sweep import Sweep as Settings  # type: ignore[assignment]
-        case "dialogs":
-            from fdkvc.conversations.replay import Replay as Settings  # type: ignore[assignment]
-        case "answers" | "live":
-            from fdkvc.models.answers import Answers as Settings  # type: ignore[assignment]
-        case _:
-            return
-    from fdkvc.runs.options import add_options
+    if command in SETTINGS:
+        from fdkvc.runs.options import add_options
 
-    add_options(parser, Settings)
+        add_options(parser, resolve_name(f"fdkvc.{SETTINGS[command]}"))
 
 
 def build_parser() -> _Parser:

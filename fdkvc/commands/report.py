@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fdkvc.commands.gallery import gallery_files
 from fdkvc.commands.kinds import KINDS, read_run
-from fdkvc.conversations.sources import Sources, read_sources
+from fdkvc.conversations.sources import Sources
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_RUN_JSON_BYTES
 from fdkvc.core.recordings import Recording
@@ -14,8 +14,9 @@ from fdkvc.models.report.answers import answers_report
 from fdkvc.models.results import AnswersRun
 from fdkvc.paper.report.document import papers_report, study_report
 from fdkvc.paper.study import run_study
-from fdkvc.runs.console import print_results, progress, running, warn_each
+from fdkvc.runs.console import print_results, running
 from fdkvc.runs.jobs import Execution
+from fdkvc.runs.options import settings_from
 from fdkvc.runs.repeat import compare, comparison_sentence
 from fdkvc.runs.write import write_files
 from fdkvc.verdict.report import replay_report
@@ -35,7 +36,7 @@ def report(options: Namespace) -> None:
         return
     if options.out is None:
         raise ValueError("report needs --out FILE or --gallery DIR")
-    with running(options) as how:
+    with running(options.workers, options.dask) as how:
         text = _html(options, how)
     out = Path(options.out)
     write_files(out.parent, {out.name: text})
@@ -57,7 +58,7 @@ def _html(options: Namespace, how: Execution) -> str:
     record = read_run(read_bytes(options.run_file, MAX_RUN_JSON_BYTES), *REPORTED)
     if record.kind in ("benchmark", "study"):
         return study_report(run_study(record.benchmark, **how), _examples())
-    again = KINDS[record.kind].again(record, read_sources(options), **how)
+    again = KINDS[record.kind].again(record, settings_from(Sources, options), **how)
     if isinstance(again, AnswersRun):
         return answers_report(again)
     assert isinstance(again, ReplayRun)
@@ -65,7 +66,7 @@ def _html(options: Namespace, how: Execution) -> str:
 
 
 def _examples() -> Sequence[Recording]:
-    recordings, _ = Sources(warn=warn_each, reading=progress).read_recordings()
+    recordings, _ = Sources().read_recordings()
     return recordings
 
 
@@ -76,8 +77,8 @@ def repeat(options: Namespace) -> None:
         raise ValueError(
             "nothing was compared, because the file has no digests of the run's numbers"
         )
-    with running(options) as how:
-        run = KINDS[record.kind].again(record, read_sources(options), **how)
+    with running(options.workers, options.dask) as how:
+        run = KINDS[record.kind].again(record, settings_from(Sources, options), **how)
     comparison = compare(record, run.files, Path(options.file).parent)
     sentence = comparison_sentence(record, comparison)
     if not comparison.repeated:

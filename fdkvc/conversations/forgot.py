@@ -139,7 +139,6 @@ class Forgot:
     """What a compaction forgot."""
 
     session: Session
-    """The session."""
     number: int
     """The index of the compaction in the session."""
     size: int
@@ -285,7 +284,7 @@ def _needs(
         again = _given_again(session, number, context, index, wordings, finder)
         calls = len({(needed, used) for _, needed, used, _ in uses})
         needs.append(
-            Need(value, method, slot, index, calls, given, kind, row.tool, again, mentions)
+            Need(value, method, slot, index, calls, given, kind, row.turn.tool, again, mentions)
         )
     return tuple(needs), notes
 

@@ -102,13 +102,6 @@ def ways_grid(result: Forgot) -> Grid:
     return Grid(heads, rows)
 
 
-def shown_value(value: str, words: bool) -> str:
-    """Return a value on one line and not too long, or its kind and length."""
-    if not words:
-        return kind_of(value)
-    return clipped(" ".join(value.split()), CLIPPED)
-
-
 def given_by(need: Need) -> str:
     """Say who gave a value."""
     if need.given_by == SUMMARY:
@@ -123,7 +116,7 @@ def losses_grid(result: Forgot, words: bool = True) -> Grid:
     messages = result.session.messages
     rows = [
         [
-            shown_value(need.value, words),
+            clipped(" ".join(need.value.split()), CLIPPED) if words else kind_of(need.value),
             clipped(given_by(need), 22),
             f"{need.needed - need.given:,}",
             clipped(f"{need.method}, {messages[need.needed].place}", 26),

@@ -66,10 +66,10 @@ def lexical_recording(
     True
     """
     if encoding is None:
-        tokens = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns)
+        tokens, unit = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns), ""
     else:
-        tokens = encoding.turns(transcript)
-    return embedded(transcript, tokens, seed, source_of(seed, encoding))
+        tokens, unit = encoding.turns(transcript), f", tokens of {encoding.name}"
+    return embedded(transcript, tokens, seed, f"{LEXICAL}, seed {seed}{unit}")
 
 
 def embedded(
@@ -97,12 +97,6 @@ def embedded(
         source=f"{source}{transcript.source_note}",
         surprisal=np.array([*map(text_surprisal, words)], np.float32)[of_word],
     )
-
-
-def source_of(seed: int, encoding: Encoder | None = None) -> str:
-    """Return the `source` of a recording with lexical vectors."""
-    unit = "" if encoding is None else f", tokens of {encoding.name}"
-    return f"{LEXICAL}, seed {seed}{unit}"
 
 
 def _tokens(text: str) -> Iterator[Token]:

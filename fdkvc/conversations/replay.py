@@ -19,7 +19,7 @@ import numpy as np
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.attention import BLOCK
 from fdkvc.core.limits import MAX_TOKENS
-from fdkvc.core.parameters import BUDGET, Field, option
+from fdkvc.core.parameters import BUDGET, Field, check_values
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.evidence import Evidence
@@ -27,17 +27,14 @@ from fdkvc.engine.metrics import METRICS, Metric, first_late_turn, metric_named,
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
-from fdkvc.runs.jobs import Execution, check_different, one_blas_thread, run_jobs, worker_count
-from fdkvc.runs.options import RUN_METRICS, RUN_POLICIES
+from fdkvc.runs.jobs import Execution, one_blas_thread, run_jobs, worker_count
+from fdkvc.runs.options import RUN_METRICS, RUN_POLICIES, option
 
 if TYPE_CHECKING:  # a help takes the settings alone
     import pandas as pd
 
 BUDGETS = (32, 48, 64, 96, 128)
 """The default budgets."""
-
-TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
-"""Help of the option for budgets."""
 
 SIZE = replace(BUDGET, high=MAX_TOKENS)
 """A budget of a replay, up to the length of the longest dialog."""
@@ -93,18 +90,14 @@ class Replay:
     )
 
     def __post_init__(self) -> None:
-        for budget in self.budgets:
-            SIZE.check(budget, "budget")
-        for mode in self.heads:
-            HEADS.check(mode, "heads")
+        check_values("budget", self.budgets, SIZE)
+        check_values("heads", self.heads, HEADS)
         for key in self.metrics:
             metric_named(key, "dialogs", "evidence")
         if not (self.budgets and self.policies and self.heads):
             raise ValueError("a replay needs at least one policy and one budget")
-        check_different("policy", [policy.name for policy in self.policies])
-        check_different("budget", list(map(str, self.budgets)))
-        check_different("heads", self.heads)
-        check_different("metric", self.metrics)
+        check_values("policy", [policy.name for policy in self.policies])
+        check_values("metric", self.metrics)
 
     @property
     def cases(self) -> Iterable[tuple[Policy, str, int]]:

@@ -36,7 +36,7 @@ def span_kind(message: Message, character: int = -1) -> SpanKind:
 
 def _turn_tokens(message: Message) -> TurnTokens:
     kind, turn = span_kind(message), message.turn
-    tools = (message.tool,) if message.tool else tuple(call.method for call in message.calls)
+    tools = (turn.tool,) if turn.tool else tuple(call.method for call in message.calls)
     return TurnTokens(turn.text, message.spans, kind, kind == "user", turn.call_characters, tools)
 
 

@@ -45,7 +45,6 @@ class Message:
     place: str
     """Where it begins in the file, such as "line 12"."""
     calls: tuple[MadeCall, ...] = ()
-    """Its calls."""
     encoded: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     """Its `spans` in the tokens of a model, after `Session.in_tokens`."""
 
@@ -55,11 +54,6 @@ class Message:
         if self.encoded is not None:
             return self.encoded
         return np.array(word_spans(self.turn.text), np.intp).reshape(-1, 2)
-
-    @property
-    def tool(self) -> str:
-        """For a result, the tool that was called, if known."""
-        return self.turn.tool
 
     @property
     def tokens(self) -> int:
@@ -141,13 +135,11 @@ class Session:
         return sum(self.messages[index].tokens for index in messages)
 
     def imagined(self, size: int) -> "Session":
-        """Return the session as if its first half had been fitted to a size by a compaction.
+        """Return a session without compactions as if one had fitted its first half to a size.
 
         No summary replaces what left; `fdkvc.conversations.forgot` says what each way keeps. Raises
-        a ValueError if the session has a compaction, or its first half is not larger than that.
+        a ValueError if the first half is not larger than that.
         """
-        if self.compactions:
-            raise ValueError(f"{self.name} has compactions: their sizes are compared, not another")
         (context,) = self.contexts
         half, so_far, cut = self.tokens_of(context) / 2, 0, 0
         while cut < len(context) and so_far < half:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_sessions
@@ -37,7 +34,7 @@ OTHER_FILE = {
 
 @dataclass(frozen=True)
 class Sources:
-    """The files that options name, and where to send sentences on what is in them."""
+    """The files that options name; sentences on what is in them are warnings."""
 
     dialogs: str | None = None
     """A file of dialogs."""
@@ -51,16 +48,6 @@ class Sources:
     """The seed of the lexical embedding."""
     model: str | None = None
     """A folder of a model."""
-    warn: Callable[[Iterable[str]], None] = lambda sentences: None
-    """Gets sentences on what is in the files; some may be empty."""
-    reading: Callable[[str], AbstractContextManager[Any]] = nullcontext
-    """Shows what is being read."""
-
-    @classmethod
-    def of(cls, options: Namespace, **how: Any) -> Sources:
-        """Return the sources among the options of a command."""
-        named = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in vars(options).items() if key in named} | how)
 
     def read_transcripts(self) -> tuple[Sequence[Transcript], str]:
         """Return the dialogs of the file, by default the examples, and its SHA-256.
@@ -69,7 +56,7 @@ class Sources:
         """
         name = str(self.dialogs or EXAMPLES / "dialogues.json")
         content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
-        with self.reading(f"Reading {Path(name).name}"):
+        with progress(f"Reading {Path(name).name}"):
             transcripts, skipped = read_dialogs(content, name, self.calls)
         notes = [skipped_text(skipped), *not_read_notes(transcripts)]
         if self.tools:
@@ -80,7 +67,7 @@ class Sources:
                 dialogs = count(unlisted, "dialog")
                 notes.append(f"Read without tools, as their file lists none: {dialogs}.")
             content += b"tools"  # the same file gives other dialogs
-        self.warn(notes)
+        warn_each(notes)
         return transcripts, hashlib.sha256(content).hexdigest()
 
     def read_recordings(self) -> tuple[Sequence[Recording], str]:
@@ -97,7 +84,7 @@ class Sources:
                 )
         content = read_bytes(self.trace, MAX_TRACE_BYTES)
         recordings = read_trace_file(content)
-        self.warn(not_read_notes([recording.transcript for recording in recordings]))
+        warn_each(not_read_notes([recording.transcript for recording in recordings]))
         return recordings, hashlib.sha256(content).hexdigest()
 
     def read_recorded(self) -> Recorded | None:
@@ -127,8 +114,3 @@ def skipped_text(skipped: Sequence[str]) -> str:
         return ""
     rest = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
     return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *rest])
-
-
-def read_sources(options: Namespace) -> Sources:
-    """Return what a command reads, with warnings on stderr."""
-    return Sources.of(options, warn=warn_each, reading=progress)

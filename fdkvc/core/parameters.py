@@ -8,11 +8,12 @@ import dataclasses
 import math
 import numbers
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from html import unescape
 from typing import Any
 
-from fdkvc.core.limits import MAX_LINK_CHARACTERS
+from fdkvc.core.limits import MAX_LINK_CHARACTERS, MAX_RUN_NAMES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,20 +265,6 @@ def parameter(default: float | int | str, label: str, help: str, **facts: Any) -
     return dataclasses.field(default=default, metadata={"parameter": described})
 
 
-def option(help: str, metavar: str = "KEY", **default: Any) -> Any:
-    """Declare a field of settings that is also an option of the command.
-
-    `default` is as for `dataclasses.field`.
-    """
-    return dataclasses.field(metadata={"help": help, "metavar": metavar}, **default)
-
-
-def number(field: Field, what: str, default: int | None = None) -> Any:
-    """Declare a field of settings that is a whole number, checked by `field`."""
-    chosen = field.default if default is None else default
-    return option(f"{what}, {field.allowed(int)}", "N", default=chosen)
-
-
 def share(default: float, label: str, help: str, **facts: Any) -> Any:
     """Declare a share from 0 to 1 that may differ between the rows of a batch."""
     return parameter(default, label, help, low=0, high=1, by_row=True, **facts)
@@ -361,3 +348,16 @@ def check_most(
     """
     if count > most:
         raise error(f"{owner} {count:,} {noun}, but at most {most:,} are allowed")
+
+
+def check_values(kind: str, values: Sequence[Any], field: Field | None = None) -> None:
+    """Raise a ValueError unless all values are different, and `field` allows each.
+
+    There are at most `MAX_RUN_NAMES`.
+    """
+    for value, times in Counter(values).items():
+        if field is not None:
+            field.check(value, kind)
+        if times > 1:
+            raise ValueError(f"{kind} {str(value)!r} is given twice")
+    check_most(f"{kind} has", len(values), "values", MAX_RUN_NAMES)

@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.conversations.replay import TRIED
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS
-from fdkvc.core.parameters import BUDGET, check_count, option
+from fdkvc.core.parameters import BUDGET, check_count, check_values
 from fdkvc.core.transcripts import SPAN_KINDS, Argument, Call, Transcript
 from fdkvc.engine.evidence import AGES
 from fdkvc.engine.metrics import metrics_of
@@ -44,15 +43,8 @@ from fdkvc.models.numpy.reread_cache import RereadCache
 from fdkvc.models.numpy.text_cache import ModelCache, TextCache, read, read_each, reads_each
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import PAPER_POLICIES, Policy, read_policy
-from fdkvc.runs.jobs import (
-    Execution,
-    Progress,
-    check_different,
-    one_blas_thread,
-    run_jobs,
-    worker_count,
-)
-from fdkvc.runs.options import RUN_POLICIES
+from fdkvc.runs.jobs import Execution, Progress, one_blas_thread, run_jobs, worker_count
+from fdkvc.runs.options import RUN_POLICIES, option
 from fdkvc.runs.workers import DaemonThreads
 
 if TYPE_CHECKING:  # a help takes the settings alone
@@ -99,7 +91,9 @@ class Answers:
         default=tuple(map(read_policy, (*PAPER_POLICIES, "random", "reread(fifo)"))),
     )
     """The full cache is always added."""
-    budgets: tuple[int, ...] = option(TRIED, "N", default=(48, 96))
+    budgets: tuple[int, ...] = option(
+        f"budgets to run, each {BUDGET.allowed(int)}", "N", default=(48, 96)
+    )
     """Entries that a KV head may hold after a turn."""
     decides: str = option(
         "head: each KV head evicts on its own; layer or model: all its heads together",
@@ -110,8 +104,7 @@ class Answers:
     write_calls: bool = option("let the model also write each call, token by token", default=False)
 
     def __post_init__(self) -> None:
-        for budget in self.budgets:
-            BUDGET.check(budget, "budget")
+        check_values("budget", self.budgets, BUDGET)
         for policy in self.policies:
             check_no_future(policy)
         DECIDES.check(self.decides, "decides")
@@ -119,8 +112,7 @@ class Answers:
             check_count("every", self.every)
         if not (self.budgets and self.policies):
             raise ValueError("answers need at least one policy and one budget")
-        check_different("policy", self.names)
-        check_different("budget", list(map(str, self.budgets)))
+        check_values("policy", self.names)
 
     @property
     def names(self) -> list[str]:

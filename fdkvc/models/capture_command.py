@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 from time import perf_counter
 
-from fdkvc.conversations.sources import read_sources, skipped_text
+from fdkvc.conversations.sources import Sources, skipped_text
 from fdkvc.conversations.trace_file import stored_bytes, trace_bytes
 from fdkvc.core.limits import MAX_TRACE_BYTES
 from fdkvc.core.parameters import check_most
@@ -12,6 +12,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count
 from fdkvc.runs.console import print_results, progress, warn_each, without_library_warnings
 from fdkvc.runs.jobs import Progress
+from fdkvc.runs.options import settings_from
 from fdkvc.runs.write import write_files
 
 NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
@@ -25,7 +26,7 @@ def capture(options: Namespace) -> None:
         from fdkvc.models.transformers.recorded import record_layer
     except ImportError as error:
         raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
-    transcripts, _ = read_sources(options).read_transcripts()
+    transcripts, _ = settings_from(Sources, options).read_transcripts()
     model = load_live(options.model)
     warn_each([model.tokens.note])
     began = perf_counter()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fdkvc.conversations.sources import read_sources
+from fdkvc.conversations.sources import Sources
 from fdkvc.core.parameters import check_count
 from fdkvc.core.statistics import over_clusters
 from fdkvc.core.transcripts import Transcript
@@ -19,8 +19,9 @@ from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.models.answers import Answers, is_large, run_answers
 from fdkvc.models.results import readable_dialogs, small_model
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy, register, wrapped
-from fdkvc.runs.console import Running, print_results, running, warn_each
+from fdkvc.runs.console import print_results, running, warn_each
 from fdkvc.runs.grid import Grid, figures
+from fdkvc.runs.options import settings_from
 from fdkvc.runs.workers import cores
 from fdkvc.runs.write import write_files
 
@@ -50,11 +51,11 @@ def claim(options: Namespace) -> None:
     )
     model = small_model(options.model)
     warn_each([model.tokens.note])
-    dialogs, _ = readable_dialogs(model, read_sources(options))
+    dialogs, _ = readable_dialogs(model, settings_from(Sources, options))
     read = drawn(dialogs, options.count)
     # Threads alone: the policy's file is no module that another process could import.
     threads = cores() if is_large(model) else 1
-    with running(Running(threads)) as how:
+    with running(threads) as how:
         rows = run_answers(settings, model, read, **how)
     table = against([way.name for way in ways], rows)
     if options.out is not None:

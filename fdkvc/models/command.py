@@ -5,7 +5,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from fdkvc.conversations.sources import read_sources
+from fdkvc.conversations.sources import Sources
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
@@ -34,7 +34,7 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model = small_model(options.model)
-    with running(options) as how:
+    with running(options.workers, options.dask) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
         warn_each(sinks_notes(settings.policies, settings.budgets))
@@ -119,7 +119,7 @@ def _measured(
 ) -> tuple[AnswersRun, list[Transcript]]:
     """Measure a model's answers; return also the dialogs that it read."""
     warn_each([model.tokens.note])
-    dialogs, digest = readable_dialogs(model, read_sources(options))
+    dialogs, digest = readable_dialogs(model, settings_from(Sources, options))
     shape, size = model.decoder.shape, model.tokens.prompt_size
     heads = deciding(settings.decides, shape.kv_heads, shape.layers)
     kinds = kinds_in(dialogs, calls=True)

@@ -21,6 +21,7 @@ from fdkvc.models.answers import FULL, TOKENS_REREAD, Answers, readable, run_ans
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.runs.base import Run
+from fdkvc.runs.console import warn_each
 from fdkvc.runs.grid import Grid, marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record, digest, run_json
@@ -171,7 +172,7 @@ def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript
     """Return the dialogs of a file that a model can read, and its SHA-256."""
     transcripts, file = sources.read_transcripts()
     dialogs, skipped = readable(model, transcripts)
-    sources.warn([skipped_text(skipped)])
+    warn_each([skipped_text(skipped)])
     return dialogs, file
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fdkvc.core.cache import joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
-from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, number, option
+from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_count, check_values
 from fdkvc.engine.metrics import (
     PROJECTED_ALIGNMENTS,
     adaptation,
@@ -24,15 +24,8 @@ from fdkvc.engine.metrics import (
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.runs.jobs import (
-    Execution,
-    Progress,
-    check_different,
-    one_blas_thread,
-    run_jobs,
-    worker_count,
-)
-from fdkvc.runs.options import HELD, RUN_METRICS, RUN_POLICIES
+from fdkvc.runs.jobs import Execution, Progress, one_blas_thread, run_jobs, worker_count
+from fdkvc.runs.options import HELD, RUN_METRICS, RUN_POLICIES, number, option
 from fdkvc.runs.workers import shared_workers
 from fdkvc.synthetic.draw import build, draw, generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
@@ -83,9 +76,9 @@ class Benchmark:
             setting.check(getattr(self, setting.name), setting.name)
         if not self.scenarios or not self.policies:
             raise ValueError("a benchmark needs at least one scenario and one policy")
-        check_different("scenario", [scenario.key for scenario in self.scenarios])
-        check_different("policy", self.names)
-        check_different("metric", self.metrics)
+        check_values("scenario", [scenario.key for scenario in self.scenarios])
+        check_values("policy", self.names)
+        check_values("metric", self.metrics)
         for key in self.metrics:
             metric_named(key)
         if self.numbers_of_a_dialog > MAX_CHUNK_NUMBERS:

@@ -6,13 +6,12 @@ workers first: they load while this process does.
 
 from argparse import Namespace
 
-from fdkvc.core.parameters import BUDGET, SEED
+from fdkvc.core.parameters import BUDGET, SEED, check_values
 from fdkvc.engine.metrics import metric_named
 from fdkvc.paper.benchmark import Benchmark, start_workers
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values
 from fdkvc.policies import baseline_of, read_policy
 from fdkvc.runs.console import finish, print_results, running, warn_no_effect
-from fdkvc.runs.jobs import check_different
 from fdkvc.runs.options import settings_from
 from fdkvc.runs.write import write_files
 from fdkvc.synthetic.scenarios import Scenario, World, custom_scenario, scenario_named
@@ -31,7 +30,7 @@ def benchmark(options: Namespace) -> None:
     from fdkvc.paper.study import run_study
 
     warn_no_effect(settings.policies)
-    with running(options) as how:
+    with running(options.workers, options.dask) as how:
         study = run_study(settings, whole=options.all, **how)
     finish(options, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
 
@@ -54,7 +53,7 @@ def sweep(options: Namespace) -> None:
             axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
     settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
     warn_no_effect([policy])
-    with running(options) as how:
+    with running(options.workers, options.dask) as how:
         run = SweepRun.measure(settings, **how)
     finish(options, run)
 
@@ -70,7 +69,7 @@ def trace(options: Namespace) -> None:
     BUDGET.check(options.budget, "budget")
     SEED.check(options.seed, "seed")
     check_entries(policy, scenario, options.budget)
-    check_different("metric", options.metrics)
+    check_values("metric", options.metrics)
     for key in options.metrics:
         metric_named(key)
 

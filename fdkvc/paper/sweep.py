@@ -10,12 +10,12 @@ from itertools import product
 import numpy as np
 
 from fdkvc.core.limits import MAX_RUN_NAMES
-from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_most, number, option, read_number
+from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_most, read_number
 from fdkvc.engine.metrics import default_metrics
 from fdkvc.paper.benchmark import ADAPTATION, PAPERS_METRICS, Benchmark
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.policies import Policy, read_policy
-from fdkvc.runs.options import HELD
+from fdkvc.runs.options import HELD, number, option
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 
 STEPS = 7

@@ -12,7 +12,6 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -110,24 +109,14 @@ def print_results(text: str, out: str | None = None) -> None:
     flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
 
 
-def finish(options: Namespace, run: Run) -> None:
-    """Write the files of a run to the folder of ``--out``, if any; print its results."""
+def finish(options: Namespace, run: Run, text: str | None = None) -> None:
+    """Write the files of a run to the folder of ``--out``, if any; print its text or another."""
     from fdkvc.runs.write import write_files
 
-    text = run.text
+    text = run.text if text is None else text
     if options.out is not None:
         write_files(options.out, run.files)
     print_results(text, options.out)
-
-
-@dataclass(frozen=True)
-class Running:
-    """Where a run is computed."""
-
-    workers: int | None = None
-    """Worker processes; the number of cores by default."""
-    dask: str | None = None
-    """The address of a Dask scheduler, which runs it instead."""
 
 
 @contextmanager
@@ -181,17 +170,17 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def running(options: Namespace | Running) -> Iterator[Execution]:
+def running(workers: int | None, dask: str | None = None) -> Iterator[Execution]:
     """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
     with progress() as on_progress:
-        if options.dask is None:
-            yield {"workers": options.workers, "on_progress": on_progress}
-        elif options.workers is not None:
+        if dask is None:
+            yield {"workers": workers, "on_progress": on_progress}
+        elif workers is not None:
             raise ValueError("--dask and --workers cannot be combined: give only one")
         else:
             from fdkvc.runs.cluster import dask_cluster
 
-            with dask_cluster(options.dask) as (executor, workers):
+            with dask_cluster(dask) as (executor, workers):
                 yield {"executor": executor, "workers": workers, "on_progress": on_progress}
 
 

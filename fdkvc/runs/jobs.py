@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from threadpoolctl import threadpool_limits
 
-from fdkvc.core.limits import MAX_RUN_NAMES
-from fdkvc.core.parameters import WORKERS, check_count, check_most
+from fdkvc.core.parameters import WORKERS, check_count
 from fdkvc.runs.finished import Finished
 from fdkvc.runs.workers import Submit, cores, shared_workers
 
@@ -157,11 +155,3 @@ def _submit_here(function: Callable[..., Any], *arguments: object) -> Future[Any
 def one_blas_thread() -> None:
     """Limit BLAS to one thread: matrix products here are too small for more."""
     threadpool_limits(1, user_api="blas")
-
-
-def check_different(kind: str, names: Sequence[str]) -> None:
-    """Raise a ValueError if a name is given twice, or there are more than `MAX_RUN_NAMES`."""
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise ValueError(f"{kind} {name!r} is given twice")
-    check_most(f"{kind} has", len(names), "values", MAX_RUN_NAMES)

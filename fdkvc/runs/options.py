@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fdkvc.core.parameters import read_value
+from fdkvc.core.parameters import Field, read_value
 from fdkvc.policies import Policy, read_policy
 from fdkvc.synthetic.scenarios import Scenario, scenario_named
 
@@ -28,6 +28,20 @@ WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     Scenario: (scenario_named, lambda scenario: scenario.key),
 }
 """How to read and write one word of an option, by the type of its field."""
+
+
+def option(help: str, metavar: str = "KEY", **default: Any) -> Any:
+    """Declare a field of settings that is also an option of the command.
+
+    `default` is as for `dataclasses.field`.
+    """
+    return dataclasses.field(metadata={"help": help, "metavar": metavar}, **default)
+
+
+def number(field: Field, what: str, default: int | None = None) -> Any:
+    """Declare a field of settings that is a whole number, checked by `field`."""
+    chosen = field.default if default is None else default
+    return option(f"{what}, {field.allowed(int)}", "N", default=chosen)
 
 
 def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fdkvc.conversations.arguments import age_of
 from fdkvc.conversations.forgot import ModelLoss, Recorded
-from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
+from fdkvc.conversations.replay import transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, share_interval
@@ -64,24 +64,19 @@ def _imperative(name: str) -> str:
     return f"{verb} {words}" if name in ("sink", "shift") else f"{words[0].upper()}{words[1:]}"
 
 
-def ways_for(
-    recordings: Sequence[Recording],
-    policies: Sequence[Policy] = (),
-    added: Sequence[str] = (),
-) -> Replay:
-    """Return the replay of the ways to compare, by default those of `CANDIDATES` and some `added`.
+def ways_for(recordings: Sequence[Recording], added: Sequence[str] = ()) -> tuple[Policy, ...]:
+    """Return the ways to compare: those of `CANDIDATES`, and some `added`.
 
     Those without surprisal leave out what looks at it. Where there is a system prompt, the one that
     SmolLM2 loses least under also runs with the prompt pinned.
     """
-    if not policies:
-        without = recordings[0].surprisal is None
-        candidates = map(read_policy, (*CANDIDATES, *added))
-        policies = [row for row in candidates if not (without and "surprisal" in row.looks_at)]
-        texts = transcripts_of(recordings)
-        if any("system" in (turn.kind for turn in text.turns) for text in texts) and not without:
-            policies += with_pinned_prompts([read_policy("sinks(weighted-recency)")])[1:]
-    return Replay((*dict.fromkeys(policies),), (1,), (default_heads(recordings[0]),))
+    without = recordings[0].surprisal is None
+    candidates = map(read_policy, (*CANDIDATES, *added))
+    policies = [row for row in candidates if not (without and "surprisal" in row.looks_at)]
+    texts = transcripts_of(recordings)
+    if any("system" in (turn.kind for turn in text.turns) for text in texts) and not without:
+        policies += with_pinned_prompts([read_policy("sinks(weighted-recency)")])[1:]
+    return tuple(dict.fromkeys(policies))
 
 
 # ------------------------------------------------------------------------------- rows
@@ -407,18 +402,13 @@ def card_sentences(card: Card) -> tuple[str, str]:
         lead = f"{lead} in {card.shape.name}."
     else:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
-        lead = (
-            f"{_imperative(best.policy)} with {_size(card, best)}: {stored} instead of {full} in "
-            f"{card.shape.name}."
-        )
+        share = percent(best.size / card.tokens)
+        size = f"{best.size:,} tokens of {card.unit} ({share} of a conversation)"
+        lead = f"{_imperative(best.policy)} with {size}: {stored} instead of {full}"
+        lead = f"{lead} in {card.shape.name}."
         if read is None:
             lead = f"By its words, before a model has read it: {lead[0].lower()}{lead[1:]}"
     return lead, _basis(card, read)
-
-
-def _size(card: Card, way: Way) -> str:
-    share = percent((way.size or 0) / card.tokens)
-    return f"{way.size:,} tokens of {card.unit} ({share} of a conversation)"
 
 
 def _basis(card: Card, read: ModelRead | None) -> str:

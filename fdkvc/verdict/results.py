@@ -19,7 +19,7 @@ from fdkvc.conversations.arguments import (
     worst_losses,
 )
 from fdkvc.conversations.forgot import Recorded
-from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
+from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
 from fdkvc.conversations.trace_file import ENDING
@@ -164,17 +164,22 @@ class ReplayRun(Run):
                 "this run has vectors of a model that only the page Dialogs reads: run it there, "
                 f"with {about['vectors']} in its address"
             )
+        encoding = about.get("encoding")
+        if encoding == TOKENIZER:
+            raise ValueError(
+                "this run counted tokens by a tokenizer.json that only the page Dialogs was given"
+            )
         source = about["source"]
         named = Path(name or "").suffix == ENDING
         traced = bool(sources.trace) or not source.startswith(LEXICAL) or named
         kind = "trace" if traced else "dialogs"
-        sources = replace(sources.named_in_run(kind, name), seed=about["seed"])
-        sources = replace(sources, calls=not traced and CALLS_NOTE in source)
+        calls = not traced and CALLS_NOTE in source
+        sources = replace(sources.named_in_run(kind, name), seed=about["seed"], calls=calls)
         recordings, digest = sources.read_recordings()
         if digest != about["file"]:
             raise ValueError(OTHER_FILE[kind])
-        if about.get("encoding") is not None:
-            recordings, _ = in_tokens(recordings, encoding_named(about["encoding"]))
+        if encoding is not None:
+            recordings, _ = Encoding.of_model(encoding).in_tokens(recordings)
         recordings = recordings[: max(1, about["dialogs"])]
         kept = ("name", "seed", "shape", "baseline", "searched")
         again = {key: about.get(key) for key in kept}
@@ -217,12 +222,6 @@ class ReplayRun(Run):
         encoding = getattr(self.recordings, "encoding", None)
         lexical = self.source.startswith(LEXICAL)
         return encoding.name if encoding is not None else WORDS_OF if lexical else self.source
-
-    @property
-    def prompt_size(self) -> Callable[[Transcript], int] | None:
-        """What counts the tokens of a dialog's system prompt, as sizes are; None for words."""
-        encoding = getattr(self.recordings, "encoding", None)
-        return None if encoding is None else encoding.tokens.prompt_size
 
     @cached_property
     def tokens(self) -> tuple[int, ...]:
@@ -309,47 +308,19 @@ def at_sizes(settings: Replay, tables: Tables) -> Replay:
     return replace(settings, budgets=ran) if ran and ran != settings.budgets else settings
 
 
-def encoding_named(place: str) -> Encoding:
-    """Return the encoding that a run recorded; ValueError if only a page has its tokenizer."""
-    if place == TOKENIZER:
-        raise ValueError(
-            "this run counted tokens by a tokenizer.json that only the page Dialogs was given"
-        )
-    return Encoding.of_model(place)
-
-
-def in_tokens(
-    recordings: Sequence[Recording], encoding: Encoding
-) -> tuple[Sequence[Recording], list[str]]:
-    """Return lexical recordings in the tokens of an encoding, and why others are left out.
-
-    Recordings of a model stay as they are. Raises a ValueError if every dialog has too many tokens.
-    """
-    if not isinstance(recordings, LexicalRecordings):
-        return recordings, []
-    fitting, skipped = list[Transcript](), list[str]()
-    for transcript in recordings.transcripts:
-        try:
-            encoding.check(transcript)
-            fitting.append(transcript)
-        except ValueError as error:
-            skipped.append(str(error))
-    if not fitting:
-        raise ValueError(skipped[0])
-    return LexicalRecordings(fitting, recordings.seed, encoding), skipped
+def prompt_size(recordings: Sequence[Recording]) -> Callable[[Transcript], int] | None:
+    """Return what counts the tokens of a dialog's system prompt, as sizes are; None for words."""
+    encoding = getattr(recordings, "encoding", None)
+    return None if encoding is None else encoding.tokens.prompt_size
 
 
 def replay_grid(
-    replayed: pd.DataFrame,
-    baseline: str,
-    metric: str = "",
-    title: Callable[[str], str] = str,
-    width: int | None = None,
+    replayed: pd.DataFrame, baseline: str, metric: str = "", width: int | None = None
 ) -> Grid:
     """Return the means of a replay by policy and budget, of one metric or of all.
 
-    `title` is that of a policy. Where the `width` is too small for intervals, these are left out.
-    The full cache and policies that see the future compete for no place.
+    Where the `width` is too small for intervals, these are left out. The full cache and policies
+    that see the future compete for no place.
     """
     rows = replayed if not metric else replayed[replayed.metric == metric]
     competing = usable(map(read_policy, rows.policy.unique()))
@@ -358,7 +329,7 @@ def replay_grid(
     order = dict.fromkeys(rows.metric)
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
     over = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
-    named = table.policy.map(title) + table.heads.map(OF_HEADS)
+    named = table.policy + table.heads.map(OF_HEADS)
     names = ["policy"] if metric else ["metric", "policy"]
     shown, label = table.assign(metric=over, policy=named), "budget {}".format
     grid = pivot(shown, marked(table, paired, places), names, label=label)

@@ -52,7 +52,7 @@ def test_lines_of_one_answer_are_one_message_whatever_stands_between() -> None:
         *("one = 1", "two\n= 2")
     ]
     assert answer.turn.text.endswith("I look.")
-    assert [message.tool for message in session.messages] == ["", "", "Read", "Read", ""]
+    assert [message.turn.tool for message in session.messages] == ["", "", "Read", "Read", ""]
     assert not session.notes
 
 
@@ -319,7 +319,7 @@ def test_items_of_codex_are_messages_and_events_are_not_read_twice() -> None:
     assert [message.turn.kind or message.turn.speaker for message in session.messages] == [
         *("system", "user", "assistant", "result", "result", "assistant", "result")
     ]
-    assert [message.tool for message in session.messages if message.tool] == [
+    assert [message.turn.tool for message in session.messages if message.turn.tool] == [
         *("book", "local_shell", "apply_patch")
     ]
     assert session.messages[3].turn.text == '{"output": "ok", "metadata": {}}'
@@ -375,7 +375,7 @@ def test_lines_of_the_first_versions_are_bare_items() -> None:
     items = [row["payload"] for row in CODEX[2:9] if row["type"] == "response_item"]
     for state in ([], [{"record_type": "state"}]):
         (session,) = read_sessions(joined([first, *state, *items]))
-        assert [message.tool for message in session.messages if message.tool] == [
+        assert [message.turn.tool for message in session.messages if message.turn.tool] == [
             *("book", "local_shell")
         ]
 

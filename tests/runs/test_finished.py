@@ -273,7 +273,7 @@ def wait(*_):
     print("begun", flush=True)
     sys.stdin.read()
 
-commands.check_different = wait
+commands.check_values = wait
 main(sys.argv[1:])
 """
 """A command that never gets to its end."""

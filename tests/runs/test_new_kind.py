@@ -14,11 +14,12 @@ import pytest
 from fdkvc.commands.kinds import KINDS
 from fdkvc.commands.main import main
 from fdkvc.conversations.sources import Sources
-from fdkvc.core.parameters import SEED, number
+from fdkvc.core.parameters import SEED
 from fdkvc.runs.base import Run
 from fdkvc.runs.console import finish
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import Execution
+from fdkvc.runs.options import number
 from fdkvc.runs.record import Record
 
 

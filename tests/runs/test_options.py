@@ -12,13 +12,12 @@ import pytest
 
 from fdkvc.commands.parser import build_parser
 from fdkvc.conversations.replay import Replay
-from fdkvc.core.parameters import option
 from fdkvc.core.words import command_line
 from fdkvc.models.answers import Answers
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.runs.options import add_options, options_of, settings_from
+from fdkvc.runs.options import add_options, option, options_of, settings_from
 from fdkvc.runs.record import parse_run, run_json
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario
 

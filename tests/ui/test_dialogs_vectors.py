@@ -28,7 +28,7 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict.page import vectors as page
 from fdkvc.verdict.page.replay import FileRun, replay_file, report_of
-from fdkvc.verdict.page.vectors import READ, VECTORS, Vectors, read_file
+from fdkvc.verdict.page.vectors import READ, VECTORS, read_file
 from tests.app_pages import html, link_of, open_page, press, settled
 from tests.language_models import write_model
 from tests.ui.test_dialogs_page import card, no_stage, text_of, words_of, words_said
@@ -101,7 +101,7 @@ def read_with(app: AppTest) -> AppTest:
 
 
 def test_a_run_is_the_mean_of_the_heads() -> None:
-    vectors = Vectors(NAME)
+    vectors = NAME
     run = FileRun(SETTINGS, 0.95, FILE.key, vectors, Encoding(), FILE)
     done = replay_file(run, workers=1)
     assert done is not None
@@ -147,7 +147,7 @@ def test_a_verdict_has_the_models_vectors_once_it_has_read_the_file() -> None:
     app = read_with(open_page("dialogs", file="dialogues", vectors=NAME, policies="fifo,h2o"))
     card(app)
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    assert done.result.model == Vectors(NAME)
+    assert done.result.model == NAME
     assert done.result.settings.heads == ("kv",)
     letters = plain("*: sized by letters of words")
     assert letters not in words_of(app)
@@ -156,7 +156,7 @@ def test_a_verdict_has_the_models_vectors_once_it_has_read_the_file() -> None:
 
 
 def test_what_does_not_fit_is_not_read_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = Vectors(NAME)
+    chosen = NAME
     seen: list[Progress] = []
     read = read_file(chosen, FILE, 1, on_progress=seen.append)
     assert [*read.recordings] == [1, 0]
@@ -188,12 +188,12 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
         if progress.title.startswith("mine has read") and progress.done > 0.8 * progress.total:
             cancelled.set()
 
-    read = read_file(Vectors(NAME), FILE, on_progress=cancel_late, cancelled=cancelled)
+    read = read_file(NAME, FILE, on_progress=cancel_late, cancelled=cancelled)
     assert [*read.recordings] == [0]
     assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
 
     READ.__init__(READ.most)  # type: ignore[misc]
-    run = FileRun(SETTINGS, 0.95, FILE.key, Vectors(NAME), Encoding(), FILE)
+    run = FileRun(SETTINGS, 0.95, FILE.key, NAME, Encoding(), FILE)
     assert replay_file(run, cancelled=cancelled) is None
 
 
@@ -208,7 +208,7 @@ def test_without_its_package_letters_are_shown(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.smollm2
 def test_smollm2_attends_to_its_first_token_and_letters_do_not() -> None:
     file = read_dialog_file(b"User: A table for two at six, please.\nSystem: Which town?", "a.txt")
-    read = read_file(Vectors("smollm2"), file)
+    read = read_file("smollm2", file)
     assert [*read.heads.values()][::3] == [
         "layer 7, head 0",
         "layer 15, head 0",

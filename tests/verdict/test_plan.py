@@ -356,10 +356,9 @@ def test_the_file_of_a_plan_has_what_a_model_lost() -> None:
 def test_what_is_compared_fits_the_dialogs() -> None:
     prompt = Turn("system", "Be kind", kind="system")
     talk = (prompt, *(Turn("user", "a table for two please " * 40) for _ in range(4)))
-    names = [row.name for row in ways_for(LexicalRecordings([Transcript("one", talk)])).policies]
+    names = [row.name for row in ways_for(LexicalRecordings([Transcript("one", talk)]))]
     assert names[:-1] == [*CANDIDATES]
     assert unpinned(names[-1]) == "sinks(weighted-recency)" != names[-1]
     spoken = LexicalRecordings([Transcript("one", talk[1:])])
-    assert [row.name for row in ways_for(spoken).policies] == [*CANDIDATES]
-    assert ways_for(spoken, added=["tova"]).policies[-1].name == "tova"
-    assert [row.name for row in ways_for(spoken, [read_policy("h2o")]).policies] == ["h2o"]
+    assert [row.name for row in ways_for(spoken)] == [*CANDIDATES]
+    assert ways_for(spoken, ["tova"])[-1].name == "tova"

@@ -56,7 +56,6 @@ class DialogFile:
     digest: str
     """The SHA-256 of its content."""
     transcripts: tuple[Transcript, ...]
-    """Its dialogs."""
     traced: tuple[Recording, ...] = ()
     """A model's vectors of each dialog, if it is a trace."""
     skipped: tuple[str, ...] = ()

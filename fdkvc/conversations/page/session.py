@@ -396,8 +396,8 @@ def _message_html(
     who = SPAN_KINDS[span_kind(message)]
     if any(index in compaction.summary for compaction in session.compactions):
         who = "summary"
-    elif message.tool:
-        who = f"{who}: {message.tool}"
+    elif message.turn.tool:
+        who = f"{who}: {message.turn.tool}"
     now = " now" if index == moment else ""
     return (
         f'<li class="{standing_there}{now}"><small><b>{escape(who)}</b> {index + 1:,}, '

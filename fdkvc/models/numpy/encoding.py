@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.limits import MAX_TOKENS, MAX_TURN_TOKENS
-from fdkvc.core.recordings import Token
+from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.transcripts import Transcript, check_size
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, bpe_tokenizer, find_model, is_gguf, read_gguf
 from fdkvc.models.numpy.language_model import model_name
@@ -86,6 +87,24 @@ class Encoding:
         turns = [len(text.encode()) for text in transcript.texts]
         if calls + sum(turns) > SHORT or calls + max(turns) > SHORT_TURN:
             check_size(transcript.name, [*map(len, self.turns(transcript))])
+
+    def in_tokens(self, recordings: Sequence[Recording]) -> tuple[Sequence[Recording], list[str]]:
+        """Return lexical recordings in these tokens, and why others are left out.
+
+        Recordings of a model stay as they are. Raises a ValueError if every dialog has too many.
+        """
+        if not isinstance(recordings, LexicalRecordings):
+            return recordings, []
+        fitting, skipped = list[Transcript](), list[str]()
+        for transcript in recordings.transcripts:
+            try:
+                self.check(transcript)
+                fitting.append(transcript)
+            except ValueError as error:
+                skipped.append(str(error))
+        if not fitting:
+            raise ValueError(skipped[0])
+        return LexicalRecordings(fitting, recordings.seed, self), skipped
 
     def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:
         """Return the tokens of each turn, with the marks of the chat template."""

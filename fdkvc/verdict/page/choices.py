@@ -43,7 +43,7 @@ from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS
 from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import in_tokens_of, read_on
-from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, Vectors, choose_vectors
+from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, choose_vectors
 from fdkvc.verdict.plan import TARGET
 
 
@@ -51,8 +51,8 @@ class Chosen(NamedTuple):
     """What the sidebar chooses."""
 
     file: files.DialogFile
-    vectors: Vectors | None
-    """Those of a model; None for those of the file's trace, or else of letters."""
+    vectors: str | None
+    """A model's; None for those of the file's trace, or else of letters."""
     head: files.HeadChoice
     """A head of the chosen dialog."""
     budget: int

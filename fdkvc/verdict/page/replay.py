@@ -21,10 +21,10 @@ from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.workers import give_way
 from fdkvc.ui.lru import cached
 from fdkvc.verdict.checked import CHECKED_WITH, read_card
-from fdkvc.verdict.page.vectors import ReadRecordings, Vectors, read_file
+from fdkvc.verdict.page.vectors import ReadRecordings, read_file
 from fdkvc.verdict.plan import Card, ModelRead
 from fdkvc.verdict.report import replay_report
-from fdkvc.verdict.results import ReplayRun, at_sizes, in_tokens
+from fdkvc.verdict.results import ReplayRun, at_sizes
 from fdkvc.verdict.search import Tables, find_sizes
 
 
@@ -37,8 +37,8 @@ class FileRun:
     target: float
     key: str
     """The file's."""
-    vectors: Vectors | None
-    """Those of a model; None for those of the file's trace, or else of letters."""
+    vectors: str | None
+    """A model's; None for those of the file's trace, or else of letters."""
     encoding: Encoding
     """What counts tokens, unless there are vectors."""
     file: DialogFile = field(compare=False, repr=False)
@@ -51,7 +51,7 @@ class Replayed(ReplayRun):
     """A replay of the dialogs of a file, as a model read them if there is one."""
 
     file: DialogFile = field(kw_only=True)
-    model: Vectors | None = None
+    model: str | None = None
 
     def recording(self, dialog: int) -> Recording:
         """Return one of the file's dialogs that ran."""
@@ -71,7 +71,7 @@ def measured_recordings(file: DialogFile, encoding: Encoding) -> Sequence[Record
     Those of letters are computed on access. Raises a ValueError if all have too many tokens.
     """
     texts = file.transcripts[: file.measured]
-    return file.traced[: file.measured] or in_tokens(LexicalRecordings(texts), encoding)[0]
+    return file.traced[: file.measured] or encoding.in_tokens(LexicalRecordings(texts))[0]
 
 
 @cached
@@ -98,7 +98,7 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
             return None
         ran = [*chain.from_iterable(rows for _, rows in sorted(read.recordings.items()))]
         shown = ReadRecordings(run.vectors, file, read)
-        about |= {"model": run.vectors, "vectors": f"vectors={run.vectors.model}"}
+        about |= {"model": run.vectors, "vectors": f"vectors={run.vectors}"}
     report, latest = how.pop("on_progress", None), None
     so_far = Progress(0, len(ran), "", 0.0)
 

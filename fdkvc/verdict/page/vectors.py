@@ -51,15 +51,9 @@ KV_HEAD = Field(
 )
 
 
-class Vectors(NamedTuple):
-    """A model of `fdkvc.models.page.loading`."""
-
-    model: str
-
-    @property
-    def label(self) -> str:
-        """The model's name."""
-        return VECTORS.labels.get(self.model, self.model).partition(",")[0]
+def label_of(model: str) -> str:
+    """Return the name of a model of `fdkvc.models.page.loading`."""
+    return VECTORS.labels.get(model, model).partition(",")[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,50 +74,45 @@ class FileReading(NamedTuple):
     """A model that reads the dialogs of a file."""
 
     key: str
-    vectors: Vectors
+    model: str
 
 
 READ: ByteLRU[ReadFile] = ByteLRU(MAX_READ_MEGABYTES * 1_000_000)
-"""What models have read, by the file's key and `Vectors`."""
+"""What models have read, by the file's key and the model."""
 
 
-def read_file(
-    vectors: Vectors, file: DialogFile, first: int = 0, **how: Unpack[Execution]
-) -> ReadFile:
+def read_file(model: str, file: DialogFile, first: int = 0, **how: Unpack[Execution]) -> ReadFile:
     """Let a model read a file's dialogs, the `first` before the others, and keep what it computed.
 
     As many dialogs as `MAX_READ_MEGABYTES` hold; what was read before is returned at once. Raises a
     ValueError if the model cannot be loaded.
     """
-    key, places = (file.key, vectors), range(len(file.transcripts))
+    key, places = (file.key, model), range(len(file.transcripts))
     stored = READ.get(key)
     if stored is None or first not in (*stored.recordings, *stored.skipped):
         order = sorted(places, key=lambda dialog: dialog != first)
-        stored = _read(vectors, file, order, **how)
+        stored = _read(model, file, order, **how)
         READ.put(key, stored)
     return stored
 
 
 @cached
-def _read_at_once(vectors: Vectors, file: DialogFile, dialog: int) -> ReadFile:
-    return _read(vectors, file, [dialog])
+def _read_at_once(model: str, file: DialogFile, dialog: int) -> ReadFile:
+    return _read(model, file, [dialog])
 
 
-def _read(
-    vectors: Vectors, file: DialogFile, order: Sequence[int], **how: Unpack[Execution]
-) -> ReadFile:
+def _read(key: str, file: DialogFile, order: Sequence[int], **how: Unpack[Execution]) -> ReadFile:
     on_progress, cancelled = how.get("on_progress"), how.get("cancelled")
-    began, texts, loading = perf_counter(), file.transcripts, f"Loading {vectors.label}"
+    began, texts, loading = perf_counter(), file.transcripts, f"Loading {label_of(key)}"
 
     def report(done: float, total: float, title: str) -> None:
         if on_progress is not None:
             on_progress(Progress(round(done), round(total), title, perf_counter() - began))
 
-    place = MODELS[vectors.model]
-    model = shared_language_model(place, lambda share: report(100 * share, 100, loading))
+    model = shared_language_model(MODELS[key], lambda share: report(100 * share, 100, loading))
     shape, began = model.decoder.shape, perf_counter()
     few = sorted({part * shape.layers // 4 for part in (1, 2, 3)})
-    layers = range(shape.layers) if vectors.model == AT_ONCE else few
+    layers = range(shape.layers) if key == AT_ONCE else few
     of_layer = 4 * (shape.width + (shape.heads + 2 * shape.kv_heads) * shape.head_width)
     room = MAX_READ_MEGABYTES * 1_000_000 // (len(layers) * of_layer)
     counts, skipped = dict[int, int](), dict[int, str]()
@@ -143,7 +132,7 @@ def _read(
     def on_read(tokens: int) -> None:
         nonlocal done
         done = min(done + tokens, total)
-        report(done, total, f"{vectors.label} has read {done:,} of {total:,} tokens")
+        report(done, total, f"{label_of(key)} has read {done:,} of {total:,} tokens")
         if cancelled is not None and cancelled.is_set():
             raise CancelledError
 
@@ -162,8 +151,8 @@ def _read(
 class ReadRecordings(Sequence[Recording]):
     """The first KV head of each dialog that a model read, looked up in `READ` when needed."""
 
-    def __init__(self, vectors: Vectors, file: DialogFile, read: ReadFile) -> None:
-        self._vectors, self._file, self._source = vectors, file, read.source
+    def __init__(self, model: str, file: DialogFile, read: ReadFile) -> None:
+        self._model, self._file, self._source = model, file, read.source
         self.places = sorted(read.recordings)
 
     def __len__(self) -> int:
@@ -171,7 +160,7 @@ class ReadRecordings(Sequence[Recording]):
 
     def __getitem__(self, index: Any) -> Any:
         place = self.places[index]
-        recordings = read_file(self._vectors, self._file, place).recordings
+        recordings = read_file(self._model, self._file, place).recordings
         return replace(recordings[place][0], source=self._source)
 
 
@@ -180,7 +169,7 @@ class ReadRecordings(Sequence[Recording]):
 
 def choose_vectors(
     page: str, file: DialogFile, dialog: int, above: DeltaGenerator
-) -> tuple[Vectors | None, Recording | None]:
+) -> tuple[str | None, Recording | None]:
     """Choose a model and a KV head; return them with the head's recording of a dialog.
 
     Both are None for letters, which also take the place of what cannot be read. The recording is
@@ -192,11 +181,10 @@ def choose_vectors(
         return None, None
     try:
         find_model(str(MODELS[model]))
-        vectors = Vectors(model)
         if model == AT_ONCE:
-            read = _read_at_once(vectors, file, dialog)
+            read = _read_at_once(model, file, dialog)
         else:
-            read = READ.get((file.key, vectors)) or ReadFile({}, "", {}, {})
+            read = READ.get((file.key, model)) or ReadFile({}, "", {}, {})
         if dialog in read.skipped:
             raise ValueError(read.skipped[dialog])
     except ValueError as error:
@@ -206,16 +194,16 @@ def choose_vectors(
     if dialog in read.recordings:
         shown = replace(KV_HEAD, default=next(iter(read.heads)), choices=read.heads)
         head = [*read.heads].index(fields.choice(page, shown))
-        return vectors, read.recordings[dialog][head]
+        return model, read.recordings[dialog][head]
     with above:
         st.info(
             plain(
-                f"{vectors.label} has not read this dialog yet. It reads in the background, at "
+                f"{label_of(model)} has not read this dialog yet. It reads in the background, at "
                 "about 100 tokens per second; the result stays in memory until the app ends."
             ),
             icon=":material/hourglass_empty:",
         )
-        work = partial(read_file, vectors, file, dialog)
-        name = f"Read with {vectors.label}"
-        run_panel(f"{page}/vectors", name, work, FileReading(file.key, vectors))
-    return vectors, None
+        work = partial(read_file, model, file, dialog)
+        name = f"Read with {label_of(model)}"
+        run_panel(f"{page}/vectors", name, work, FileReading(file.key, model))
+    return model, None

@@ -16,7 +16,7 @@ from fdkvc.conversations.arguments import worst_losses
 from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.page.file_choice import DIALOG
 from fdkvc.conversations.page.files import DialogFile
-from fdkvc.conversations.replay import default_heads, transcripts_of
+from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import GIVEN_BY
@@ -51,7 +51,7 @@ from fdkvc.verdict.page.replay import (
     replay_file,
     report_of,
 )
-from fdkvc.verdict.page.vectors import LETTERS, VECTORS, Vectors
+from fdkvc.verdict.page.vectors import LETTERS, VECTORS
 from fdkvc.verdict.plan import (
     TARGET,
     Card,
@@ -62,6 +62,7 @@ from fdkvc.verdict.plan import (
     legend,
     ways_for,
 )
+from fdkvc.verdict.results import prompt_size
 
 
 def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
@@ -189,12 +190,12 @@ def _run(
     file: DialogFile,
     added: tuple[str, ...],
     target: float,
-    vectors: Vectors | None,
+    vectors: str | None,
     heads: str,
     encoding: Encoding,
 ) -> FileRun:
-    settings = ways_for(measured_recordings(file, encoding), added=added)
-    return FileRun(replace(settings, heads=(heads,)), target, file.key, vectors, encoding, file)
+    ways = ways_for(measured_recordings(file, encoding), added)
+    return FileRun(Replay(ways, (1,), (heads,)), target, file.key, vectors, encoding, file)
 
 
 def _follow(page: str, file: DialogFile, card: Card) -> None:
@@ -319,7 +320,7 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     evidence = done.recording(dialog).evidence
     mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed)
     token = int(mentions[-1][0])
-    model = LETTERS if done.model is None else done.model.model
+    model = LETTERS if done.model is None else done.model
     values: list[tuple[Field, Any]] = [(VECTORS, model)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, int(row["budget"]))]
@@ -331,7 +332,7 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
 @cached
 def _notes(done: Replayed) -> list[str]:
     texts, settings = transcripts_of(done.recordings), done.settings
-    pinned = pinned_notes(texts, settings.policies, settings.budgets, done.prompt_size)
+    pinned = pinned_notes(texts, settings.policies, settings.budgets, prompt_size(done.recordings))
     return pinned + missing_value_notes(texts)
 
 
