@@ -108,8 +108,8 @@ class AfterAll(LlamaText):
 class SharesCells(LlamaText):
     """Its fork has the same cells of the context, as after `llama_memory_seq_cp`."""
 
-    def fork(self) -> Any:
-        fork: Any = super().fork()
+    def fork(self, count: int | None = None) -> Any:
+        fork: Any = super().fork(count)
         llama_module._IN_CONTEXT[self.llama] = lambda: fork
         fork._bring = lambda: None
         return fork
