@@ -4,7 +4,7 @@
     python -m benchmarks.research.planned DATA OUT [--plan P] [--sample N] [--workers W]
         [--minutes M]
 
-Plan 1 is plan.toml, 2 plan_sizes.toml, and 3 plan_cleared.toml.
+Plan 1 is plan.toml, 2 plan_sizes.toml, 3 plan_cleared.toml, and 4 plan_heads.toml.
 
 DATA is as for `judged`. Every conversation is read as the command ``answers`` reads it, in the
 order of its sample, and kept in OUT; a run that was stopped goes on. After M minutes no
@@ -34,6 +34,7 @@ from fdkvc.engine.summary import mean_table, verdict_on
 from fdkvc.models.judged import (
     CLEARED,
     FIRST,
+    HEADS,
     PLANNED,
     SHARE,
     SIZES,
@@ -46,7 +47,12 @@ from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
-PLANS = {PLANNED: "plan.toml", SIZES: "plan_sizes.toml", CLEARED: "plan_cleared.toml"}
+PLANS = {
+    PLANNED: "plan.toml",
+    SIZES: "plan_sizes.toml",
+    CLEARED: "plan_cleared.toml",
+    HEADS: "plan_heads.toml",
+}
 DECIDES = ("head", "model")
 RIGHT = "values_right_of_full"
 BY = ("recent", "middle", "old", "user", "assistant", "result")

@@ -17,9 +17,9 @@ It has a row for each data, policy, budget and metric, with the mean, the paired
 `COMPARED`, and 95 % intervals of both over clusters.
 """
 
-PLANNED, SIZES, CLEARED = "planned", "sizes", "cleared"
+PLANNED, SIZES, CLEARED, HEADS = "planned", "sizes", "cleared", "heads"
 """The plans that were committed before they were run, by benchmarks/research/planned.py: plan.toml,
-plan_sizes.toml and plan_cleared.toml beside it."""
+plan_sizes.toml, plan_cleared.toml and plan_heads.toml beside it."""
 
 METRICS_SHOWN = ("kl", "values_right_of_full")
 FIRST, ENTRIES = "SGD", 128

@@ -8,7 +8,14 @@ import pytest
 
 from benchmarks.research.planned import CELL, PLANS, comparisons, differences, plan, texts, ways
 from fdkvc.core.statistics import cluster_mean, holm
-from fdkvc.models.judged import CLEARED, PLANNED, SIZES, planned_comparisons, planned_ways
+from fdkvc.models.judged import (
+    CLEARED,
+    HEADS,
+    PLANNED,
+    SIZES,
+    planned_comparisons,
+    planned_ways,
+)
 from fdkvc.models.report.judged import comparison_name
 from fdkvc.policies import read_policy
 from tests.app_pages import ROOT
@@ -124,7 +131,7 @@ def test_a_way_that_two_plans_read_on_the_same_dialogs_has_the_same_figures() ->
 def test_documents_have_the_shipped_figures() -> None:
     results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
     tables = texts()
-    others = (*texts(SIZES).values(), texts(CLEARED)["comparisons"])
+    others = [*texts(SIZES).values(), *texts(HEADS).values(), texts(CLEARED)["comparisons"]]
     for table in (*tables.values(), *others):
         assert table in results
     readme = (ROOT / "README.md").read_text("utf-8").splitlines()
