@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, Unpack
 
 import numpy as np
@@ -26,6 +26,9 @@ from fdkvc.verdict.plan import Card, ModelRead
 from fdkvc.verdict.report import replay_report
 from fdkvc.verdict.results import ReplayRun, at_sizes
 from fdkvc.verdict.search import Tables, find_sizes
+
+DRAWING_SECONDS = 0.8
+"""How long a run waits for the page to draw its first result."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,11 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
     def on_first(tables: Tables, first: Sequence[Recording]) -> None:
         nonlocal latest
         latest = replayed(tables, first if run.vectors is None else shown)
-        progress(so_far)  # now: the first step over all dialogs takes seconds
+        # Now, since the first step over all dialogs takes seconds; and the page, which shares the
+        # interpreter with this thread, is drawn before it goes on.
+        progress(so_far)
+        if report is not None:
+            sleep(DRAWING_SECONDS)
 
     def progress(step: Progress) -> None:
         nonlocal so_far
