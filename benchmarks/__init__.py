@@ -60,7 +60,6 @@ def own_peak() -> tuple[int, float]:
 
 def peak_with_workers() -> float:
     """Return the sum of the peaks of this process and its workers in MB, as if all came at once."""
-    submit, calls = shared_workers(cores()), 10 * cores()
-    of_workers = [submit(own_peak) for _ in range(calls)]
+    of_workers = [submit(own_peak) for submit in shared_workers(cores())]
     peaks: dict[int, float] = dict([own_peak(), *(future.result() for future in of_workers)])
     return sum(peaks.values())

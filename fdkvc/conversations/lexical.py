@@ -12,6 +12,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from random import Random
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +21,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import NDArray
 
 from fdkvc.core.attention import Floats
-from fdkvc.core.limits import MAX_CACHED_WORDS, MAX_NAME_CHARACTERS
+from fdkvc.core.limits import MAX_CACHED_WORDS, MAX_KEPT_TOKENS, MAX_NAME_CHARACTERS
 from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.scripts import word_spans
@@ -42,6 +44,9 @@ class Encoder(Protocol):
 
     def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:
         """Return the tokens of each turn, with the marks of a chat template."""
+
+    def sizes(self, transcript: Transcript) -> Sequence[int]:
+        """Return the number of tokens of each turn."""
 
     def spans(self, text: str) -> NDArray[Any]:
         """Return where the tokens of a text begin and end (n, 2)."""
@@ -107,7 +112,7 @@ def _tokens(text: str) -> Iterator[Token]:
 class LexicalRecordings(Sequence[Recording]):
     """Lexical recordings of dialogs, computed on access; see `lexical_recording`.
 
-    Vectors take a hundred times as much memory as the words, so only the last is kept.
+    Vectors take a hundred times as much memory as the words, so few are kept, see `Kept`.
     """
 
     def __init__(
@@ -125,7 +130,7 @@ class LexicalRecordings(Sequence[Recording]):
             part = LexicalRecordings(self.transcripts[index], self.seed, self.encoding)
             part._sizes = self._sizes[index]
             return part
-        return _last_recording(self.transcripts[index], self.seed, self.encoding)
+        return KEPT.recording(self.transcripts[index], self.seed, self.encoding)
 
     def selected(self, places: Sequence[int]) -> LexicalRecordings:
         """Return the recordings at these places."""
@@ -137,16 +142,45 @@ class LexicalRecordings(Sequence[Recording]):
         """The number of tokens of each turn of each dialog, computed without vectors."""
         if not self._sizes:
             for transcript in self.transcripts:
-                sizes: Sequence[int] = transcript.word_counts
-                if self.encoding is not None:
-                    sizes = [len(turn) for turn in self.encoding.turns(transcript)]
-                self._sizes.append(sizes)
+                encoding = self.encoding
+                words = transcript.word_counts if encoding is None else encoding.sizes(transcript)
+                self._sizes.append(words)
         return self._sizes
 
 
-@lru_cache(maxsize=1)
-def _last_recording(transcript: Transcript, seed: int, encoding: Encoder | None) -> Recording:
-    return lexical_recording(transcript, seed, encoding)
+class Kept:
+    """Lexical recordings that were computed before, of at most `most` tokens in a process.
+
+    A search reads all dialogs of a file again and again, in the same order. So what leaves for lack
+    of room is drawn at random: the oldest would be the one that is read next.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.tokens = most, 0
+        self._recordings: dict[tuple[Transcript, int, Encoder | None], Recording] = {}
+        self._draws, self._lock = Random(0), Lock()
+
+    def recording(self, transcript: Transcript, seed: int, encoding: Encoder | None) -> Recording:
+        """Return a kept recording, or compute it and keep it; see `lexical_recording`."""
+        key = transcript, seed, encoding
+        found = self._recordings.get(key)
+        if found is None:
+            found = lexical_recording(*key)
+            with self._lock:
+                if key not in self._recordings:
+                    self._keep(key, found)
+        return found
+
+    def _keep(self, key: tuple[Transcript, int, Encoder | None], recording: Recording) -> None:
+        self.tokens += recording.starts[-1]
+        while self.tokens > self.most and self._recordings:
+            dropped = self._recordings.pop(self._draws.choice([*self._recordings]))
+            self.tokens -= dropped.starts[-1]
+        self._recordings[key] = recording
+
+
+KEPT = Kept(MAX_KEPT_TOKENS)
+"""Those of this process."""
 
 
 def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Floats:

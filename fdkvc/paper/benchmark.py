@@ -243,8 +243,7 @@ def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
     """Start the workers of `run_benchmark` ahead of time, if it will need any."""
     workers = worker_count({"workers": workers})
     if workers > 1 and len(jobs_of(benchmark, workers)) > 1:
-        submit = shared_workers(workers)
-        for _ in range(workers):
+        for submit in shared_workers(workers):
             submit(one_blas_thread)  # any call does: the worker imports this module for it
 
 

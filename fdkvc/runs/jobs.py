@@ -2,11 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections import Counter, deque
+from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from time import perf_counter
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -91,34 +91,45 @@ def run_jobs(
     began = perf_counter()
     kept = how.get("finished")
     finished: dict[int, Chunked] = {} if kept is None else dict(kept.results)
-    waiting: Iterator[tuple[int, Job]]
-    waiting = ((number, job) for number, job in enumerate(jobs) if number not in finished)
     before = done = sum(len(jobs[number]) for number in finished)
     total = sum(map(len, jobs))
+    submits: Sequence[Submit]
     if executor is not None:
-        submit: Submit = executor.submit
+        submits = [executor.submit]
     else:
-        submit = shared_workers(workers) if workers > 1 else _submit_here
-    running: dict[Future[Chunked], int] = {}
+        submits = shared_workers(workers) if workers > 1 else [_submit_here]
+    # A worker is given the same jobs in each run of them, since it may have their data: every n-th,
+    # and once it has none left, those of others.
+    waiting = [
+        deque(number for number in range(place, len(jobs), len(submits)) if number not in finished)
+        for place in range(len(submits))
+    ]
+    running: dict[Future[Chunked], tuple[int, int]] = {}
     while True:
         # 1. Once cancelled, drop what has not started, and wait for what has.
         if cancelled.is_set():
-            waiting = iter(())
+            waiting = [deque()] * len(submits)
             for future in [future for future in running if future.cancel()]:
                 del running[future]
         # 2. Submit: only a few jobs ahead, so that memory does not grow with the dialogs.
-        ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
-        for number, job in islice(waiting, ahead):
-            future = submit(run, job)
-            running[future] = number
-            if future.done():  # it ran in this thread: report it before the next one
-                break
+        ahead = CHUNKS_PER_WORKER * workers // len(submits)
+        under_way = Counter(place for _, place in running.values())
+        for place, submit in enumerate(submits):
+            for _ in range(ahead - under_way[place]):
+                numbers = waiting[place] or max(waiting, key=len)
+                if not numbers:
+                    break
+                number = numbers.popleft()
+                future = submit(run, jobs[number])
+                running[future] = number, place
+                if future.done():  # it ran in this thread: report it before the next one
+                    break
         if not running:
             break
         # 3. Collect results in the order of their jobs.
         ended = wait(running, return_when=FIRST_COMPLETED).done
         for future in sorted(ended, key=running.__getitem__):
-            number = running.pop(future)
+            number, _ = running.pop(future)
             try:
                 finished[number] = future.result()
             except CancelledError:

@@ -126,8 +126,8 @@ def processor() -> dict[str, str]:
     }
 
 
-def shared_workers(count: int) -> Submit:
-    """Return a function that submits calls to at most `count` worker processes of this machine.
+def shared_workers(count: int) -> list[Submit]:
+    """Return functions that submit calls, each to one of `count` worker processes of this machine.
 
     A worker starts at its first call, within a few tenths of a second, and serves later runs. If
     one dies, the future of its call raises, and the next call starts another. Workers import the
@@ -135,9 +135,8 @@ def shared_workers(count: int) -> Submit:
 
     Examples
     --------
-    >>> submit = shared_workers(2)
-    >>> submit(abs, -3).result()
-    3
+    >>> [submit(abs, -3).result() for submit in shared_workers(2)]
+    [3, 3]
     """
     # A worker with other code than this process could return other numbers.
     files = Path(__file__).parents[1].rglob("*.py")
@@ -145,17 +144,17 @@ def shared_workers(count: int) -> Submit:
     with _LOCK:
         if key not in _SHARED:
             _SHARED.clear()  # runs in progress keep theirs
-            _SHARED[key] = DaemonThreads(count)
-        return partial(_SHARED[key].submit, _in_worker)
+            _SHARED[key] = [DaemonThreads(1) for _ in range(count)]
+        return [partial(thread.submit, _in_worker) for thread in _SHARED[key]]
 
 
-_SHARED: dict[object, DaemonThreads] = {}
+_SHARED: dict[object, list[DaemonThreads]] = {}
 _LOCK = threading.Lock()
 _THREAD = threading.local()
 
 
 def _in_worker(function: Callable[..., Any], *arguments: object) -> Any:
-    # Each thread of the pool has a worker of its own, and replaces it once it is dead.
+    # Each thread has a worker of its own, and replaces it once it is dead.
     worker: _Worker | None = getattr(_THREAD, "worker", None)
     if worker is None or worker.process.poll() is not None:
         worker = _THREAD.worker = _Worker()

@@ -38,7 +38,7 @@ def said(*texts: str) -> Transcript:
 # ------------------------------------------------------------------------------- many dialogs
 
 
-def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_only_the_last_is_kept() -> None:
+def test_recordings_of_a_file_are_made_when_they_are_asked_for() -> None:
     made = LexicalRecordings(DIALOGS, seed=3)
 
     assert len(made) == len(DIALOGS) > 1
@@ -50,18 +50,31 @@ def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_only_the_last
             expected.source,
         )
         np.testing.assert_array_equal(one.keys, expected.keys)
-    kept = [ref() is not None for ref in list(map(weakref.ref, made))]
-    assert kept == [False] * (len(made) - 1) + [True]
-    parts = [made[at : at + 1] for at in range(len(made))]  # as jobs that all stay in a list
-    kept = [ref() is not None for ref in [weakref.ref(part[0]) for part in parts]]
-    assert kept == [False] * (len(made) - 1) + [True]
-    assert made[0] is made[0] is made[:1][0]
     assert len(pickle.dumps(made)) == len(pickle.dumps(LexicalRecordings(DIALOGS, seed=3)))
     policies = (policy_named("fifo"),)
     pd.testing.assert_frame_equal(
         replay(Replay(policies), made),
         replay(Replay(policies), [lexical_recording(dialog, 3) for dialog in DIALOGS]),
     )
+
+
+def test_of_many_recordings_as_many_tokens_are_kept_as_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Read again and again in one order, of which the oldest kept would be of no use."""
+    dialogs = [dataclasses.replace(DIALOGS[0], name=f"{number}") for number in range(8)]
+    kept = lexical.Kept(5 * sum(DIALOGS[0].word_counts))
+    monkeypatch.setattr(lexical, "KEPT", kept)
+    made = LexicalRecordings(dialogs)
+    seen, found = list[weakref.ref[Recording]](), 0
+    for part in [
+        made[at : at + 1] for _ in range(20) for at in range(8)
+    ]:  # as jobs that come again
+        found += id(part[0]) in {id(ref()) for ref in seen}
+        seen.append(weakref.ref(part[0]))
+        assert kept.tokens == sum(len(row.words) for row in kept._recordings.values()) <= kept.most
+    assert found > 20 * 8 / 4
+    assert made[0] is made[0] is made[:1][0]
 
 
 # ------------------------------------------------------------------------------- the embedding

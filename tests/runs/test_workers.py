@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from itertools import chain, pairwise
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -23,8 +25,7 @@ BENCHMARK = Benchmark(dialogs=30, seed=2)
 
 
 def processes() -> set[int]:
-    submit = workers.shared_workers(2)
-    return {future.result() for future in [submit(os.getpid) for _ in range(20)]}
+    return {submit(os.getpid).result() for submit in workers.shared_workers(2)}
 
 
 def files(**how: object) -> dict[str, str]:
@@ -54,6 +55,24 @@ def test_a_later_run_finds_the_workers_of_an_earlier_one() -> None:
 
     assert len(first | later) <= 2
     assert os.getpid() not in first
+
+
+def test_a_worker_gets_the_same_jobs_in_a_later_run_and_those_of_others_once_it_has_none() -> None:
+    """It may have kept what they need."""
+    started = processes()
+    runs = [run_jobs(_process, [[0]] * 12, workers=2) for _ in range(6)]
+    assert {*chain.from_iterable(runs)} == started
+    # One that waited for a core for long has lost jobs to the other.
+    assert any(first == again for first, again in pairwise(runs))
+
+    uneven = [[1], *([0] for _ in range(3))] * 4  # those of every other job take long
+    slow = run_jobs(_process, uneven, workers=2)
+    assert len({*slow[::4]}) == 2
+
+
+def _process(job: list[int]) -> int:
+    sleep(0.2 if job[0] else 0.02)
+    return os.getpid()
 
 
 def test_other_code_gets_other_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -100,7 +119,7 @@ def test_a_worker_that_is_killed_is_mentioned(caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_function_that_fails_says_what_failed_and_spares_the_next() -> None:
-    submit = workers.shared_workers(2)
+    submit, _ = workers.shared_workers(2)
     failing = submit(int, "many")
 
     with pytest.raises(RuntimeError, match="ValueError: invalid literal for int"):

@@ -86,7 +86,7 @@ class Encoding:
         calls = sum(len(str(call)) for call in transcript.calls)
         turns = [len(text.encode()) for text in transcript.texts]
         if calls + sum(turns) > SHORT or calls + max(turns) > SHORT_TURN:
-            check_size(transcript.name, [*map(len, self.turns(transcript))])
+            check_size(transcript.name, self.sizes(transcript))
 
     def in_tokens(self, recordings: Sequence[Recording]) -> tuple[Sequence[Recording], list[str]]:
         """Return lexical recordings in these tokens, and why others are left out.
@@ -105,6 +105,10 @@ class Encoding:
         if not fitting:
             raise ValueError(skipped[0])
         return LexicalRecordings(fitting, recordings.seed, self), skipped
+
+    def sizes(self, transcript: Transcript) -> list[int]:
+        """Return the number of tokens of each turn, as those of `turns`, but much faster."""
+        return self.tokens.count_by_turn(transcript)
 
     def turns(self, transcript: Transcript) -> tuple[tuple[Token, ...], ...]:
         """Return the tokens of each turn, with the marks of the chat template."""

@@ -26,7 +26,6 @@ from fdkvc.models.numpy.chat_template import (
     JOIN,
     START,
     ChatTexts,
-    ReadPassage,
     SpecialTokens,
     ToolList,
     chat_texts,
@@ -121,9 +120,31 @@ class Tokens:
         """Do what all dialogs need at once, before they are encoded one by one."""
 
     def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
-        """Return the passages of a dialog in tokens."""
+        """Return the passages of a dialog in tokens, without those that the template leaves out.
+
+        Raises a ValueError if it accepts no messages in this order.
+        """
+        return [self._encoded(written) for written in self._written_passages(transcript)]
+
+    def count_by_turn(self, transcript: Transcript) -> list[int]:
+        """Return the number of tokens of each turn of a dialog: fast, and beside other threads."""
+        counts = [0] * len(transcript.turns)
+        counts[0] = len(self.first)
+        passages = self._written_passages(transcript)
+        texts = [passage.text for passage in passages]
+        with as_value_error(f"the model's tokenizer cannot read {transcript.name}"):
+            encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        for written, tokens in zip(passages, encoded, strict=True):
+            counts[written.passage.turn] += len(written.mark) + len(tokens) + len(written.close)
+        return counts
+
+    def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
+        """Return the passages of a dialog as the model reads them."""
         passages = model_text(transcript, as_json=self.calls_as_json)
-        return [self.encode_passage(passage) for passage in passages]
+        return [self._written_passage(passage) for passage in passages]
+
+    def _written_passage(self, passage: Passage) -> WrittenPassage:
+        return WrittenPassage(passage, self.marks[passage.writer], passage.text, (self.end,))
 
     def encode_passage(
         self, passage: Passage, *, after: Sequence[str] | None = None
@@ -132,8 +153,19 @@ class Tokens:
 
         By default an answer follows a user's message, and any other passage follows an answer.
         """
-        mark, close = self.marks[passage.writer], (self.end,)
-        return EncodedPassage.of(passage, mark, self.encode(passage.text), close)
+        return self._encoded(self._written_passage(passage))
+
+    def _encoded(self, written: WrittenPassage) -> EncodedPassage:
+        """Return a passage in tokens, from what is written."""
+        (ids, spans), mark, close = self.encode(written.text), written.mark, written.close
+        if written.places is not None:
+            spans = tuple(written.own_characters(*span) for span in spans)
+        none = ((0, 0),)
+        spans = none * len(mark) + spans + none * len(close)
+        start = len(mark)
+        return EncodedPassage(
+            written.passage, (*mark, *ids, *close), spans, start, start + len(ids)
+        )
 
     def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
         """Return the tokens of an answer once another message follows; () if they are the same.
@@ -342,6 +374,30 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class WrittenPassage:
+    """A passage as a model reads it, before its text is encoded."""
+
+    passage: Passage
+    mark: tuple[int, ...]
+    """The tokens before its text, with the prompt before the first mark."""
+    text: str
+    """What is encoded, which may begin with a space that belongs to the mark."""
+    close: tuple[int, ...]
+    """The tokens after its text."""
+    places: Sequence[int] | None = None
+    """For each character of the text after that space, the index of the one of the passage's text
+    that it stands for; None where that is the same text."""
+    space: int = 0
+    """How many characters that space has."""
+
+    def own_characters(self, low: int, high: int) -> tuple[int, int]:
+        """Return the characters (start, end) of the passage's text for those of what is encoded."""
+        assert self.places is not None
+        first, end = max(low - self.space, 0), high - self.space
+        return (self.places[first], self.places[end - 1] + 1) if first < end else (0, 0)
+
+
+@dataclass(frozen=True)
 class EncodedPassage:
     """A passage in tokens, with its mark and end."""
 
@@ -355,20 +411,6 @@ class EncodedPassage:
     """Its text begins at this token, after the mark and the prompt before that."""
     stop: int
     """Its text ends before this token."""
-
-    @classmethod
-    def of(
-        cls,
-        passage: Passage,
-        mark: tuple[int, ...],
-        text: tuple[tuple[int, ...], tuple[tuple[int, int], ...]],
-        close: tuple[int, ...],
-    ) -> EncodedPassage:
-        """Return a passage from its mark, the ids and characters of its text, and its close."""
-        ids, spans = text
-        none = ((0, 0),)
-        spans = none * len(mark) + spans + none * len(close)
-        return cls(passage, (*mark, *ids, *close), spans, len(mark), len(mark) + len(ids))
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
@@ -424,17 +466,13 @@ class TemplateTokens(Tokens):
             prompts = tool_prompts(self.template, self.special, new)
             self._tools.update(zip(new, prompts, strict=True))
 
-    def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
-        """Return the passages of a dialog in tokens, without those that the template leaves out.
-
-        Raises a ValueError if it accepts no messages in this order.
-        """
+    def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
         passages, tools = model_text(transcript, as_json=True), _tools(transcript)
         self.prepare([transcript])
         text = self._tools[tools] if tools else None
         if text:
             passages = (replace(passages[0], text=text), *passages[1:])
-        return self._encoded(passages, listed=bool(text))
+        return self._in_order(passages, listed=bool(text))
 
     def encode_passage(
         self, passage: Passage, *, after: Sequence[str] | None = None
@@ -443,8 +481,8 @@ class TemplateTokens(Tokens):
         if after is None:
             answer = self._role(passage) == "assistant"
             after = ("user",) if answer else ("user", "assistant")
-        encoded = self._encoded([passage], after)
-        return encoded[0] if encoded else EncodedPassage(passage, (), (), 0, 0)
+        read = self._in_order([passage], after)
+        return self._encoded(read[0]) if read else EncodedPassage(passage, (), (), 0, 0)
 
     def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
         """Return an answer as the template writes it before another message; see `Tokens`."""
@@ -457,20 +495,20 @@ class TemplateTokens(Tokens):
         read = "".join(self.chat.around([*after, role, "user"])[1][-3])
         if role != "thinking" and written == read:
             return ()
-        return self._encoded([passage], after, ["user"])[0].ids
+        return self._encoded(self._in_order([passage], after, ["user"])[0]).ids
 
     def _role(self, passage: Passage) -> str:
         role = role_of(passage)
         return role if passage.call else self.chat.role_of(role, passage.text)
 
-    def _encoded(
+    def _in_order(
         self,
         passages: Sequence[Passage],
         after: Sequence[str] = (),
         follows: Sequence[str] = (),
         *,
         listed: bool = False,
-    ) -> list[EncodedPassage]:
+    ) -> list[WrittenPassage]:
         """Return passages that stand after messages of the roles `after`, and before `follows`.
 
         With `listed`, the text of the first is already as the template writes it.
@@ -480,7 +518,7 @@ class TemplateTokens(Tokens):
             follows = "user", *follows  # templates may refuse a conversation without a user
         # 1. What the template writes around all these messages.
         read, texts = self.chat.around([*roles, *follows])
-        encoded, closed = list[EncodedPassage](), 0
+        written, closed = list[WrittenPassage](), 0
         for number, reading in enumerate(read[: len(read) - len(follows)]):
             # 2. Share each text between two messages: its start closes the message before it, as
             #    `closed` tokens of the text before did, and the rest is the mark of the next. All
@@ -489,7 +527,7 @@ class TemplateTokens(Tokens):
             closing = self.closings[reading.role]
             end = len(rest) if number + 1 == len(read) else len(closing)
             close = rest[:end] if rest[: len(closing)] == closing else ()
-            # 3. Encode the passage, unless it is one of the messages `after`.
+            # 3. Write the passage, unless it is one of the messages `after`.
             if reading.passage >= len(after):
                 passage = passages[reading.passage - len(after)]
                 # Tokenizers merge a space with the word after it, so it goes with the text.
@@ -497,32 +535,17 @@ class TemplateTokens(Tokens):
                 mark = self._ids([*before[:-1], before[-1].removesuffix(space)])[closed:]
                 if passage.call:
                     mark += self.written[CALL_TAGS[0]]
-                text = self._text(passage, reading, listed and not encoded, space)
-                encoded.append(EncodedPassage.of(passage, mark, text, close))
+                text, places = passage.text, None
+                if not listed or written:
+                    text, places = self.chat.content(passage.text, reading)
+                row = WrittenPassage(passage, mark, space + text, close, places, len(space))
+                written.append(row)
             closed = len(close)
-        return encoded
+        return written
 
     def _ids(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the ids of parts that the template writes."""
         return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
-
-    def _text(
-        self, passage: Passage, reading: ReadPassage, listed: bool, space: str
-    ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return the ids of a passage's text as the template writes it, and their characters.
-
-        The characters are those of the passage's own text.
-        """
-        if listed:
-            return self.encode(space + passage.text)
-        text, places = self.chat.content(passage.text, reading)
-        ids, spans = self.encode(space + text)
-        characters = []
-        # From characters of what is encoded, by those of the written text, to the passage's own.
-        for low, high in spans:
-            first, end = max(low - len(space), 0), high - len(space)
-            characters.append((places[first], places[end - 1] + 1) if first < end else (0, 0))
-        return ids, tuple(characters)
 
 
 def role_of(passage: Passage) -> str:
