@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from sys import maxsize
 from typing import Literal, NamedTuple
 
@@ -196,6 +196,7 @@ class Transcript:
 
     def __post_init__(self) -> None:
         check_texts(self.name, self.texts, self.unread)
+        _ = self.word_counts  # while they are known
         it_has = f"{self.name}: it has"
         check_most(it_has, len(self.topics), "topics", MAX_TOPICS, TooLargeError)
         check_most(it_has, len(self.demands), "demands", MAX_DEMANDS, TooLargeError)
@@ -304,7 +305,7 @@ class Transcript:
     @cached_property
     def word_counts(self) -> tuple[int, ...]:
         """Words and punctuation marks of each turn."""
-        return tuple(map(word_count, self.texts))
+        return _word_counts(self.texts)
 
     @cached_property
     def topics(self) -> tuple[str, ...]:
@@ -372,7 +373,12 @@ def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int
     """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
     characters = sum(map(len, texts))
     check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
-    check_size(name, [*map(word_count, texts)], unread)
+    check_size(name, _word_counts(tuple(texts)), unread)
+
+
+@lru_cache(maxsize=1)  # a dialog is checked as it is read, and each time that it is completed
+def _word_counts(texts: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(map(word_count, texts))
 
 
 def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int]] = ()) -> None:

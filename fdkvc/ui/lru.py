@@ -19,6 +19,10 @@ Value = TypeVar("Value")
 Arguments = TypeVarTuple("Arguments")
 
 
+_PLAIN = frozenset((str, int, float, bool, bytes, type(None)))
+"""Types of most parts: they hold nothing."""
+
+
 def size_of(value: object) -> int:
     """Return the bytes of a value and of all that it holds, each once.
 
@@ -38,6 +42,9 @@ def _sizes(value: object) -> dict[int, int]:
         seen.add(id(part))
         if type(part) is Token:  # there are many: their fields are plain, and not queued
             rest += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
+            continue
+        if type(part) in _PLAIN:
+            rest += sys.getsizeof(part)
             continue
         if isinstance(part, type | ModuleType) or callable(part):
             continue

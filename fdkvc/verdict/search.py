@@ -25,6 +25,7 @@ from fdkvc.conversations.replay import (
     jobs_of,
     replay_tables,
     run_chunks,
+    run_job,
     transcripts_of,
     turn_tokens,
 )
@@ -34,6 +35,7 @@ from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.policies import Policy, usable
 from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.runs.workers import cores, shared_workers
 
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
@@ -44,7 +46,7 @@ RECALL = "call_recall"
 LEAST = 16
 """Tokens of the smallest size: the first ones that a model needs, and some more."""
 
-FIRST_TOKENS = 15_000
+FIRST_TOKENS = 17_000
 """Tokens of the dialogs that are searched first."""
 
 VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
@@ -150,12 +152,23 @@ def find_sizes(
     if places and 2 * len(places) < len(recordings):
         first = selected(recordings, places)
         sizes = sizes_for(first)[::2]  # coarse, to be there soon
-        tables = search(settings, first, target, sizes, {}, (), **how)
+        alone = [first[place : place + 1] for place in range(len(first))]  # for several workers
+        tables = search(settings, alone, target, sizes, {}, (), **how)
         on_first(tables, first)
         found = tables, sizes
     sizes = sizes_for(recordings)
     guesses = guesses_from(found, sizes, target)
-    return search(settings, recordings, target, sizes, guesses, chosen, **how)
+    jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
+    return search(settings, jobs, target, sizes, guesses, chosen, **how)
+
+
+def start_workers(settings: Replay, recordings: Sequence[Recording]) -> None:
+    """Start the workers of a search ahead of time, with some recordings that are soon replayed."""
+    if cores() > 1:
+        sizes = ((LEAST,),) * len(settings.policies)
+        cases = Cases(settings.policies, (LEAST,), settings.heads, settings.metrics, sizes=sizes)
+        for submit in shared_workers(cores()):
+            submit(run_job, cases, recordings)
 
 
 def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -177,7 +190,7 @@ def call_recalls(table: pd.DataFrame) -> pd.DataFrame:
 
 def search(
     settings: Replay,
-    recordings: Sequence[Recording],
+    jobs: Sequence[Sequence[Recording]],
     target: float,
     sizes: Sequence[int],
     guesses: Mapping[str, int],
@@ -189,9 +202,6 @@ def search(
     `guesses` have the place among the sizes at which a policy begins, the middle by default. Tables
     are as `replay_arguments` returns them, in the order of policies and sizes.
     """
-    jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
-    if len(jobs) == 1:  # it runs here at every size: compute its vectors once
-        jobs = [[*jobs[0]]]
     began, total = perf_counter(), sum(map(len, jobs))
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
@@ -285,7 +295,7 @@ def first_dialogs(recordings: Sequence[Recording]) -> list[int]:
     texts = transcripts_of(recordings)
     room, chosen = FIRST_TOKENS, list[int]()
     for place in with_calls(texts):
-        room -= sum(map(len, texts[place].texts)) // 4  # characters of a token
+        room -= sum(dialog_lengths(selected(recordings, [place])))
         if chosen and room < 0:
             break
         chosen.append(place)

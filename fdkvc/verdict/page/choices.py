@@ -42,7 +42,7 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS
 from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import SHAPE
-from fdkvc.verdict.page.replay import in_tokens_of, read_on
+from fdkvc.verdict.page.replay import expect_file, in_tokens_of, read_on
 from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, choose_vectors
 from fdkvc.verdict.plan import TARGET
 
@@ -132,6 +132,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
     fields.choice(page, FILE)
     file = chosen_file(page, PLACED, below_title)
     if file is None:
+        expect_file(chosen_encoding(page))
         _stop(page, below_title)
     with below_title:  # whatever can be replayed of it
         encoding = chosen_encoding(page)

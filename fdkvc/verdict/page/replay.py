@@ -11,7 +11,7 @@ import pandas as pd
 
 from fdkvc.conversations.forgot import Forgot, OnRead
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
-from fdkvc.conversations.page.files import DialogFile
+from fdkvc.conversations.page.files import DialogFile, shipped_file
 from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.recordings import Recording
 from fdkvc.models import after_compaction
@@ -22,10 +22,10 @@ from fdkvc.runs.workers import give_way
 from fdkvc.ui.lru import cached
 from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, read_file
-from fdkvc.verdict.plan import Card, ModelRead
+from fdkvc.verdict.plan import Card, ModelRead, ways_for
 from fdkvc.verdict.report import replay_report
 from fdkvc.verdict.results import ReplayRun, at_sizes
-from fdkvc.verdict.search import Tables, find_sizes
+from fdkvc.verdict.search import Tables, find_sizes, start_workers
 
 DRAWING_SECONDS = 0.8
 """How long a run waits for the page to draw its first result."""
@@ -75,6 +75,12 @@ def measured_recordings(file: DialogFile, encoding: Encoding) -> Sequence[Record
     """
     texts = file.transcripts[: file.measured]
     return file.traced[: file.measured] or encoding.in_tokens(LexicalRecordings(texts))[0]
+
+
+def expect_file(encoding: Encoding) -> None:
+    """Prepare for a file that is about to come: let workers start and load what they need."""
+    recordings = measured_recordings(shipped_file("chat"), encoding)
+    start_workers(Replay(ways_for(recordings)), recordings)
 
 
 @cached
