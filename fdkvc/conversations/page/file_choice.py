@@ -119,6 +119,8 @@ def _read_upload(
     new = [source for source in sources if source not in read]
     if new or last is None:  # what runs over the file before would slow the reading down
         session_jobs().release()
+    if (new and last) or not (sources or last):  # not while a person waits for the first file
+        gc.collect()  # closed browser sessions are reference cycles that hold their files
     if new or (sources and last is None and not problem):
         name, content = sources[new[-1]] if new else next(iter(sources.values()))
         problem = ""
@@ -128,7 +130,6 @@ def _read_upload(
             keep_file(page, placed, last)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
-        gc.collect()  # closed browser sessions are reference cycles that hold their files
     problem = problem if sources else ""
     st.session_state[f"{page}/uploaded/last"] = (tuple(sources), problem)
     still = f" Still using {last.name}." if last is not None else ""

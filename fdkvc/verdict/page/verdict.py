@@ -79,8 +79,9 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
                 return _card(done, read, shape, target, chosen.recorded)
 
             added = tuple(row.name for row in policies if row.name not in CANDIDATES)
-            run = _run(chosen.file, added, target, chosen.vectors, heads, chosen_encoding(page))
-            run = replace(run, first=dialog)
+            file, encoding = chosen.file, chosen_encoding(page)
+            wanted = Replay(_ways(file, added, encoding), (1,), (heads,))
+            run = FileRun(wanted, target, file.key, chosen.vectors, encoding, file, dialog)
             job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
             check = before = None
             if job.result is None:  # a model that reads another file would slow this one down
@@ -186,16 +187,8 @@ def _choose_shape(page: str) -> tuple[str, ModelShape]:
 
 
 @cached
-def _run(
-    file: DialogFile,
-    added: tuple[str, ...],
-    target: float,
-    vectors: str | None,
-    heads: str,
-    encoding: Encoding,
-) -> FileRun:
-    ways = ways_for(measured_recordings(file, encoding), added)
-    return FileRun(Replay(ways, (1,), (heads,)), target, file.key, vectors, encoding, file)
+def _ways(file: DialogFile, added: tuple[str, ...], encoding: Encoding) -> tuple[Policy, ...]:
+    return ways_for(measured_recordings(file, encoding), added)
 
 
 def _follow(page: str, file: DialogFile, card: Card) -> None:
