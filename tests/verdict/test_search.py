@@ -33,6 +33,25 @@ RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
 SETTINGS = Replay((policy_named("fifo"), policy_named("weighted-recency")), (1,))
 
 
+def test_every_worker_starts_with_a_replay_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it has loaded what a search needs."""
+    done: list[Any] = []
+
+    def submit(run: Any, *arguments: Any) -> None:
+        done.append(run(*arguments))
+
+    monkeypatch.setattr(search, "cores", lambda: 2)
+    monkeypatch.setattr(search, "shared_workers", lambda count: [submit] * count)
+    search.start_workers(SETTINGS, RECORDINGS[:1])
+    assert len(done) == 2
+    policies = {row[2] for rows, _ in done for row in rows}
+    assert policies == {policy.name for policy in SETTINGS.policies}
+
+    monkeypatch.setattr(search, "cores", lambda: 1)  # where runs stay in this process
+    search.start_workers(SETTINGS, RECORDINGS[:1])
+    assert len(done) == 2
+
+
 def test_sizes_are_at_most_a_twentieth_of_the_text_apart() -> None:
     sizes = sizes_of(10_000)
     assert sizes[0] == 100

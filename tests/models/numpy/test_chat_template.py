@@ -28,7 +28,7 @@ from fdkvc.models.numpy.head_recordings import read_dialog
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.model_text import Passage, model_text, read_call
 from fdkvc.models.numpy.text_cache import read
-from fdkvc.models.numpy.tokens import Tokens
+from fdkvc.models.numpy.tokens import Tokens, tokens_by_turn
 from fdkvc.policies import policy_named
 from tests.language_models import write_model
 
@@ -501,6 +501,8 @@ def test_a_dialog_in_tokens_is_the_text_of_its_template(with_template: Any, kind
     for _, name in SPECIAL:  # which this model has not
         text = text.replace(name, "")
     assert whole(tokens, [token for part in encoded for token in part.ids]) == text
+    listed = tokens_by_turn(dialog, encoded, len(tokens.first))
+    assert tokens.count_by_turn(dialog) == [*map(len, listed)]
     for part in encoded:
         words = part.passage.text
         for token, (low, high) in zip(part.ids, part.spans, strict=True):

@@ -9,6 +9,7 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
+from fdkvc.conversations.tools import begin_with_tools
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding, as_tokenizer
 from fdkvc.models.numpy.head_recordings import count_tokens
@@ -46,6 +47,14 @@ def test_a_models_own_tokenizer_counts_what_it_reads() -> None:
     for dialog in DIALOGS[:3]:
         count = sum(map(len, encoding.turns(dialog)))
         assert count == count_tokens(model, dialog) + len(model.tokens.first)
+
+
+@pytest.mark.parametrize("encoding", [Encoding(), Encoding.of_model(str(BUNDLED))])
+@pytest.mark.parametrize("tools", [False, True], ids=["without tools", "with tools"])
+def test_tokens_are_counted_as_they_are_listed(encoding: Encoding, tools: bool) -> None:
+    listing = [begin_with_tools(dialog) for dialog in DIALOGS if dialog.tools]
+    for dialog in listing if tools else DIALOGS:
+        assert encoding.sizes(dialog) == [*map(len, encoding.turns(dialog))]
 
 
 def test_it_is_the_same_in_another_process() -> None:
