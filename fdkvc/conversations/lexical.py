@@ -27,6 +27,7 @@ from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.scripts import word_spans
 from fdkvc.core.token_traits import text_surprisal
 from fdkvc.core.transcripts import Transcript
+from fdkvc.runs.workers import cores
 from fdkvc.synthetic.scenarios import World
 
 LEXICAL = "lexical embedding"
@@ -179,8 +180,8 @@ class Kept:
         self._recordings[key] = recording
 
 
-KEPT = Kept(MAX_KEPT_TOKENS)
-"""Those of this process."""
+KEPT = Kept(MAX_KEPT_TOKENS // max(2, cores()))
+"""Those of this process, one worker among as many as there are cores."""
 
 
 def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Floats:

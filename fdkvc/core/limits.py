@@ -54,7 +54,7 @@ MAX_UNREAD_KINDS = 24  # kinds of unread fields and parts that are named; the ot
 
 # Runs
 MAX_POLICY_CHARACTERS = 1000  # of a policy with hyperparameters and wrappers
-MAX_KEPT_TOKENS = 300_000  # whose lexical vectors a process keeps: some 220 MB
+MAX_KEPT_TOKENS = 600_000  # whose lexical vectors all workers keep: 440 MB; half, any one process
 MAX_CHUNK_NUMBERS = 2**25  # float32 numbers of the dialogs of a chunk: 128 MB
 MAX_BLOCK_LOGITS = 2**23  # of all caches that read a text side by side: 34 MB
 MAX_RESULT_NUMBERS = 2**27  # float32 numbers of a run's results: 512 MB
