@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from time import perf_counter, sleep
+from threading import Event
+from time import perf_counter
 from typing import Any, Unpack
 
 import numpy as np
@@ -124,7 +125,7 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
         # interpreter with this thread, is drawn before it goes on.
         progress(so_far)
         if report is not None:
-            sleep(DRAWING_SECONDS)
+            (how.get("cancelled") or Event()).wait(DRAWING_SECONDS)
 
     def progress(step: Progress) -> None:
         nonlocal so_far
