@@ -142,10 +142,11 @@ class LexicalRecordings(Sequence[Recording]):
     def sizes(self) -> Sequence[Sequence[int]]:
         """The number of tokens of each turn of each dialog, computed without vectors."""
         if not self._sizes:
-            for transcript in self.transcripts:
-                encoding = self.encoding
-                words = transcript.word_counts if encoding is None else encoding.sizes(transcript)
-                self._sizes.append(words)
+            encoding = self.encoding
+            self._sizes += (
+                transcript.word_counts if encoding is None else encoding.sizes(transcript)
+                for transcript in self.transcripts
+            )
         return self._sizes
 
 

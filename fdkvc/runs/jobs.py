@@ -104,6 +104,7 @@ def run_jobs(
         deque(number for number in range(place, len(jobs), len(submits)) if number not in finished)
         for place in range(len(submits))
     ]
+    ahead = CHUNKS_PER_WORKER * workers // len(submits)
     running: dict[Future[Chunked], tuple[int, int]] = {}
     while True:
         # 1. Once cancelled, drop what has not started, and wait for what has.
@@ -112,7 +113,6 @@ def run_jobs(
             for future in [future for future in running if future.cancel()]:
                 del running[future]
         # 2. Submit: only a few jobs ahead, so that memory does not grow with the dialogs.
-        ahead = CHUNKS_PER_WORKER * workers // len(submits)
         under_way = Counter(place for _, place in running.values())
         for place, submit in enumerate(submits):
             for _ in range(ahead - under_way[place]):

@@ -49,7 +49,7 @@ TODAY = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "fi
 """What engines and frameworks do, as far as it is compared: what most do first."""
 
 FITTED = "this project; "
-"""How the source of a policy begins that goes on with the data to which it was fitted."""
+"""How the source of a policy begins that names the data to which it was fitted."""
 
 REREAD = "tokens_reread"
 """The metric of tokens that are read again, where a policy reads any."""

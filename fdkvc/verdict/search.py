@@ -166,6 +166,7 @@ def start_workers(settings: Replay, recordings: Sequence[Recording]) -> None:
     """Start the workers of a search ahead of time, with some recordings that are soon replayed."""
     if cores() > 1:
         sizes = ((LEAST,),) * len(settings.policies)
+        # As a search's jobs have them, so that a worker imports this module.
         cases = Cases(settings.policies, (LEAST,), settings.heads, settings.metrics, sizes=sizes)
         for submit in shared_workers(cores()):
             submit(run_job, cases, recordings)
