@@ -10,7 +10,7 @@ Input = TypeVar("Input")
 LINEAR = 3.0
 """Twice the input takes less than so many times as long, unless work grows with its square."""
 
-ROUNDS = 9
+ROUNDS = 25
 
 
 def growth(work: Callable[[Input], object], make: Callable[[int], Input], size: int) -> float:
