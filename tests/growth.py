@@ -7,27 +7,37 @@ from typing import TypeVar
 
 Input = TypeVar("Input")
 
-LINEAR = 3.0
-"""Twice the input takes less than so many times as long, unless work grows with its square."""
+TIMES = 8
+"""How many times the input is compared: work that grows with its square takes 64 times as long."""
 
-ROUNDS = 25
+LINEAR = 24.0
+"""Less than so many times as long is linear.
+
+It is about as far from 8 as from 64, so that a busy core may make either input take twice as
+long as it should.
+"""
+
+FEWEST, MOST = 3, 9
+"""Rounds; after the fewest, the first by which the ratio is less than `LINEAR` is the last."""
 
 
-def growth(work: Callable[[Input], object], make: Callable[[int], Input], size: int) -> float:
-    """Return how many times as long twice the input takes: the best of several, by turns.
+def growth(
+    work: Callable[[Input], object],
+    make: Callable[[int], Input],
+    size: int,
+    clock: Callable[[], float] = process_time,
+) -> float:
+    """Return how many times as long `TIMES` the input takes: the least of several, by turns."""
+    short, long = math.inf, math.inf
+    small, large = make(size), make(TIMES * size)
 
-    The first rounds by which it is less than `LINEAR` are enough.
-    """
-    once, twice = math.inf, math.inf
-    small, large = make(size), make(2 * size)
-    for _ in range(ROUNDS):
-        once, twice = min(once, _seconds(work, small)), min(twice, _seconds(work, large))
-        if twice / once < LINEAR:
+    def seconds(given: Input) -> float:
+        began = clock()
+        work(given)
+        return clock() - began
+
+    for rounds in range(1, MOST + 1):
+        short, long = min(short, seconds(small)), min(long, seconds(large))
+        if rounds >= FEWEST and long / short < LINEAR:
             break
-    return twice / once
-
-
-def _seconds(work: Callable[[Input], object], given: Input) -> float:
-    began = process_time()
-    work(given)
-    return process_time() - began
+    return long / short

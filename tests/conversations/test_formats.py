@@ -798,7 +798,7 @@ def test_evidence_of_many_wordings_is_found_in_linear_time() -> None:
 
     assert (len(dialog.demands), dialog.missing) == (1, 1000)
     assert sum(len(text.split()) for text in dialog.texts) <= MAX_TOKENS
-    assert growth(read_transcripts, of_many_arguments, 500) < LINEAR
+    assert growth(read_transcripts, of_many_arguments, 125) < LINEAR
 
 
 def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -856,7 +856,7 @@ def test_work_has_a_bound(content: bytes, sentence: str) -> None:
     ids=["slots", "characters", "values", "lines"],
 )
 def test_up_to_it_work_is_linear(content: Callable[[int], bytes]) -> None:
-    assert growth(read_transcripts, content, 500) < LINEAR
+    assert growth(read_transcripts, content, 125) < LINEAR
 
 
 @pytest.mark.parametrize(
