@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import chain
-from threading import Event
+from threading import Event, Thread
 from time import perf_counter
 from typing import Any, Unpack
 
@@ -79,7 +80,9 @@ def measured_recordings(file: DialogFile, encoding: Encoding) -> Sequence[Record
 
 
 def expect_file(encoding: Encoding) -> None:
-    """Prepare for a file that is about to come: let workers start and load what they need."""
+    """Prepare for a file that is about to come: load what its run and its card need."""
+    # SciPy's functions take half a second, and the first card's intervals need them.
+    Thread(target=import_module, args=("scipy.special",), daemon=True).start()
     recordings = measured_recordings(shipped_file("chat"), encoding)
     start_workers(Replay(ways_for(recordings)), recordings)
 

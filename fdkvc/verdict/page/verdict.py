@@ -83,8 +83,9 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             wanted = Replay(_ways(file, added, encoding), (1,), (heads,))
             run = FileRun(wanted, target, file.key, chosen.vectors, encoding, file, dialog)
             job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
+            running = not job.finished  # now: it may end while the page is drawn
             check = before = None
-            if job.result is None:  # a model that reads another file would slow this one down
+            if running or job.result is None:  # a model that reads would slow this one down
                 session_jobs().hold(f"{page}/check", None)
             else:
                 by_words = _card(job.result, None, shape, target, None)
@@ -99,19 +100,24 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
                 if check is None or check.finished:
                     _follow(page, chosen.file, card)
 
-    under_way = [row for row in (job, check) if row is not None and not row.finished]
-    empty = job.latest is None
+    def wait() -> None:
+        """Show how far the run is, until there is more to draw."""
+        if job.finished or (empty and job.latest is not None):
+            st.rerun()
+        share, words = standing(job)
+        st.progress(share, text=plain(f"Replaying this file: {words}"))
 
     def draw() -> None:
-        if any(row.finished for row in under_way) or (empty and job.latest is not None):
+        if reading and check is not None and check.finished:
             st.rerun()
         _draw(page, job, check, before, card_of)
 
-    # Once there is something to show, the whole card is drawn each time: a busy machine needs the
-    # pause.
-    seconds = POLL_SECONDS * (1 if empty else 4)
+    empty, reading = job.latest is None, check is not None and not check.finished
     with shown:
-        st.fragment(run_every=seconds if under_way else None)(draw)()
+        if running:  # what is below is drawn once: it has no more of the first dialogs
+            st.fragment(run_every=POLL_SECONDS * (1 if empty else 2))(wait)()
+        # While a model reads it has more each time, and a busy machine needs the pause.
+        st.fragment(run_every=POLL_SECONDS * 4 if reading else None)(draw)()
 
 
 @st.cache_resource(show_spinner=False)
@@ -221,9 +227,6 @@ def _draw(
     card_of: Callable[[Replayed, ModelRead | None], Card],
 ) -> None:
     """Draw the sentence, the table and the curve, so far."""
-    if not job.finished:
-        share, words = standing(job)
-        st.progress(share, text=plain(f"Replaying this file: {words}"))
     problems(job.problem)
     done: Replayed | None = job.latest
     if done is None:
