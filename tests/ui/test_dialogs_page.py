@@ -10,6 +10,7 @@ import time
 from html import escape, unescape
 from io import StringIO
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from fdkvc.player.run import build_run, continue_run
 from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.runs.export import csv_text
+from fdkvc.runs.jobs import Progress
 from fdkvc.runs.record import digest
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import files_of
@@ -748,6 +750,41 @@ def test_the_card_is_of_the_first_dialogs_then_of_all(monkeypatch: pytest.Monkey
     assert parts[-1].table.dialog.unique().tolist() == ["0"]
     assert whole.table.dialog.nunique() == 3
     assert all(step.done <= step.total for step in steps)
+
+
+def test_while_a_run_goes_on_its_progress_stands_above_the_card_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known, told_all = Event(), Event()
+
+    def replay_in_steps(run: FileRun, **how: Any) -> Replayed | None:
+        first = replay_file(dataclasses.replace(run, file=shipped_file("rental")), workers=1)
+        assert known.wait(SECONDS)
+        how["on_progress"](Progress(1, 4, "4 dialogs at 3 ways", 1.0, partial=first))
+        assert told_all.wait(SECONDS)
+        return first
+
+    def shown(words: str) -> AppTest:
+        deadline = time.monotonic() + SECONDS
+        while words not in words_of(app) and time.monotonic() < deadline:
+            time.sleep(0.1)
+            settled(app.run())
+        assert words in words_of(app)
+        return app
+
+    monkeypatch.setattr(verdict_page, "replay_file", replay_in_steps)
+    app = open_dialogs(
+        dataclasses.replace(shipped_file("rental"), name="steps.json", digest="steps")
+    )
+    assert len(app.get("progress")) == 1
+    assert "By its words" not in words_of(app)
+    known.set()
+    (bar,) = shown("So far, from").get("progress")
+    assert plain("4 dialogs at 3 ways, about 3 s left") in bar.proto.text
+    assert not has_card(app), "what is offered is of all dialogs"
+    told_all.set()
+    assert "So far" not in words_of(card(app))
+    assert not app.get("progress")
 
 
 def test_what_a_link_says_is_shown_whatever_the_card_recommends() -> None:
