@@ -764,14 +764,6 @@ def test_while_a_run_goes_on_its_progress_stands_above_the_card_so_far(
         assert told_all.wait(SECONDS)
         return first
 
-    def shown(words: str) -> AppTest:
-        deadline = time.monotonic() + SECONDS
-        while words not in words_of(app) and time.monotonic() < deadline:
-            time.sleep(0.1)
-            settled(app.run())
-        assert words in words_of(app)
-        return app
-
     monkeypatch.setattr(verdict_page, "replay_file", replay_in_steps)
     app = open_dialogs(
         dataclasses.replace(shipped_file("rental"), name="steps.json", digest="steps")
@@ -779,7 +771,8 @@ def test_while_a_run_goes_on_its_progress_stands_above_the_card_so_far(
     assert len(app.get("progress")) == 1
     assert "By its words" not in words_of(app)
     known.set()
-    (bar,) = shown("So far, from").get("progress")
+    (bar,) = run_until(app, "Tokens are those of").get("progress")
+    assert "So far, from" in words_of(app)
     assert plain("4 dialogs at 3 ways, about 3 s left") in bar.proto.text
     assert not has_card(app), "what is offered is of all dialogs"
     told_all.set()

@@ -114,7 +114,7 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
 
     empty, reading = job.latest is None, check is not None and not check.finished
     with shown:
-        if running:  # what is below is drawn once: it has no more of the first dialogs
+        if running:  # the card below is drawn once: that of the first dialogs does not change
             st.fragment(run_every=POLL_SECONDS * (1 if empty else 2))(wait)()
         # While a model reads it has more each time, and a busy machine needs the pause.
         st.fragment(run_every=POLL_SECONDS * 4 if reading else None)(draw)()
