@@ -47,7 +47,9 @@ class Job:
     """How long it took, once it has ended."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     holders: set["Held"] = field(default_factory=set)
-    """What waits for it; once the last lets go, it is cancelled."""
+    """The sessions that wait for it; once the last lets go, it is cancelled."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Taken while a session joins or lets go, so that none joins a job that is being cancelled."""
     progress: Progress | None = None
     size: int = 0
     future: Future[Any] = field(default_factory=Future)
@@ -56,6 +58,20 @@ class Job:
         """Stop it: at once if it is waiting, else after its current step."""
         self.cancelled.set()
         self.future.cancel()
+
+    def join(self, holder: "Held") -> bool:
+        """Let a session wait for it; return whether it can: not once it is cancelled."""
+        with self.lock:
+            if not self.cancelled.is_set():
+                self.holders.add(holder)
+            return holder in self.holders
+
+    def leave(self, holder: "Held") -> None:
+        """Let a session wait no longer; without one, cancel it unless it has ended."""
+        with self.lock:
+            self.holders.discard(holder)
+            if not self.holders and not self.finished:
+                self.cancel()
 
     def report(self, progress: Progress) -> None:
         """Store its progress."""
@@ -107,22 +123,35 @@ class Held:
         # Weak: results that leave for lack of room leave here, too.
         self._jobs: WeakValueDictionary[str, Job] = WeakValueDictionary()
 
-    def hold(self, key: str, job: Job | None) -> None:
-        """Wait for this job, or for none; cancel the one before if nothing waits for it now."""
+    def hold(self, key: str, job: Job) -> bool:
+        """Wait for this job instead of the previous one; return whether it can be waited for."""
+        if not job.join(self):
+            return False
+        previous_job = self._jobs.pop(key, None)
+        self._jobs[key] = job
+        if previous_job is not None and previous_job is not job:
+            previous_job.leave(self)
+        return True
+
+    def let_go(self, key: str) -> None:
+        """Wait for no job, and cancel the previous one if no other session waits for it."""
+        job = self._jobs.pop(key, None)
         if job is not None:
-            job.holders.add(self)
-        before = self._jobs.pop(key, None)
-        if job is not None:
-            self._jobs[key] = job
-        if before is not None and before is not job:
-            before.holders.discard(self)
-            if not before.holders and not before.finished:
-                before.cancel()
+            job.leave(self)
+
+    def hold_job_of(self, key: str, jobs: "Jobs", work: Work, content: Hashable) -> Job:
+        """Wait for the job of this content, which is started if there is none, and return it."""
+        job = jobs.of(content)
+        # Another session may let go of a job, and so cancel it, after it was found here.
+        while job is None or not self.hold(key, job):
+            self.let_go(key)  # first, so that the new job need not wait for the previous one
+            job = jobs.start(work, content)
+        return job
 
     def release(self) -> None:
         """Let go of all."""
         for key in [*self._jobs]:
-            self.hold(key, None)
+            self.let_go(key)
 
 
 class Jobs:

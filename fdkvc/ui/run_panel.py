@@ -67,11 +67,7 @@ def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None
 
 def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:
     """Return the job of this content, started if need be; the session waits for no other."""
-    job = jobs.of(content)
-    if job is None:
-        session_jobs().hold(key, None)  # before, so that the new one need not wait for it
-        job = jobs.start(work, content)
-    session_jobs().hold(key, job)
+    job = session_jobs().hold_job_of(key, jobs, work, content)
     st.session_state[key] = job.name
     return job
 

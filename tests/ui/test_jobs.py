@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import pytest
 
@@ -175,7 +175,7 @@ def test_a_job_goes_with_the_last_session_that_waits_for_it(gates: list[Gate]) -
     one.hold("check", shared)
     other.hold("check", shared)
     one.hold("search", alone)
-    one.hold("search", None)
+    one.let_go("search")
     assert alone.finished
 
     one.release()
@@ -185,6 +185,45 @@ def test_a_job_goes_with_the_last_session_that_waits_for_it(gates: list[Gate]) -
     assert shared.waiting
     other.release()
     assert shared.finished
+
+
+class MeetingJobs(Jobs):
+    """Jobs at which a session that has found one waits until another session has let go of it."""
+
+    def __init__(self) -> None:
+        super().__init__(running=2)
+        self.found, self.let_go = threading.Barrier(2), threading.Barrier(2)
+
+    def of(self, content: Hashable) -> Job | None:
+        job = super().of(content)
+        if job is not None:
+            self.found.wait(SECONDS)
+            self.let_go.wait(SECONDS)
+        return job
+
+
+def test_a_session_never_waits_for_a_job_that_another_one_just_cancelled(
+    gates: list[Gate],
+) -> None:
+    jobs, leaving, coming = MeetingJobs(), Held(), Held()
+    gates += [Gate("whole"), Gate("whole")]
+    cut_short = leaving.hold_job_of("card", jobs, gates[0], "file")
+    assert gates[0].begun.wait(SECONDS)
+
+    joined = list[Job]()
+    arguments = "card", jobs, gates[1], "file"
+    thread = threading.Thread(target=lambda: joined.append(coming.hold_job_of(*arguments)))
+    thread.start()
+    jobs.found.wait(SECONDS)
+    leaving.release()
+    jobs.let_go.wait(SECONDS)
+    thread.join(SECONDS)
+    for gate in gates:
+        gate.open.set()
+
+    assert finished(cut_short).result == "cut short"
+    assert finished(joined[0]).result == "whole"
+    assert not joined[0].cancelled.is_set()
 
 
 def test_what_has_ended_keeps_its_result_after_all_sessions(gates: list[Gate]) -> None:

@@ -86,7 +86,7 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             running = not job.finished  # now: it may end while the page is drawn
             check = before = None
             if running or job.result is None:  # a model that reads would slow this one down
-                session_jobs().hold(f"{page}/check", None)
+                session_jobs().let_go(f"{page}/check")
             else:
                 by_words = _card(job.result, None, shape, target, None)
                 check, before = _check(page, job.result, by_words)
