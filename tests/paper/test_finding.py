@@ -10,6 +10,7 @@ import pytest
 from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.replication.finding import FEWEST_VARYING, changed_verdicts, finding, finding_text
+from fdkvc.paper.report.claims import claims_html
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
 from tests.studies import few_dialogs, other_budget, paper_study
@@ -29,6 +30,35 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     assert "size of alignments of unrelated vectors" in more["Alignment"]
     dialogs = study.results.benchmark.dialogs
     assert ("Open figures" in more) == (dialogs < FEWEST_VARYING), dialogs
+
+
+def test_claims_on_alignment_are_counted_in_each_space_that_the_paper_may_mean() -> None:
+    study = papers_run().study
+    results = {result.claim.key: result for result in claim_results(study)}
+    tied = results["tied-shift"]
+    in_keys = tied.other_spaces["keys'"]
+    assert tied.measured is not None
+    assert in_keys.measured is not None
+    assert (tied.verdict, round(tied.measured.value, 1)) == ("does not hold", 52.9)
+    assert (in_keys.verdict, round(in_keys.measured.value, 2)) == ("direction only", -0.66)
+
+    spoken_of = [result for result in results.values() if result.other_spaces]
+    holding = [result.verdict for result in spoken_of].count("holds")
+    head, _ = finding(study)
+    assert f"of {len(spoken_of)} claims on alignment" in head
+    assert f"are {holding} in the output's" in head
+    for space in ("keys'", "queries'"):
+        verdicts = [result.other_spaces[space].verdict for result in spoken_of]
+        assert f"{verdicts.count('holds')} in the {space} ({verdicts.count('direction only')})" in (
+            head
+        )
+
+
+def test_a_claim_shows_its_verdict_in_other_spaces() -> None:
+    results = claim_results(papers_run().study)
+    (tied,) = [result for result in results if result.claim.key == "tied-shift"]
+    assert "topic in the keys' space" in claims_html([tied])
+    assert "t = −0.66" in claims_html([tied])
 
 
 def test_without_a_verdict_nothing_is_found() -> None:

@@ -4,8 +4,8 @@
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,12 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 
 SETTLED = 0.1
 """A quantity has settled while it is this close to its last value, as a share of that value."""
+
+OUTPUT_SPACE = "output's"
+"""The space of the topic in which claims on alignment are judged."""
+
+OTHER_SPACES = {"keys'": "late_alignment_key", "queries'": "late_alignment_query"}
+"""The metric of alignment with the topic in another space; the paper leaves open which it means."""
 
 RECOMPUTED = ("recomputed_low", "recomputed", "recomputed_high")
 COLUMNS = ("claim", "source", "published", *RECOMPUTED, *MEASURED, "verdict", "why")
@@ -67,11 +73,25 @@ class ClaimResult:
     verdict: ClaimVerdict | None
     """Of `Claim.verdict`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
     for times, which depend on the machine."""
+    other_spaces: Mapping[str, "ClaimResult"] = field(default_factory=dict)
+    """The same claim with the topic in each of `OTHER_SPACES`, if it is about alignment."""
 
 
 def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
     """Return the verdict of a study on each claim."""
-    return [_result(study, claim) for claim in claims]
+    return [_result_in_spaces(study, claim) for claim in claims]
+
+
+def _result_in_spaces(study: Study, claim: Claim) -> ClaimResult:
+    """Return the verdict, and those with the topic in other spaces where they are measured."""
+    result, other_spaces = _result(study, claim), dict[str, ClaimResult]()
+    if claim.measure.metric == "late_alignment":
+        for space, metric in OTHER_SPACES.items():
+            measure_there = replace(claim.measure, metric=metric)
+            result_there = _result(study, replace(claim, measure=measure_there))
+            if result_there.measured is not None:
+                other_spaces[space] = result_there
+    return replace(result, other_spaces=other_spaces)
 
 
 def _result(study: Study, claim: Claim) -> ClaimResult:

@@ -11,7 +11,13 @@ from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, late_metric
 from fdkvc.paper.benchmark import ADAPTATION, Results
 from fdkvc.paper.published import DIALOGS
 from fdkvc.paper.replication.cells import figure_words, measured_tables
-from fdkvc.paper.replication.claims import claim_results, measured_words
+from fdkvc.paper.replication.claims import (
+    OTHER_SPACES,
+    OUTPUT_SPACE,
+    ClaimResult,
+    claim_results,
+    measured_words,
+)
 from fdkvc.paper.replication.facts import BENCHMARK, Fact, facts
 from fdkvc.paper.replication.rules import DIFFERS, ONE_SIDED, OPEN, REPRODUCED, TWO_SIDED
 from fdkvc.paper.study import Study
@@ -65,6 +71,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
     head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
+    head += _words_by_space(claims)
     figures = [fact.verdict for fact in chain(*by_metric.values())]
     dialogs = min(map(study.results.dialogs, study.results.measured))
     if opened := figures.count(OPEN):
@@ -90,6 +97,24 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     against = f": on {listed(about)}" if about else ""
     more["Claims"] = f"of {len(claims)}, {numbers}{against}."
     return head, more
+
+
+def _words_by_space(claims: Sequence[ClaimResult]) -> str:
+    """Say how many claims on alignment hold with the topic in each space; "" if one is measured."""
+    in_several = [result for result in claims if result.other_spaces]
+    if not in_several:
+        return ""
+    by_space = {OUTPUT_SPACE: in_several}
+    for space in OTHER_SPACES:
+        by_space[space] = [result.other_spaces[space] for result in in_several]
+    parts = []
+    for space, results in by_space.items():
+        counts = Counter(result.verdict for result in results)
+        parts.append(f"{counts['holds']} in the {space} ({counts['direction only']})")
+    return (
+        f" The paper leaves open in which space the topic is: of {len(in_several)} claims on "
+        f"alignment, those that hold (or in direction only) are {listed(parts)}."
+    )
 
 
 def _subject(metric: str, source: str = "") -> str:

@@ -51,6 +51,10 @@ def _claim(result: ClaimResult) -> str:
         "published": printed,
         "from its own tables": recomputed_words(claim),
         "measured": measured,
+        **{
+            f"topic in the {space} space": f"{measured_words(there)}: {there.verdict}"
+            for space, there in result.other_spaces.items()
+        },
         "source": claim.source,
     }
     shown = {name: escape(words) for name, words in facts.items() if words}
