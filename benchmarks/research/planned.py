@@ -27,7 +27,7 @@ import pandas as pd
 from benchmarks import options
 from benchmarks.research.judged import Part, drawn, measure
 from fdkvc.conversations.formats import read_transcripts
-from fdkvc.core.statistics import cluster_mean, holm
+from fdkvc.core.statistics import CONFIDENCE, cluster_mean, holm
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, verdict_on
@@ -38,6 +38,7 @@ from fdkvc.models.judged import (
     PLANNED,
     SHARE,
     SIZES,
+    UNCORRECTED,
     comparisons_file,
     planned_ways,
     ways_file,
@@ -202,7 +203,9 @@ def comparisons(asked: Mapping[str, Any], rows: pd.DataFrame) -> pd.DataFrame:
                 )
     columns = [name for name in COMPARISONS if name != "p_holm"]
     table = pd.DataFrame(results, columns=columns).astype({"more_clusters": "Int64"})
-    return table.assign(p_holm=holm(table.p))[COMPARISONS]
+    table = table.assign(p_holm=holm(table.p))
+    chance = table.verdict.isin(["better", "worse"]) & (table.p_holm >= 1 - CONFIDENCE)
+    return table.assign(verdict=table.verdict.mask(chance, UNCORRECTED))[COMPARISONS]
 
 
 def differences(

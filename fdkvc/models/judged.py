@@ -34,6 +34,9 @@ COMPARED = "sinks(h2o)"
 SHARE = "% of the text"
 """A part of the name of data whose budgets are a share of each conversation's tokens."""
 
+UNCORRECTED = "open after correction"
+"""The verdict on a difference that is significant alone, but not among all of its plan."""
+
 UNREINFORCED = "fd-kvc alpha_0=0.0"
 """FD-KVC without reinforcement by relevance."""
 

@@ -84,6 +84,23 @@ def test_comparisons_are_tested_by_cluster_and_corrected_over_all() -> None:
     assert set(table[table["sample"] != "SGD"].verdict) == {"not measured"}
 
 
+@pytest.mark.parametrize("name", PLANS)
+def test_a_shipped_verdict_holds_after_the_correction(name: str) -> None:
+    table = planned_comparisons(name)
+    tested = table[table.p_holm.notna()]
+    assert (tested[tested.verdict.isin(["better", "worse"])].p_holm < 0.05).all()
+    assert (tested[tested.verdict == "open after correction"].p < 0.05).all()
+
+
+def test_a_difference_that_the_correction_takes_back_is_open() -> None:
+    read = rows(24)
+    read.loc[(read.policy == "sinks(random)") & (read.decides == "head"), "value"] += 0.25
+    table = comparisons(ASKED, read).query("metric == 'kl' and verdict != 'not measured'")
+    assert (table.verdict == "open after correction").any()
+    significant = (table.p < 0.05) & (table.p_holm >= 0.05)
+    assert (table.verdict == "open after correction").eq(significant).all()
+
+
 def test_values_right_have_no_figure_where_the_full_cache_gets_few_of_them_right() -> None:
     for values, figures in ((2, 0), (3, 11)):
         read = rows(10, values)

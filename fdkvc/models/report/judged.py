@@ -7,12 +7,12 @@ import pandas as pd
 
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.core.statistics import CONFIDENCE
 from fdkvc.core.words import p_words
 from fdkvc.engine.metrics import METRICS
 from fdkvc.models.judged import (
     FIRST,
     PLANNED,
+    UNCORRECTED,
     first_rows,
     judged_sentence,
     judged_table,
@@ -122,9 +122,8 @@ def _verdict(row: pd.Series) -> str:
     """Return a verdict, corrected for all comparisons, or what would settle it."""
     if row.verdict == "open" and pd.notna(row.more_clusters):
         return f"open: {row.more_clusters:,} clusters more would settle it"
-    if row.verdict in ("better", "worse"):
-        corrected = row.verdict if row.p_holm < 1 - CONFIDENCE else "open after correction"
-        return f"{corrected}, {p_words(row.p_holm)}"
+    if row.verdict in ("better", "worse", UNCORRECTED):
+        return f"{row.verdict}, {p_words(row.p_holm)}"
     return str(row.verdict)
 
 
