@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from fdkvc.charts.theme import Spec, Theme, looks, policy_tints
@@ -30,7 +31,9 @@ NARROWEST = 350
 
 def policy_legend(policies: Collection[str]) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
-    widest = 30 + 6.5 * max(map(len, policies))  # pixels of a symbol, and about 6.5 per letter
+    widest = 30 + 6.5 * max(
+        map(len, policies), default=0
+    )  # pixels of a symbol, and about 6.5 per letter
     return top_legend(
         columns=max(1, min(4, int(NARROWEST / widest))),
         symbolSize=70,
@@ -84,6 +87,13 @@ def mean_band(base: Panel, ends: Ends, **looks: Any) -> Panel:
 def between(ends: Ends) -> alt.Scale:
     """Return a scale with exactly these ends."""
     return alt.Scale(domain=list(ends), nice=False)
+
+
+def ends_of(values: pd.Series | pd.DataFrame, *levels: float) -> tuple[float, float]:
+    """Return the lowest and the highest of some values and levels; 0 and 1 if there are none."""
+    numbers = np.append(values.to_numpy(float).ravel(), levels)
+    numbers = numbers[~np.isnan(numbers)]
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
 
 
 def axis_between(kind: type[Channel], field: str, ends: Ends, **axis: Any) -> Channel:

@@ -10,6 +10,7 @@ from fdkvc.charts.parts import (
     Panel,
     axis_between,
     dashed_rule,
+    ends_of,
     look_scale,
     mean_band,
     mean_tips,
@@ -46,7 +47,7 @@ def budgets_chart(
     only this policy has a band.
     """
     table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
-    budgets = sorted(table.budget.unique().tolist())
+    budgets = sorted(table.budget.unique().tolist()) or [1]
     intervals = bool(table.ci_high.notna().any())
     # A factor at both ends: 4 % of the length of a logarithmic axis.
     room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
@@ -115,10 +116,10 @@ def series_chart(
 
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
     """Return a chart of damage over turns, with its data (policy, turn, speaker, tokens, kl)."""
-    high = max(0.1, float(table.kl.max()))  # so that no damage is a flat line at the bottom
+    _, high = ends_of(table.kl, 0.1)  # so that no damage is a flat line at the bottom
     ends = -0.05 * high, 1.05 * high
     base = alt.Chart(alt.NamedData("damage")).encode(
-        x=_turns("turn", int(table.turn.max()) + 1),
+        x=_turns("turn", int(ends_of(table.turn, 0)[1]) + 1),
         y=axis_between(alt.Y, "kl", ends, tickCount=5, format="~g"),
     )
     words = "policy:N", "turn:Q", "speaker:N", "tokens:Q"
@@ -167,7 +168,7 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
     `table` has columns policy, mean, ci_low and ci_high. The x axis shows zero and every interval.
     """
     numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
-    low, high = min(0.0, float(numbers.min().min())), max(0.0, float(numbers.max().max()))
+    low, high = ends_of(numbers, 0.0)
     room = 0.04 * (high - low) or 1.0
     ends, policies = (low - room, high + room), table.policy.tolist()
     base = alt.Chart(alt.NamedData("dots")).encode(
@@ -207,7 +208,7 @@ def curve_chart(
     missing. Metrics of one table share an axis where they can.
     """
     rows = table[table.metric == metric]
-    low, high = float(rows.value.min()), float(rows.value.max())
+    low, high = ends_of(rows.value)
     room = 0.04 * (high - low) or 0.5
     x_ends, y_ends = (low - room, high + room), curve_range(table, metric)
     axis = {"format": "~g", "tickCount": 5}
@@ -238,5 +239,5 @@ def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
     ends = table.groupby("metric")[["ci_low", "ci_high", "published"]].agg(["min", "max"])
     lows, highs = ends.min(axis=1).clip(upper=0.0), ends.max(axis=1).clip(lower=1.0)
     shared = (lows >= -1) & (highs <= 1.01)  # a little more than 1, for intervals of shares
-    chosen = shared if shared[metric] else shared.index == metric
-    return float(lows[chosen].min()), float(highs[chosen].max())
+    chosen = shared if shared.get(metric, True) else shared.index == metric
+    return ends_of(pd.concat([lows[chosen], highs[chosen]]))

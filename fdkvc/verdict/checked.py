@@ -114,7 +114,8 @@ def ways_to_read(card: Card) -> list[list[Way]]:
     text = [way for way in enough if not way.guessed]
     habits = [way for name in TODAY for way in text if unpinned(way.policy) == name]
     by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]
-    first = [way for way in (card.by_words or card.ways[0], *habits[:1]) if way in enough]
+    leading = card.ways[:1] if card.by_words is None else (card.by_words,)
+    first = [way for way in (*leading, *habits[:1]) if way in enough]
     rest = [*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]]
     return [
         [*dict.fromkeys(filter(None, first))],

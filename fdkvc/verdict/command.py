@@ -13,7 +13,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
-from fdkvc.policies import baseline_of, with_pinned_prompts
+from fdkvc.policies import baseline_of, usable, with_pinned_prompts
 from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
 from fdkvc.verdict.checked import SAMPLE_TOKENS, read_card
@@ -64,6 +64,8 @@ def _settings(options: Namespace) -> Replay:
     if options.pin:
         settings = replace(settings, policies=with_pinned_prompts(settings.policies))
     baseline_of(settings.policies, options.baseline)
+    if options.plan is not None and not usable(settings.policies):
+        raise ValueError("--plan needs a policy that a real cache can use: not full, and no oracle")
     if options.model is not None and options.plan is None:
         raise ValueError("--model reads the ways of a plan: give --plan, too")
     if options.read is not None:

@@ -342,8 +342,8 @@ def promised(
 ) -> Promise | None:
     """Return what ways hold that were chosen on the other half of the clusters.
 
-    The interval is the wider one of that over clusters, if there are enough, and of Wilson's for as
-    many calls.
+    None if a half alone chooses none. The interval is the wider one of that over clusters, if there
+    are enough, and of Wilson's for as many calls.
     """
     halves = halves_of(recalls)
     half = recalls.dialog.map(halves)
@@ -357,8 +357,8 @@ def promised(
             if size is not None:
                 chosen.append(Way(name, size, rows[rows.budget == size].value.mean(), size, ""))
         way = chosen_way(sorted(chosen, key=_smallest))
-        if way is None:
-            continue
+        if way is None:  # the half that needs most would be told of, but would choose nothing
+            return None
         told = recalls[(recalls.policy == way.policy) & (recalls.budget == way.size)]
         told = told[told.dialog.map(halves) == other]
         values += told.value.tolist()
@@ -390,7 +390,8 @@ def card_sentences(card: Card) -> tuple[str, str]:
             "No model read it.",
         )
     if best is None or best.size is None or not card.pays:
-        why = f"no way tried holds {percent(card.target)} of what calls need in less than 85 %"
+        most = percent(1 - PAYS)
+        why = f"no way tried holds {percent(card.target)} of what calls need in less than {most}"
         if not card.clusters:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:

@@ -104,6 +104,15 @@ def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
     assert fields_of(chart) <= known | {"place"}
 
 
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_chart_takes_an_empty_table(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in ("SERIES", "DOTS", "CURVE"):
+        monkeypatch.setitem(globals(), table, globals()[table][:0])
+    chart = CHARTS[name](LIGHT)
+    alt.Root.validate({key: part for key, part in chart.items() if key != "datasets"})
+    assert "NaN" not in picture(chart, LIGHT, 400)
+
+
 @pytest.mark.parametrize("name", ["series", "dots"])
 def test_policies_are_told_apart_by_more_than_colour(name: str) -> None:
     text = json.dumps(CHARTS[name](LIGHT), default=str)

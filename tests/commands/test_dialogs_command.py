@@ -173,6 +173,7 @@ def test_a_name_that_no_file_can_have_is_said_to_be_missing(
         (["--budgets", "x"], "budget is 'x', but must be"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
         (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
+        (["--plan", "--policies", "full", "oracle"], "--plan needs a policy that a real cache can"),
         (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2,147,483,648"),
     ],
 )

@@ -68,6 +68,7 @@ from tests.app_pages import (
     press,
     run_until,
     settled,
+    specs,
     stage_of,
     told,
     unpacked,
@@ -701,6 +702,23 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     for words in card_sentences(shown):
         assert plain(words) in words_of(app)
     assert any("--model" in block.value for block in app.code)
+
+
+def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checked, verdict_page, replay_page):
+        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    monkeypatch.setattr(plan, "CLEARLY", 100.0)
+    chat = "\n".join(f"User: {n} chairs by the wall.\nAssistant: Noted." for n in range(40))
+    app = card(open_dialogs(read_dialog_file(chat.encode(), "chat.txt")))
+    check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
+    read = check.future.result(SECONDS)
+    assert read.scores
+    settled(app.run())
+    done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
+    best = dataclasses.replace(done.result, read=read).card_for(SHAPES[SHAPE.default], 0.95).best
+    assert best is not None
+    assert plain(best.policy) in html(app)
+    assert not specs(app), "no values, so no share of them to draw"
 
 
 def test_a_model_reads_more_conversations_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,11 @@ def card_of(*sizes: tuple[str, int | None], tokens: float = 800) -> Card:
     return Card(ways, ways[0], ways[0], tokens, 0.95, 2, 2, shape, "SmolLM2")
 
 
+def test_without_a_way_nothing_is_read() -> None:
+    card = replace(card_of(("sink", 80)), ways=(), best=None, by_words=None)
+    assert ways_to_read(card) == [[], []]
+
+
 def test_what_matters_is_read_first() -> None:
     card = card_of(
         ("sinks(weighted-recency)", 100),

@@ -240,6 +240,18 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     assert 0.85 < certain.low < 0.95 < certain.high == 1, "no interval has no width"
 
 
+def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() -> None:
+    table = replayed({"sink": (0.9, 0.95, 0.96)})
+    bad = table.dialog.isin([f"d{n}" for n in range(1, 8, 2)])
+    table.loc[bad, "value"] -= 0.02
+    table.loc[~bad, "value"] += 0.02
+    tables = table, needs({"sink": RECALL["sink"]})
+    card = find_card([read_policy("sink")], tables, [1000], "", SHAPE, 0.95, "SmolLM2")
+    assert card.best is not None
+    assert card.promise is None, "one half reaches the target at no size"
+    assert "not used to choose" not in card_sentences(card)[1]
+
+
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])
 def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str | None) -> None:
     policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink"))]

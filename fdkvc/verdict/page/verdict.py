@@ -257,8 +257,10 @@ def _draw(
     if best is not None and best.size is not None:
         ways = dict.fromkeys((best, card.today, *card.ways[:2]))
         names = tuple(way.policy for way in ways if way is not None)
-        with panel("verdict-curve"):
-            show_chart(page, "verdict", _chart(done, names, (best.policy, best.size), page_theme()))
+        if card.clusters:  # without calls there is no recall to draw
+            with panel("verdict-curve"):
+                curve = _chart(done, names, (best.policy, best.size), page_theme())
+                show_chart(page, "verdict", curve)
         _show_losses(page, done, best)
     if notes := _notes(done):
         st.caption(plain(" ".join(notes)))
