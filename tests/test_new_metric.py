@@ -28,7 +28,7 @@ from tests.app_pages import html, open_page, specs
 
 def fill(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of the budget's slots that hold an entry (B, T)."""
-    return np.asarray((trace.kept >= 0).mean(axis=2), np.float32)
+    return np.asarray((trace.kept_tokens >= 0).mean(axis=2), np.float32)
 
 
 def met(evidence: Evidence) -> float:
@@ -38,8 +38,10 @@ def met(evidence: Evidence) -> float:
 
 ALWAYS = Metric("fullness", "Fullness", "How full the cache is.", fill)
 ASKED = Metric("asked_fullness", "Fullness when asked", "The same.", fill, optional=True, unit="")
-MET = Metric("met", "Demands met", "How many.", met, needs="evidence", whole=True, unit="")
-ASKED_MET = Metric("asked_met", "Met when asked", "The same.", met, "evidence", True, whole=True)
+MET = Metric("met", "Demands met", "How many.", met, needs="evidence", all_turns=True, unit="")
+ASKED_MET = Metric(
+    "asked_met", "Met when asked", "The same.", met, "evidence", True, all_turns=True
+)
 SEED = 4321
 """Of dialogs that no other test has run, since pages keep what was run."""
 

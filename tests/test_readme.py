@@ -204,9 +204,9 @@ def test_the_stream_of_your_own_prints_what_it_kept(capsys: pytest.CaptureFixtur
     exec(example, names)
 
     turn = names["turn"]
-    assert len(turn.kept) == 56  # type: ignore[attr-defined]
+    assert len(turn.kept_tokens) == 56  # type: ignore[attr-defined]
     assert turn.output.shape == (16,)  # type: ignore[attr-defined]
-    assert str(turn.kept) in capsys.readouterr().out  # type: ignore[attr-defined]
+    assert str(turn.kept_tokens) in capsys.readouterr().out  # type: ignore[attr-defined]
 
 
 def test_the_cache_of_your_own_is_checked() -> None:

@@ -295,7 +295,7 @@ def evictions(entries: EntryTrace, row: int, turn: int) -> dict[int, str]:
 
 def kept_tokens(trace: Trace, row: int, turn: int) -> list[int]:
     """Return the tokens cached at the end of a turn, in the order of their slots."""
-    slots = trace.kept[row, turn - trace.first_turn]
+    slots = trace.kept_tokens[row, turn - trace.first_turn]
     kept: list[int] = slots[slots >= 0].tolist()
     return kept
 
@@ -436,7 +436,7 @@ def assert_same_state(one: State, other: State) -> None:
 def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str, float]:
     """Return every metric of the evidence of a recording whose first head is this row."""
     rows = slice(first_row, first_row + len(recording.heads))
-    evidence = Evidence(dataclasses.replace(trace, kept=trace.kept[rows]), recording)
+    evidence = Evidence(dataclasses.replace(trace, kept_tokens=trace.kept_tokens[rows]), recording)
     return {
         key: metric.measure(evidence)
         for key, metric in metrics_of("evidence", optional=False).items()

@@ -245,7 +245,7 @@ def run_job(
         for index, recording in enumerate(recordings):
             dialog, rows = recording.transcript, slice(index * heads, (index + 1) * heads)
             case = (dialog.name, dialog.services, policy.name, mode, budget)
-            of_dialog = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
+            of_dialog = replace(trace, kept_tokens=trace.kept_tokens[rows], peak=trace.peak[rows])
             evidence = Evidence(of_dialog, recording)
             arguments += [(*case, *row) for row in _arguments(evidence, needs[index])]
             for metric in settings.measured:

@@ -77,7 +77,7 @@ class Evidence:
         Demands are in the order of `Recording.evidence`. If no mention was ever cached whole, it is
         the turn of the last mention.
         """
-        (place, needed), kept = self.recording.needed, self.trace.kept
+        (place, needed), kept = self.recording.needed, self.trace.kept_tokens
         # Whether each head held each needed token after each turn (H, T, tokens of mentions + 1).
         held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
         turn_starts = np.arange(0, held.size, held.shape[2]).reshape(*kept.shape[:2], 1)
@@ -101,7 +101,7 @@ class Evidence:
         """
         weights = wanted.weights([demand for demand, _ in self.recording.evidence])
         if not weights.any():
-            return np.full(len(self.trace.kept), np.nan, np.float32)
+            return np.full(len(self.trace.kept_tokens), np.nan, np.float32)
         return np.asarray(weights @ (np.array(self.lost) < 0), np.float32)
 
     def recall(self, wanted: Demands) -> float:
@@ -115,7 +115,7 @@ class Evidence:
     def token_age(self) -> float:
         """Return the mean age in turns of the tokens cached after each turn; new ones are 0."""
         turns = len(self.recording.tokens)
-        kept = self.trace.kept[:, :turns]
+        kept = self.trace.kept_tokens[:, :turns]
         # One more element, 0, for the index −1 of an empty slot.
         born = np.repeat(np.arange(turns + 1), [*np.diff(self.recording.starts), 1])
         born[-1] = 0
@@ -135,7 +135,7 @@ class Evidence:
             return 0.0
         assert dialogs.kinds is not None  # a recording's transcript tells them
         # Such a policy decides by text alone, so all heads keep the same tokens.
-        kept, starts, kinds = self.trace.kept[0], self.recording.starts, dialogs.kinds[0]
+        kept, starts, kinds = self.trace.kept_tokens[0], self.recording.starts, dialogs.kinds[0]
         reread, stays = 0, np.empty(0, np.intp)
         for start, end, row in zip(starts, starts[1:], kept, strict=False):
             there = np.concatenate([stays, np.arange(start, end)])

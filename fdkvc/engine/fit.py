@@ -30,14 +30,14 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
         state = initial_state(policy, 1, 1, width, tokens)
         for number in range(last):
             room = max(int(dialogs.bounds[0, number + 1]), 1)  # for all so far: none is evicted
-            state = take_turn(policy, state, dialogs.observe(number), room).after
+            state = take_turn(policy, state, dialogs.observe(number), room).end_state
     else:
         # Without a history, earlier tokens may enter as if they were new in the last turn.
         state = initial_state(policy, 1, budget, width)
         earlier = np.arange(int(dialogs.bounds[0, last]), dtype=np.intp)[None]
         channels = policy.init_channels(turn.with_new(earlier))
         state = computed_state(state.cache.insert(earlier, channels), state.attended, state.tier)
-    kept = take_turn(policy, state, turn, budget).after.cache.token
+    kept = take_turn(policy, state, turn, budget).end_state.cache.token
     stays = np.zeros(tokens, np.bool_)
     stays[kept[kept >= 0]] = True
     return stays

@@ -97,7 +97,7 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("fifo"), dialogs, budget=4)
     >>> future = fork(trace, dialogs, Fork(turn=2, pinned=93))
-    >>> future.first_turn, future.kept[0, -1].tolist()
+    >>> future.first_turn, future.kept_tokens[0, -1].tolist()
     (3, [93, 317, 318, 319])
     """
     policy, budget, pinned = _settings(trace, dialogs, change)
@@ -117,7 +117,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     Parameters and errors are those of `fork`.
     """
     policy, budget, pinned = _settings(trace, dialogs, change)
-    before, turn = trace.result(change.turn).after, dialogs.observe(change.turn)
+    before, turn = trace.result(change.turn).end_state, dialogs.observe(change.turn)
     for token, verb in ((change.pinned, "protected"), (change.dropped, "dropped")):
         if token is not None and not (before.cache.token == token).any(axis=1).all():
             raise ValueError(
@@ -127,7 +127,9 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     # 1. The entries with channels of the fork's policy. Attention weights move with their entries,
     # like channels, through steps 2 and 3.
     cache = _entries(before.cache, policy, turn, reset=change.resets(trace.policy))
-    carried = cache.with_channels(before=before.attended.before, after=before.attended.after)
+    carried = cache.with_channels(
+        before=before.attended.weights, after=before.attended.modulated_weights
+    )
     # 2. Drop the token; it does not wait in the second tier.
     if change.dropped is not None:
         carried = carried.without(cache.token == change.dropped)
@@ -143,12 +145,12 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     attended = Attended(carried["before"], carried["after"], before.attended.output)
     tier = enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1]))
     if lost.any():
-        raw = normalize(attended.before)
+        raw = normalize(attended.weights)
         bent = policy.modulate(raw, cache)
         output, row = turn.context(bent, cache.token), lost[:, None]
         attended = Attended(
-            np.where(row, raw, attended.before),
-            np.where(row, bent, attended.after),
+            np.where(row, raw, attended.weights),
+            np.where(row, bent, attended.modulated_weights),
             np.where(row, output, attended.output),
         )
     return computed_state(cache, attended, tier)
@@ -163,7 +165,7 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
         raise ValueError(f"token {change.pinned} cannot be both protected and dropped")
     pinned = trace.pinned
     if change.pinned is not None:
-        token = np.full((len(trace.kept), 1), change.pinned, np.intp)
+        token = np.full((len(trace.kept_tokens), 1), change.pinned, np.intp)
         pinned = token if pinned is None else np.concatenate([pinned, token], axis=1)
     budget = trace.budget if change.budget is None else change.budget
     check_count("budget", budget, low=1 if pinned is None else max(1, pinned.shape[1]))
@@ -195,7 +197,7 @@ def _resized(
     rows, before = cache.token.shape
     slots = policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
     if slots < before:
-        kept = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned).kept
+        kept = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned).kept_slots
         return cache.keep(kept, slots)
     empty = np.full((rows, slots - before), EMPTY, np.intp)
     return cache.insert(empty, {name: np.zeros(empty.shape, np.float32) for name in cache.channels})

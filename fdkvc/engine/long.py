@@ -50,7 +50,7 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     --------
     >>> from fdkvc import SCENARIOS, generate, policy_named
     >>> trace = simulate_long(policy_named("fifo"), generate(SCENARIOS["complex"]), budget=4)
-    >>> trace.kept[0, 19].tolist()
+    >>> trace.kept_tokens[0, 19].tolist()
     [636, 637, 638, 639]
     """
     kept = dialogs.turns * policy.capacity(budget, dialogs.keys.shape[1])
@@ -73,9 +73,13 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     for block in range(-(-dialogs.turns // BLOCK)):  # rounded up
         trace = run_block(block)
         # Attention is computed now: a function that does so later would hold the turn's arrays.
-        state = computed_state(trace.last.cache, trace.last.attended, trace.last.tier)
+        state = computed_state(
+            trace.end_state.cache, trace.end_state.attended, trace.end_state.tier
+        )
         starts.append(((block + 1) * BLOCK, state))
-        blocks.append(replace(trace, kept=trace.kept.astype(np.int32), last=state))
+        blocks.append(
+            replace(trace, kept_tokens=trace.kept_tokens.astype(np.int32), end_state=state)
+        )
 
     columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
     return replace(

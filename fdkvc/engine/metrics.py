@@ -34,7 +34,7 @@ def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
     """Topics of every kept entry (B, T, budget); no bits in empty slots."""
     # Index −1, the empty slot, finds no bits at the end of the row before.
     padded = np.pad(dialogs.topic_bits, ((0, 0), (0, 1)))
-    return np.stack([row.take(kept) for row, kept in zip(padded, trace.kept, strict=True)])
+    return np.stack([row.take(kept) for row, kept in zip(padded, trace.kept_tokens, strict=True)])
 
 
 def _in_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -46,7 +46,7 @@ def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of the cached entries with the current topic (B, T), in [0, 1]."""
     current = dialogs.current[:, trace.first_turn :]
     of_topic = (_kept_bits(trace, dialogs) & topic_bit(current)[:, :, None]) != 0
-    cached = np.maximum((trace.kept >= 0).sum(axis=2), 1)
+    cached = np.maximum((trace.kept_tokens >= 0).sum(axis=2), 1)
     share = (of_topic.sum(axis=2) / cached).astype(np.float32)
     return _in_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
 
@@ -71,7 +71,7 @@ def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> 
     elif projection == "value" and dialogs.topic_names:
         projected = _topic_values(dialogs)
     else:
-        return np.full(trace.kept.shape[:2], np.nan, np.float32)
+        return np.full(trace.kept_tokens.shape[:2], np.nan, np.float32)
     current = dialogs.current[:, trace.first_turn :]
     # `maximum`: turns without a topic read the first one, and become NaN below.
     target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
@@ -94,8 +94,8 @@ def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
     is that of the turn's mean query. NaN in turns without tokens.
     """
     full = dialogs.full_attention[:, trace.first_turn :]
-    held = np.take_along_axis(full, np.maximum(trace.kept, 0), axis=2)
-    missed = 1 - np.where(trace.kept >= 0, held, 0).sum(axis=2)
+    held = np.take_along_axis(full, np.maximum(trace.kept_tokens, 0), axis=2)
+    missed = 1 - np.where(trace.kept_tokens >= 0, held, 0).sum(axis=2)
     has_tokens = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
     series = np.where(has_tokens, np.clip(missed, 0, 1), np.float32(np.nan))
     return _in_turns(series, trace, dialogs)
@@ -112,7 +112,7 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
 
 def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
     """Entries in the cache, and in a second `tier`, as a share of all tokens so far (B, T)."""
-    held = (trace.kept >= 0).sum(axis=2)
+    held = (trace.kept_tokens >= 0).sum(axis=2)
     if tier:
         held += (trace.tier >= 0).sum(axis=2)
     so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
@@ -125,7 +125,7 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
     NaN in turns in which no earlier topic returns.
     """
     rows = np.arange(dialogs.rows)[:, None]
-    series = np.full(trace.kept.shape[:2], np.nan, np.float32)
+    series = np.full(trace.kept_tokens.shape[:2], np.nan, np.float32)
     for index, turn in enumerate(range(trace.first_turn, dialogs.turns)):
         # 1. The topic returns if an earlier turn had it, but not the previous one (B,).
         topic = dialogs.current[:, turn]
@@ -135,7 +135,7 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
         # 2. Its tokens of earlier turns (B, N), and how many of them are cached.
         earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
         earlier &= dialogs.born < turn
-        kept = trace.kept[:, index]
+        kept = trace.kept_tokens[:, index]
         count = earlier.sum(axis=1)
         share = (earlier[rows, kept] & (kept >= 0)).sum(axis=1) / np.maximum(count, 1)
         series[:, index] = np.where(returns & (count > 0), share, np.nan)
@@ -169,7 +169,7 @@ class Metric:
     """Values in % are stored as shares in [0, 1]."""
     digits: int = 1
     """Decimals of a figure."""
-    whole: bool = False
+    all_turns: bool = False
     """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
     """Whether the best mean is the lowest."""
@@ -184,7 +184,7 @@ class Metric:
     @property
     def title(self) -> str:
         """The title of a dialog's number, such as Late retention."""
-        return self.label if self.whole else f"Late {self.label[0].lower()}{self.label[1:]}"
+        return self.label if self.all_turns else f"Late {self.label[0].lower()}{self.label[1:]}"
 
     @property
     def percent(self) -> bool:
@@ -231,12 +231,12 @@ class Metric:
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
         """Return the mean over each row's last turns, or over all of them (B,)."""
-        window = trace if self.whole else trace.since(first_late_turn(dialogs))
+        window = trace if self.all_turns else trace.since(first_late_turn(dialogs))
         return self.mean(self.measure(window, dialogs), dialogs)
 
     def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
         """Return the mean of a series (B, T) as `late` does of a trace (B,)."""
-        return late(series, dialogs, dialogs.turns if self.whole else LATE_TURNS)
+        return late(series, dialogs, dialogs.turns if self.all_turns else LATE_TURNS)
 
 
 def _alignment(space: str, label: str, optional: bool) -> Metric:
@@ -254,8 +254,8 @@ def _alignment(space: str, label: str, optional: bool) -> Metric:
     )
 
 
-_cost = partial(Metric, optional=True, whole=True, lower_is_better=True)
-_of_evidence = partial(Metric, needs="evidence", whole=True)
+_cost = partial(Metric, optional=True, all_turns=True, lower_is_better=True)
+_of_evidence = partial(Metric, needs="evidence", all_turns=True)
 
 
 def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
@@ -275,7 +275,7 @@ def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
         needs="answers",
         unit=unit,
         digits=1 if share else 3,
-        whole=True,
+        all_turns=True,
         lower_is_better=not share,
         margin=MARGIN_OF_SHARES if share else MARGIN_OF_NATS,
     )
@@ -324,7 +324,7 @@ METRICS: Mapping[str, Metric] = {
             "When a topic returns, the average share of its earlier tokens that are still cached.",
             return_recall,
             optional=True,
-            whole=True,
+            all_turns=True,
         ),
         _cost(
             "memory",
@@ -584,7 +584,7 @@ def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> 
     tier = min(trace.policy.tier_places(trace.budget, tokens), max(tokens - entries, 0))
     if turn is not None:
         index = turn - trace.first_turn
-        entries = int((trace.kept[0, index] >= 0).sum())
+        entries = int((trace.kept_tokens[0, index] >= 0).sum())
         tier = int((trace.tier[0, index] >= 0).sum())
     return CacheBytes(
         keys=(entries + tier) * vector,

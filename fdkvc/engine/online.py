@@ -22,7 +22,7 @@ class OnlineTurn:
 
     output: Floats
     """Shape (h,). The context output: attention over the kept entries."""
-    kept: Ints
+    kept_tokens: Ints
     """Shape (k,). Ids of the cached tokens, older first; ids count the tokens of the stream from
     0."""
     attention: Floats
@@ -52,7 +52,7 @@ class OnlineCache:
     >>> cache = OnlineCache(policy_named("fifo"), budget=3)
     >>> vectors = np.eye(4)
     >>> turn = cache.feed(queries=vectors, keys=vectors, values=vectors, embeddings=vectors)
-    >>> turn.kept.tolist()
+    >>> turn.kept_tokens.tolist()
     [1, 2, 3]
     """
 
@@ -149,7 +149,7 @@ class OnlineCache:
         before = self._state or initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
         # A tier that holds everything grows with the stream.
         before = before.with_tier(self.policy.tier_places(self.budget, self.fed + count))
-        after = take_turn(self.policy, before, turn, capacity).after
+        after = take_turn(self.policy, before, turn, capacity).end_state
 
         # 3. Store the columns of the tokens that are left, renumbered by their slots.
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
@@ -164,7 +164,7 @@ class OnlineCache:
         )
         ids, kept = self._held["positions"][:capacity], filled[:capacity]
         attended = after.attended
-        return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
+        return OnlineTurn(attended.output[0].copy(), ids[kept], attended.modulated_weights[0, kept])
 
     def _check_shapes(self, new: dict[str, NDArray[Any]]) -> None:
         """Raise a ValueError unless shapes fit each other and those of earlier turns."""

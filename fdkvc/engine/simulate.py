@@ -133,11 +133,11 @@ def take_turn(
     terms = {} if fits else policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
     slots = slots or policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
-    cache = entries.keep(chosen.kept, slots)
+    cache = entries.keep(chosen.kept_slots, slots)
     # 5. What the threshold or the budget evicted goes to the second tier.
     if tier.size:
         candidates = np.concatenate([old.token, turn.new], axis=1)
-        evicted = np.where(chosen.kept & entries.present, EMPTY, candidates)
+        evicted = np.where(chosen.kept_slots & entries.present, EMPTY, candidates)
         recalled = old.count - before.cache.count
         # Of more evicted entries than places, the tier stores the newest.
         stored = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
@@ -160,12 +160,12 @@ def take_turn(
         after = computed_state(cache, Attended(**attended), tier)
     return TurnResult(
         **vars(chosen),
-        old=old,
+        old_entries=old,
         update=update,
         stale=stale,
         entries=entries,
         terms=terms,
-        after=after,
+        end_state=after,
     )
 
 
@@ -215,7 +215,7 @@ def simulate(
     --------
     >>> from fdkvc import SCENARIOS, generate, policy_named
     >>> trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
-    >>> trace.kept[0, 0].tolist()
+    >>> trace.kept_tokens[0, 0].tolist()
     [28, 29, 30, 31]
     """
     check_count("budget", budget)
@@ -246,7 +246,7 @@ def simulate(
         free = max(slots - int(state.cache.count.max()) - turn.new.shape[1], 0)
         state = _widened(state, slots - free // LANES * LANES)
         result = take_turn(policy, state, turn, budget, pinned, state.cache.token.shape[1])
-        state = result.after
+        state = result.end_state
         kept[:, index, slots - state.cache.token.shape[1] :] = state.cache.token
         # No decision needs attention, so it is computed only where it is recorded.
         output = state.attended.output if entries or number >= outputs_from else no_output
@@ -268,8 +268,8 @@ def simulate(
         first_turn=first,
         seconds=seconds,
         results=tuple(results) if entries else None,
-        last=_widened(state, slots),
-        kept=kept,
+        end_state=_widened(state, slots),
+        kept_tokens=kept,
         pinned=pinned,
         **joined(turns, partial(np.stack, axis=1)),
     )

@@ -41,9 +41,9 @@ class Rule(IntEnum):
 class Attended:
     """The attention over the kept entries."""
 
-    before: Floats
+    weights: Floats
     """Shape (B, budget). Weights before the policy's modulation."""
-    after: Floats
+    modulated_weights: Floats
     """Shape (B, budget). Weights after it."""
     output: Floats
     """Shape (B, h). The context output."""
@@ -90,7 +90,7 @@ class Choice:
     """Shape (B, C + n). The sum of the terms."""
     protected: Bools
     """Shape (B, C + n). Whether an entry stays whatever its score."""
-    kept: Bools
+    kept_slots: Bools
     """Shape (B, C + n). Whether a slot stays; some may be empty."""
     places: int | Ints
     """Shape (B, 1). Largest number of entries that each row could keep."""
@@ -104,7 +104,7 @@ class Choice:
 class TurnResult(Choice):
     """All results of one turn."""
 
-    old: Cache
+    old_entries: Cache
     """The entries before the turn, and those recalled from a second tier, in (B, C) slots: C is the
     budget plus the tier's places."""
     update: Update
@@ -115,13 +115,13 @@ class TurnResult(Choice):
     """Old and new entries as eviction saw them, (B, C + n) slots."""
     terms: Mapping[str, Floats]
     """Arrays of shape (B, C + n) by name."""
-    after: State
+    end_state: State
     """State after the turn."""
 
     @property
     def evicted(self) -> Mapping[str, Ints]:
         """How many entries each rule evicted (B,)."""
-        by_budget = self.entries.count - self.after.cache.count
+        by_budget = self.entries.count - self.end_state.cache.count
         stale = np.zeros_like(by_budget) if self.stale is None else self.stale.sum(axis=1)
         return {Rule.budget.name: by_budget, Rule.threshold.name: stale}
 
@@ -129,19 +129,19 @@ class TurnResult(Choice):
     def cutoff(self) -> Floats:
         """The lowest unprotected score that stayed (B, 1); NaN if the budget evicted nothing."""
         # ±inf in `lowest`: all entries fit, or all that stay are protected; see `select`.
-        evicted = self.entries.count > self.after.cache.count
+        evicted = self.entries.count > self.end_state.cache.count
         return np.where(evicted[:, None] & np.isfinite(self.lowest), self.lowest, np.nan)
 
     @cached_property
     def token(self) -> Ints:
         """Token of each entry, evicted or not (B, C + n)."""
-        new = self.entries.token[:, self.old.token.shape[1] :]
-        return np.concatenate([self.old.token, new], axis=1)
+        new = self.entries.token[:, self.old_entries.token.shape[1] :]
+        return np.concatenate([self.old_entries.token, new], axis=1)
 
     @cached_property
     def rule(self) -> Codes:
         """What evicted each entry, as `Rule` (B, C + n)."""
-        rule = np.where(self.entries.present & ~self.kept, Rule.budget, Rule.none)
+        rule = np.where(self.entries.present & ~self.kept_slots, Rule.budget, Rule.none)
         if self.stale is not None:
             rule[:, : self.stale.shape[1]][self.stale] = Rule.threshold
         return rule.astype(np.uint8)
@@ -149,17 +149,17 @@ class TurnResult(Choice):
     def entry_trace(self, ties: Ties) -> EntryTrace:
         """Return the entries of this turn for display; scores that tie are equal to the cutoff."""
         # 1. What happened to each slot.
-        slots, present = self.old.token.shape[1], self.entries.present
+        slots, present = self.old_entries.token.shape[1], self.entries.present
         took_part = self.token != EMPTY
         status = np.where(took_part, np.uint8(Status.kept), np.uint8(Status.empty))
         # Codes: kept (1) times 2 is new (2), and 2 more is evicted (3) or new_evicted (4).
         status[:, slots:] *= np.uint8(Status.new)
         status[self.rule != Rule.none] += np.uint8(Status.evicted - Status.kept)
         active = took_part[:, slots:].any(axis=1)
-        updated = self.old.present & active[:, None]
+        updated = self.old_entries.present & active[:, None]
         # The slots that `Cache.keep` took, in order: attention is recorded for these.
-        places = pad_kept(self.kept, self.after.cache.token.shape[1])
-        stays = present & self.kept
+        places = pad_kept(self.kept_slots, self.end_state.cache.token.shape[1])
+        stays = present & self.kept_slots
 
         # 2. Columns with NaN where a value does not apply.
         def only(where: Bools, column: Floats) -> Floats:
@@ -192,8 +192,8 @@ class TurnResult(Choice):
             protected=self.protected,
             score=only(present, score),
             rank=ranking(score, self.entries),
-            attention_before=over_kept(self.after.attended.before),
-            attention_after=over_kept(self.after.attended.after),
+            attention_before=over_kept(self.end_state.attended.weights),
+            attention_after=over_kept(self.end_state.attended.modulated_weights),
             channels={name: channel(name) for name in self.entries.channels},
             terms={name: only(present, term) for name, term in self.terms.items()},
             recorded={name: recorded(value) for name, value in self.update.recorded.items()},
@@ -236,7 +236,7 @@ class EntryTrace:
     """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
 
 
-BY_TURN = ("kept", "tier", "output", "state", "evicted", "peak")
+BY_TURN = ("kept_tokens", "tier", "output", "state", "evicted", "peak")
 """Arrays of a trace, or mappings of arrays, whose second axis is that of turns."""
 
 
@@ -250,7 +250,7 @@ class Trace:
     """Most entries of a row after a turn."""
     first_turn: int
     """The turn of the first column; 0 unless the run was forked."""
-    kept: Ints
+    kept_tokens: Ints
     """Shape (B, T, budget). Tokens in the cache at the end of each turn, older first; empty slots,
     −1, may stand anywhere."""
     tier: Ints
@@ -269,7 +269,7 @@ class Trace:
     """Shape (T,). Time of each turn of the whole batch, without recording."""
     results: Sequence[TurnResult] | None
     """All results of each turn, if entries were recorded."""
-    last: State
+    end_state: State
     """State after the last turn."""
     pinned: Ints | None = None
     """Shape (B, P). Tokens that are never evicted, −1 for none."""
@@ -277,7 +277,7 @@ class Trace:
     @property
     def turns(self) -> int:
         """Number of recorded turns."""
-        return int(self.kept.shape[1])
+        return int(self.kept_tokens.shape[1])
 
     def since(self, turn: int) -> Trace:
         """Return the record from this turn on, without its entries."""

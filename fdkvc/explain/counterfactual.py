@@ -48,9 +48,9 @@ class Change:
     """The field of the policy, or ``budget``."""
     label: str
     """Its name in words."""
-    before: Number
+    current_value: Number
     """Its value in the run."""
-    after: Number | None
+    reversing_value: Number | None
     """The value that reverses the decision; None if no tried value does."""
     low: Number
     """Lower end of the searched range."""
@@ -66,9 +66,9 @@ class Change:
     @property
     def share(self) -> float | None:
         """Size of the change as a share of the range, in [0, 1]."""
-        if self.after is None:
+        if self.reversing_value is None:
             return None
-        return abs(self.after - self.before) / (self.high - self.low)
+        return abs(self.reversing_value - self.current_value) / (self.high - self.low)
 
     @property
     def words(self) -> str:
@@ -87,12 +87,12 @@ class Change:
         would = f"would have {'kept' if self.keeps else 'evicted'} it"
         if not self.is_read:
             return f"No {name} {would}, because this run never uses it."
-        if self.after is None or self.share is None:
+        if self.reversing_value is None or self.share is None:
             low, high, step = map(written, (self.low, self.high, self.step))
             return f"No {name} from {low} to {high} in steps of {step} {would}."
+        values = f"{written(self.reversing_value)} instead of {written(self.current_value)}"
         return (
-            f"{self.label} at {written(self.after)} instead of {written(self.before)} "
-            f"{would}, a change of {percent(self.share, 1)} of its range."
+            f"{self.label} at {values} {would}, a change of {percent(self.share, 1)} of its range."
         )
 
 
@@ -102,12 +102,12 @@ class NotRepeated(Change):
     @property
     def share(self) -> float | None:
         """0 if this keeps the entry, so that it comes before changes of settings."""
-        return None if self.after is None else 0.0
+        return None if self.reversing_value is None else 0.0
 
     @property
     def words(self) -> str:
         """The change as a sentence."""
-        outcome = "still have been evicted" if self.after is None else "have been kept"
+        outcome = "still have been evicted" if self.reversing_value is None else "have been kept"
         return f"If its word had not been repeated, it would {outcome}."
 
 
@@ -162,8 +162,8 @@ def counterfactual(
         )
     policy, budget = trace.policy, trace.budget
     # An evicted entry is judged in the turn that evicted it, a cached one at the end of this turn.
-    evicted = why.left is not None
-    decided = why.left[0] if why.left else turn
+    evicted = why.eviction is not None
+    decided = why.eviction[0] if why.eviction else turn
     tokens = int(dialogs.bounds[row, decided + 1])
     runs = _Runs(dialogs, row, decided, policy, budget)
 
@@ -255,7 +255,7 @@ class _Runs:
             turn = dialog.observe(number)
             if turn.active.all():  # one without tokens changes nothing
                 same_for_all = turn.with_new(np.repeat(turn.new, rows, axis=0))
-                state = take_turn(policy, state, same_for_all, capacity).after
+                state = take_turn(policy, state, same_for_all, capacity).end_state
         return state.cache.token
 
 

@@ -95,7 +95,7 @@ def _scale(result: TurnResult, term: str) -> float | None:
 
 def _share(result: TurnResult, step: Step) -> float | None:
     """Return the factor of a step, as `common_factor`."""
-    recorded, present = result.update.recorded, result.old.present[0]
+    recorded, present = result.update.recorded, result.old_entries.present[0]
     before, after = recorded.get(step.reads[0]), recorded.get(step.writes[0])
     if before is None or after is None:
         return None

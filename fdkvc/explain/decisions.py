@@ -54,7 +54,7 @@ class TurnView(EntryTrace):
     @cached_property
     def new(self) -> Bools:
         """Whether each entry arrived in this turn (n,)."""
-        return np.asarray(self.slot >= self.trace.kept.shape[2] + self.trace.tier.shape[2])
+        return np.asarray(self.slot >= self.trace.kept_tokens.shape[2] + self.trace.tier.shape[2])
 
     @cached_property
     def kept(self) -> Bools:
@@ -183,7 +183,7 @@ class TurnView(EntryTrace):
         }
         if name in of_entries:
             return of_entries[name] if of_entries[name].ndim else float(of_entries[name])
-        state = self.result.after.cache.state
+        state = self.result.end_state.cache.state
         return float(state[name][self.row]) if name in state else None
 
     def before(self, name: str) -> Any:
@@ -191,7 +191,7 @@ class TurnView(EntryTrace):
 
         NaN for new entries.
         """
-        old = self.result.old
+        old = self.result.old_entries
         if name in old.state:
             return float(old.state[name][self.row])
         column = np.full(len(self.token), np.nan, np.float32)
@@ -259,7 +259,7 @@ class Explanation:
     """Its topics, joined by ``+``; empty if unknown."""
     born: int
     """The turn in which it arrived, from 0."""
-    left: tuple[int, Rule] | None
+    eviction: tuple[int, Rule] | None
     """The turn and rule that last evicted it, up to this turn; None if it never left or is back."""
     status: Status = Status.empty
     """What happened to it in this turn; empty where it is not in the cache."""
@@ -331,7 +331,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         token=token,
         topic=dialogs.topics_of(row, np.array([token]))[0],
         born=int(dialogs.born[row, token]),
-        left=_eviction(trace, dialogs, row, turn, token),
+        eviction=_eviction(trace, dialogs, row, turn, token),
     )
     if token not in view.token:
         return why
@@ -363,7 +363,7 @@ def _eviction(
 ) -> tuple[int, Rule] | None:
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     first = trace.first_turn
-    held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
+    held = np.flatnonzero((trace.kept_tokens[row, : turn + 1 - first] == token).any(axis=1))
     # The turn after the last one that ended with the token in the cache.
     absent = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
     # From a second tier it may come back and leave again within a turn, any number of times.
@@ -399,8 +399,8 @@ def _why_it_is_absent(why: Explanation) -> Iterator[str]:
     absent = f"{_subject(why)} is not in the cache in turn {why.view.turn}"
     if why.born > why.view.turn:
         yield f"{absent}: it arrives in turn {why.born}"
-    elif why.left:
-        yield f"{absent}: the {why.left[1].name} evicted it in turn {why.left[0]}"
+    elif why.eviction:
+        yield f"{absent}: the {why.eviction[1].name} evicted it in turn {why.eviction[0]}"
     else:
         yield f"{absent}: it was evicted before this record begins"
 

@@ -98,7 +98,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
 def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
     """Describe in one sentence what the caches of several runs share after a turn."""
-    kept = [trace.kept[row, turn - trace.first_turn] for trace in traces]
+    kept = [trace.kept_tokens[row, turn - trace.first_turn] for trace in traces]
     # Empty slots, −1, may be in the intersection and do not count.
     shared = int(np.count_nonzero(reduce(np.intersect1d, kept) >= 0))
     read = int(dialogs.bounds[row, turn + 1])
@@ -131,7 +131,7 @@ def return_sentence(
     for label, trace_of in runs:
         counts = []
         for turn in range(last, returned):
-            kept = trace_of(turn).kept[0, turn - trace_of(turn).first_turn]
+            kept = trace_of(turn).kept_tokens[0, turn - trace_of(turn).first_turn]
             counts.append(int(of_topic[kept[kept >= 0]].sum()))
         if counts[-1]:
             held.append(f"{label} ({count(counts[-1], 'token')})")

@@ -87,13 +87,13 @@ def turns_table(
         key: metric_named(key).measure(trace, dialogs)[row, index]
         for key in dict.fromkeys((*usual, *metrics))
     }
-    evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
+    evicted = sum(trace.evicted.values(), np.zeros(trace.kept_tokens.shape[:2], np.intp))
     return pd.DataFrame(
         {
             "turn": turns,
             # −1, an unknown topic, is the last: None.
             "topic": np.array([*dialogs.topic_names, None], object)[dialogs.current[row, turns]],
-            "cached": (trace.kept[row, index] >= 0).sum(axis=1),
+            "cached": (trace.kept_tokens[row, index] >= 0).sum(axis=1),
             "evicted": evicted[row, index],
             **states,
             **metrics,

@@ -158,7 +158,7 @@ def run_probes(seed: int) -> dict[str, Values]:
 
     mixed = generate(SCENARIOS["mixed"], PROBE_DIALOGS, seed)
     ablated, h2o = (
-        np.sort(simulate(policy, mixed, Benchmark.budget, entries=False).kept)
+        np.sort(simulate(policy, mixed, Benchmark.budget, entries=False).kept_tokens)
         for policy in (policy_named(ABLATED_POLICY, w_c=1.0), policy_named("h2o"))
     )
     # Both (n, T, budget), sorted by token: equal entries may be in different slots.

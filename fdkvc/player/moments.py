@@ -137,7 +137,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
         for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
             turn = int(turns[0])  # evicted after its last mention, and before the call
             if demand.kind == "call" and demand.mentions[-1].turn < turn < demand.turn:
-                kept = run.trace.kept[0, turn]
+                kept = run.trace.kept_tokens[0, turn]
                 evicted = next(token for token in mentions[-1] if token not in kept)
                 return Failure(run, demand, turn, int(evicted))
     return None
@@ -152,12 +152,12 @@ def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
     run = run.at(turn)
     why = explain(run.trace, run.dialogs, 0, turn, token)
-    if why.left is not None and why.left[0] < turn:
-        return why_sentences(run, why.left[0], token)
+    if why.eviction is not None and why.eviction[0] < turn:
+        return why_sentences(run, why.eviction[0], token)
     # Not in the fork's cache: the change dropped it, or its trunk evicted it before.
     if run.trunk is not None and why.status == Status.empty and why.born < run.trace.first_turn:
         fork = run.trace.first_turn - 1
-        if token in run.trunk.at(fork).trace.result(fork).after.cache.token:
+        if token in run.trunk.at(fork).trace.result(fork).end_state.cache.token:
             return [f"The fork dropped token {token} after turn {fork}."]
         return why_sentences(run.trunk, fork, token)
     return sentences(replace(why, topic=run.titled.topics_of(0, np.array([token]))[0]))

@@ -58,8 +58,8 @@ def pack(
 
 def _only(run: StageRun, before: StageRun, turn: int) -> int:
     """Return how many entries a turn keeps that the same turn of another run does not."""
-    kept = run.trace.kept[0, turn]
-    return int((~np.isin(kept[kept >= 0], before.trace.kept[0, turn])).sum())
+    kept = run.trace.kept_tokens[0, turn]
+    return int((~np.isin(kept[kept >= 0], before.trace.kept_tokens[0, turn])).sum())
 
 
 @dataclass(frozen=True)
@@ -237,13 +237,13 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
     evicted again within a turn has none.
     """
     # Of each token: whether it is in the cache, and since which turn.
-    held = np.zeros(1 + int(trace.kept.max(initial=0)), np.bool_)
+    held = np.zeros(1 + int(trace.kept_tokens.max(initial=0)), np.bool_)
     since = np.zeros(len(held), np.uint32)
     stays: list[NDArray[Any]] = []
     for turn in range(trace.turns + 1):
         now = np.zeros_like(held)
         if turn < trace.turns:
-            kept = trace.kept[0, turn]
+            kept = trace.kept_tokens[0, turn]
             now[kept[kept >= 0]] = True
         evicted = np.flatnonzero(held & ~now)  # after the last turn, all that remain
         stays.append(np.stack([evicted, since[evicted], np.full(len(evicted), turn)]))

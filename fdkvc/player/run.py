@@ -172,7 +172,7 @@ class StageRun:
         for turn, held_then in enumerate(held):
             trace = self.trace_of(turn)
             # Free slots are −1, which selects the last, unused column.
-            held_then[place[trace.kept[0, turn - trace.first_turn]]] = True
+            held_then[place[trace.kept_tokens[0, turn - trace.first_turn]]] = True
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
             tokens = np.array([*chain.from_iterable(mentions)])  # (N,), those of M mentions
             starts = np.cumsum([0, *map(len, mentions[:-1])])

@@ -73,14 +73,14 @@ def _run(scenario: str, policy: str) -> StageRun:
 
 
 def _held(run: StageRun, turn: int) -> Counter[str]:
-    kept = run.trace.kept[0, turn]
+    kept = run.trace.kept_tokens[0, turn]
     return Counter(run.dialogs.topics_of(0, kept[kept >= 0]))
 
 
 def _fills(run: StageRun) -> Chapter:
     budget, bounds = run.trace.budget, run.dialogs.bounds[0]
     # The first turn after which no slot is free.
-    turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
+    turn = int(np.flatnonzero((run.trace.kept_tokens[0] >= 0).all(axis=1))[0])
     before, new = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
     sentences = (
         "A language model reads a dialog in tokens, here words, and stores an entry for each in "
@@ -101,7 +101,7 @@ def _misleads() -> Chapter:
     run = _run("shift", "h2o")
     turn, current = run.dialogs.turns - 1, run.dialogs.current[0]
     old, new = (run.dialogs.topic_label(int(current[shown])) for shown in (0, turn))
-    since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept[0, turn]
+    since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept_tokens[0, turn]
     token = int(kept[kept >= 0].min())  # the oldest entry
     score = run.entries[run.entries.token == token].set_index("turn").score
     window = float(run.trace.policy.settings["window"].default)
@@ -156,7 +156,7 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     # The same run with the argument pinned: does the call then have all that it needs?
     again = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
     met = Evidence(again.trace, spoken.recording).lost[needs.index(demand)][0] < 0
-    remaining = int(np.isin(tokens, run.trace.kept[0, demand.turn - 1]).sum())
+    remaining = int(np.isin(tokens, run.trace.kept_tokens[0, demand.turn - 1]).sum())
     value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
     lost = (
         f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "

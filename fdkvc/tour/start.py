@@ -39,7 +39,7 @@ def moment() -> tuple[HeadChoice, Lane, Outcome]:
 def nearest_changes(run: StageRun, turn: int, token: int) -> list[Change]:
     """Return the changes of a setting that would have kept an entry, the nearest first."""
     changes = nearest_first(counterfactual(run.trace, run.dialogs, 0, turn, token))
-    return [change for change in changes if change.after is not None]
+    return [change for change in changes if change.reversing_value is not None]
 
 
 @st.fragment

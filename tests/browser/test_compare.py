@@ -63,7 +63,7 @@ def why(page: Page, label: str) -> Locator:
 
 
 def decided(trace: Trace, turn: int) -> set[int]:
-    return set(trace.kept[0, turn - trace.first_turn].tolist()) - {-1}
+    return set(trace.kept_tokens[0, turn - trace.first_turn].tolist()) - {-1}
 
 
 def expect_turn(page: Page, turn: int) -> None:

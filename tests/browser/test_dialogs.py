@@ -84,8 +84,8 @@ def marked(page: Page, mark: str) -> list[int]:
 
 def expect_marks(page: Page, trace: Trace, turn: int) -> None:
     """Expect the words that the underlined policy holds, has just evicted and no longer holds."""
-    kept = set(trace.kept[0, turn].tolist()) - {-1}
-    before = set(trace.kept[0, turn - 1].tolist()) - {-1}
+    kept = set(trace.kept_tokens[0, turn].tolist()) - {-1}
+    before = set(trace.kept_tokens[0, turn - 1].tolist()) - {-1}
     starts = recording().starts
     words = {place for place, word in enumerate(recording().words) if word}  # marks have no element
     assert marked(page, "held") == sorted(kept & words)
@@ -166,7 +166,7 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     place = np.array([[*SPAN_KINDS].index(kind) for kind in kinds])
     counts = []
     for key in ("fifo", "fd-kvc"):
-        kept = simulate(policy_named(key), recording.dialogs, 128).kept[0, 20]
+        kept = simulate(policy_named(key), recording.dialogs, 128).kept_tokens[0, 20]
         of_kept = place[np.searchsorted(starts, kept, side="right") - 1]
         counts.append(np.bincount(of_kept, minlength=5)[[0, 1, 2, 4]].tolist())
     shown = [list(map(int, row.locator("td").all_inner_texts())) for row in rows.all()]
@@ -236,7 +236,7 @@ def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:
         )
         if len(mentions) == 1
         and int(turns[0]) not in (-1, demand.turn)
-        and {*mentions[0]} & {*trace.kept[0, demand.turn].tolist()}
+        and {*mentions[0]} & {*trace.kept_tokens[0, demand.turn].tolist()}
     )
     open_dialogs(page, file="rental", policies="fifo,surprisal", turn=demand.turn)
     what = f"{demand.slot} “{demand.value}”"
@@ -306,7 +306,7 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     recording = lexical_recording(read_file(path)[0], 0, Encoding())
     words = {place for place, word in enumerate(recording.words) if word}
     budget, last = 2048, len(said) - 1  # a tenth of its tokens
-    kept = simulate(policy_named("fifo"), recording.dialogs, budget, entries=False).kept[0]
+    kept = simulate(policy_named("fifo"), recording.dialogs, budget, entries=False).kept_tokens[0]
     open_dialogs(page, file="own", policies="fifo,h2o", budget=budget)
     bring(page, path)
 

@@ -94,7 +94,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     for sentence in sentences(explain(trace, DIALOG, 0, 3, int(token))):
         assert sentence in text
     assert "What would have kept it?" in text
-    assert f"{best.label} {best.before:g} → {best.after:g}" in text
+    assert f"{best.label} {best.current_value:g} → {best.reversing_value:g}" in text
     assert "recency" in text.lower().partition("margin")[2]
     assert "Where its score came from" in text
 

@@ -53,7 +53,7 @@ def test_the_answer_fails_and_is_brought_back_by_the_word_it_needs(gallery: Path
 def kept_of(scenario: str, policy: str, turn: int, until: int) -> int:
     """Count the entries of the turns before `until` in the cache after a turn."""
     dialogs = generate(SCENARIOS[scenario], 1, 7)
-    kept = simulate(policy_named(policy), dialogs, 56).kept[0, turn]
+    kept = simulate(policy_named(policy), dialogs, 56).kept_tokens[0, turn]
     return int(((kept >= 0) & (kept < 32 * until)).sum())
 
 

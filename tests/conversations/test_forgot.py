@@ -251,9 +251,9 @@ def test_a_budget_beyond_the_text_keeps_all(name: str) -> None:
 def test_a_decision_at_once_is_that_of_a_run_with_room_until_its_last_turn(key: str) -> None:
     policy, dialogs = policy_named(key), generate(SCENARIOS["mixed"])
     tokens, last = dialogs.keys.shape[1], dialogs.turns - 1
-    room = simulate(policy, dialogs, tokens, stop=last, entries=False).last
+    room = simulate(policy, dialogs, tokens, stop=last, entries=False).end_state
     trace = simulate(policy, dialogs, 40, start=(last, room), entries=False)
-    kept = trace.kept[0, 0]
+    kept = trace.kept_tokens[0, 0]
 
     assert np.flatnonzero(fit(policy, dialogs, 40)).tolist() == sorted(kept[kept >= 0])
 

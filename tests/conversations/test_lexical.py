@@ -222,8 +222,8 @@ def test_a_dialog_is_the_same_alone_and_among_others() -> None:
         for key in ("fd-kvc", "h2o"):
             alone = simulate(policy_named(key), recording.dialogs, 24, entries=False)
             among = simulate(policy_named(key), together, 24, entries=False)
-            kept = among.kept[row : row + 1, : alone.turns]
-            np.testing.assert_array_equal(alone.kept, kept)
+            kept = among.kept_tokens[row : row + 1, : alone.turns]
+            np.testing.assert_array_equal(alone.kept_tokens, kept)
 
 
 def heads(recording: Recording, count: int) -> Recording:

@@ -38,6 +38,6 @@ def test_it_is_the_same_over_what_any_policy_kept(size: int) -> None:
     for key in ("fifo", "h2o", "snapkv", "full"):
         trace = simulate(policy_named(key), dialogs, 56)
         for number in range(dialogs.turns):
-            turn, kept = dialogs.observe(number), trace.kept[:, number]
+            turn, kept = dialogs.observe(number), trace.kept_tokens[:, number]
             output = by_blocks(turn.logits(kept)[0], turn.values(kept)[0], size)
             np.testing.assert_allclose(output, trace.output[0, number], rtol=0, atol=1e-6)

@@ -71,7 +71,7 @@ def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> floa
     for demand in recording.transcript.demands:
         if demand.kind != "call" or demand.turn - demand.mentions[-1].turn <= older_than:
             continue
-        cached = set(trace.kept[row, demand.turn - 1].tolist())
+        cached = set(trace.kept_tokens[row, demand.turn - 1].tolist())
         met = any(
             all(
                 index in cached

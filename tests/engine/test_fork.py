@@ -63,7 +63,7 @@ def test_a_fork_that_changes_nothing_repeats_the_future_to_the_last_bit(
         return
     turn = data.draw(st.integers(0, batch.turns - 2), label="turn")
 
-    assert_same_state(state_at_fork(trace, batch, Fork(turn)), trace.result(turn).after)
+    assert_same_state(state_at_fork(trace, batch, Fork(turn)), trace.result(turn).end_state)
     for change in (Fork(turn), Fork(turn, policy=policy, budget=budget)):
         future = fork(trace, batch, change)
 
@@ -173,17 +173,17 @@ def test_the_attention_of_a_dropped_entry_is_shared_by_the_others() -> None:
 
     state = state_at_fork(trace, dialog, Fork(4, dropped=token))
 
-    before, slot = trace.result(4).after, trace.result(4).after.cache.token[0] == token
-    others = before.attended.before[0, ~slot]
-    np.testing.assert_allclose(state.attended.before[0, ~slot], others / others.sum(), rtol=1e-5)
-    assert not state.attended.before[0, slot].any()
-    bent = trace.policy.modulate(state.attended.before, state.cache)
-    np.testing.assert_array_equal(state.attended.after, bent)
-    assert (bent != state.attended.before).any()
-    assert state.attended.after.sum() == pytest.approx(1, abs=1e-5)
+    before, slot = trace.result(4).end_state, trace.result(4).end_state.cache.token[0] == token
+    others = before.attended.weights[0, ~slot]
+    np.testing.assert_allclose(state.attended.weights[0, ~slot], others / others.sum(), rtol=1e-5)
+    assert not state.attended.weights[0, slot].any()
+    bent = trace.policy.modulate(state.attended.weights, state.cache)
+    np.testing.assert_array_equal(state.attended.modulated_weights, bent)
+    assert (bent != state.attended.weights).any()
+    assert state.attended.modulated_weights.sum() == pytest.approx(1, abs=1e-5)
     values = dialog.values[0, state.cache.token[0]]
     np.testing.assert_allclose(
-        state.attended.output[0], state.attended.after[0] @ values, atol=1e-5
+        state.attended.output[0], state.attended.modulated_weights[0] @ values, atol=1e-5
     )
 
 
@@ -195,7 +195,7 @@ def test_what_a_fork_pinned_stays_pinned_in_a_fork_of_it() -> None:
 
     assert kept_tokens(twice, 0, 9)[:2] == [88, 190]
     again = fork(once, dialog, Fork(5))
-    np.testing.assert_array_equal(again.kept, once.kept[:, 3:])
+    np.testing.assert_array_equal(again.kept_tokens, once.kept_tokens[:, 3:])
     np.testing.assert_array_equal(again.output, once.output[:, 3:])
 
 
@@ -291,7 +291,7 @@ def test_the_budget_holds_at_the_fork_and_after_it(
 def test_a_smaller_budget_keeps_the_protected_and_then_the_best(key: str, budget: int) -> None:
     dialog = generate(SCENARIOS["mixed"], 1, 3)
     trace, policy = simulate(policy_named(key), dialog, 56), policy_named(key)
-    turn, before = dialog.observe(5), trace.result(5).after.cache
+    turn, before = dialog.observe(5), trace.result(5).end_state.cache
 
     start = state_at_fork(trace, dialog, Fork(5, budget=budget)).cache
 
@@ -334,7 +334,7 @@ def test_a_policy_with_other_numbers_keeps_its_channels_and_any_other_resets_the
     trace, dialog, turn = run
     if data.draw(st.booleans(), label="the same policy"):
         policy = data.draw(policies((trace.policy.key,)), label="policy")
-    before, change = trace.result(turn).after, Fork(turn, policy=policy, budget=trace.budget)
+    before, change = trace.result(turn).end_state, Fork(turn, policy=policy, budget=trace.budget)
 
     start = state_at_fork(trace, dialog, change)
 
@@ -371,8 +371,8 @@ def test_a_policy_that_resets_treats_all_entries_as_new_in_the_turn(key: str, em
         return
     # A run whose only turn brings these very tokens, and asks what this turn asked.
     turn = dialog.observe(2)
-    brought = turn.with_new(trace.kept[:, 2])
-    alone = take_turn(policy, initial_state(policy, 1, 8, 4), brought, 8).after.cache
+    brought = turn.with_new(trace.kept_tokens[:, 2])
+    alone = take_turn(policy, initial_state(policy, 1, 8, 4), brought, 8).end_state.cache
     if empty:  # nothing was asked
         births = policy.init_channels(brought)
         assert {name: column.tolist() for name, column in cache.channels.items()} == {
@@ -393,7 +393,7 @@ def test_what_one_policy_kept_is_not_gone_at_once_for_being_on_another_scale(tur
 
     future = fork(h2o, dialog, Fork(turn, policy=policy_named("fd-kvc")))
 
-    first, second = np.isin(future.kept[0, :2], h2o.kept[0, turn]).sum(axis=1)
+    first, second = np.isin(future.kept_tokens[0, :2], h2o.kept_tokens[0, turn]).sum(axis=1)
     assert first > 56 - 32  # more than the places that the new ones left free
     assert second > 0
 
@@ -431,7 +431,7 @@ def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
 
     future = fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc", gamma=0.5)))
 
-    left = trace.result(5).after.cache
+    left = trace.result(5).end_state.cache
     recorded = all_entries(future).recorded
     decayed = recorded["recency decayed"][0, 0, :56]
     np.testing.assert_allclose(decayed, 0.5 * left["recency"][0], rtol=1e-6)

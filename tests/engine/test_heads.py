@@ -63,8 +63,8 @@ def test_heads_together_keep_the_same_tokens(key: str) -> None:
     dialogs = RECORDINGS[0].dialogs
     trace = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
 
-    assert (trace.kept == trace.kept[:1]).all()
-    assert (trace.kept >= 0).any()
+    assert (trace.kept_tokens == trace.kept_tokens[:1]).all()
+    assert (trace.kept_tokens >= 0).any()
 
 
 @pytest.mark.parametrize("key", POLICIES)
@@ -73,7 +73,7 @@ def test_one_head_together_is_the_policy_itself(key: str) -> None:
     alone = simulate(policy_named(key), dialogs, 40, entries=False)
     one = simulate(Together(policy_named(key), 1), dialogs, 40, entries=False)
 
-    np.testing.assert_array_equal(alone.kept, one.kept)
+    np.testing.assert_array_equal(alone.kept_tokens, one.kept_tokens)
     np.testing.assert_array_equal(alone.output, one.output)
 
 
@@ -83,7 +83,7 @@ def test_heads_that_agree_decide_as_each_would(key: str) -> None:
     separate = simulate(policy_named(key), dialogs, 32, entries=False)
     joined = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
 
-    np.testing.assert_array_equal(separate.kept, joined.kept)
+    np.testing.assert_array_equal(separate.kept_tokens, joined.kept_tokens)
 
 
 @pytest.mark.parametrize("key", ["tova", "fd-kvc"])
@@ -92,16 +92,18 @@ def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
     row = simulate(policy, dialogs, 32).row(1)
     alone = simulate(policy, dialogs.row(1), 32)
 
-    np.testing.assert_array_equal(row.kept, alone.kept)
+    np.testing.assert_array_equal(row.kept_tokens, alone.kept_tokens)
     np.testing.assert_array_equal(row.output, alone.output)
     for field in dataclasses.fields(all_entries(alone)):
         in_batch, theirs = (getattr(all_entries(trace), field.name) for trace in (row, alone))
         np.testing.assert_equal(in_batch, theirs)
     np.testing.assert_equal(row.state, alone.state)
     np.testing.assert_equal(row.evicted, alone.evicted)
-    np.testing.assert_array_equal(row.last.cache.token, alone.last.cache.token)
-    np.testing.assert_array_equal(row.last.attended.after, alone.last.attended.after)
-    assert row.kept.base is None  # it does not hold on to the other heads
+    np.testing.assert_array_equal(row.end_state.cache.token, alone.end_state.cache.token)
+    np.testing.assert_array_equal(
+        row.end_state.attended.modulated_weights, alone.end_state.attended.modulated_weights
+    )
+    assert row.kept_tokens.base is None  # it does not hold on to the other heads
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -111,10 +113,10 @@ def test_a_run_that_reads_no_attention_decides_the_same(name: str) -> None:
     full = simulate(policy, dialogs, 164)
     few = simulate(policy, dialogs, 164, entries=False, outputs_from=dialogs.turns)
 
-    np.testing.assert_array_equal(few.kept, full.kept)
+    np.testing.assert_array_equal(few.kept_tokens, full.kept_tokens)
     np.testing.assert_array_equal(few.peak, full.peak)
     np.testing.assert_equal(few.state, full.state)
-    np.testing.assert_equal(few.last.cache.channels, full.last.cache.channels)
+    np.testing.assert_equal(few.end_state.cache.channels, full.end_state.cache.channels)
 
 
 def test_it_has_few_slots_while_few_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +134,7 @@ def test_it_has_few_slots_while_few_are_filled(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Fifo, "terms", terms)
     few = simulate(Fifo(), dialogs, 4096, entries=False, outputs_from=dialogs.turns)
 
-    assert few.kept.shape[2] == 4096
+    assert few.kept_tokens.shape[2] == 4096
     ends = dialogs.bounds[0, 1:]
     assert all(width <= end + LANES for width, end in zip(widths, ends, strict=True))
     assert not scored

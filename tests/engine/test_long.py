@@ -24,7 +24,7 @@ def test_a_long_run_has_the_kept_tokens_states_and_entries_of_a_recorded_one(nam
     recorded, long = simulate(policy, DIALOG, 56), simulate_long(policy, DIALOG, 56)
 
     assert long.turns == DIALOG.turns > BLOCK
-    np.testing.assert_array_equal(long.kept, recorded.kept)
+    np.testing.assert_array_equal(long.kept_tokens, recorded.kept_tokens)
     np.testing.assert_array_equal(long.tier, recorded.tier)
     np.testing.assert_array_equal(long.output, recorded.output)
     for state, column in recorded.state.items():

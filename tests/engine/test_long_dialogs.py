@@ -41,7 +41,7 @@ def test_the_same_entries_stay(in_parts: DialogBatch, key: str) -> None:
     whole = simulate(POLICIES[key](), WHOLE, BUDGET)
     parts = simulate(POLICIES[key](), in_parts, BUDGET)
 
-    np.testing.assert_array_equal(parts.kept, whole.kept)
+    np.testing.assert_array_equal(parts.kept_tokens, whole.kept_tokens)
     np.testing.assert_allclose(parts.output, whole.output, rtol=1e-5, atol=1e-5)
 
 
@@ -101,10 +101,10 @@ def test_the_last_queries_alone_attend_as_among_all() -> None:
 @pytest.mark.parametrize("key", ["fd-kvc", "surprisal"])
 def test_a_state_does_not_keep_the_one_before_alive(key: str) -> None:
     policy = POLICIES[key]()
-    first = simulate(policy, WHOLE, BUDGET, entries=False, stop=1).last
+    first = simulate(policy, WHOLE, BUDGET, entries=False, stop=1).end_state
     earlier = weakref.ref(first)
-    last = take_turn(policy, first, WHOLE.observe(1), BUDGET).after
+    last = take_turn(policy, first, WHOLE.observe(1), BUDGET).end_state
     del first
 
     assert earlier() is None
-    assert last.attended.before.shape == (1, BUDGET)
+    assert last.attended.weights.shape == (1, BUDGET)

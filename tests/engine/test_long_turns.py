@@ -39,9 +39,9 @@ def test_a_pinned_prompt_stays_within_its_share_of_the_budget() -> None:
     recording = lexical_recording(Transcript("own", (*turns, *short)))
     for budget, pinned in ((8, 4), (4, 2)):
         policy = read_policy("whitelist(fifo, first=0, speaker=prompt)")
-        kept = simulate(policy, recording.dialogs, budget).kept[0, -1]
+        kept = simulate(policy, recording.dialogs, budget).kept_tokens[0, -1]
         assert sorted(kept[kept >= 0].tolist())[:pinned] == [*range(pinned)]
         assert (kept >= 0).sum() == budget
     system = read_policy("whitelist(fifo, first=0, speaker=system, most=1)")
-    kept = simulate(system, recording.dialogs, 8).kept[0, -1]
+    kept = simulate(system, recording.dialogs, 8).kept_tokens[0, -1]
     assert set(range(4)) < set(kept.tolist()), "the system's words include its prompt"

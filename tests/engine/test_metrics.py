@@ -62,7 +62,7 @@ def alike(*lengths: int, topics: str) -> DialogBatch:
 def test_retention_and_diversity_by_hand() -> None:
     dialog = alike(2, 2, 3, 0, topics="ABAB")
     trace = fifo(dialog, budget=3)
-    assert trace.kept[0].tolist() == [[-1, 0, 1], [1, 2, 3], [4, 5, 6], [4, 5, 6]]
+    assert trace.kept_tokens[0].tolist() == [[-1, 0, 1], [1, 2, 3], [4, 5, 6], [4, 5, 6]]
 
     np.testing.assert_allclose(retention(trace, dialog), [[1, 2 / 3, 1, 0]])
     np.testing.assert_allclose(diversity(trace, dialog), [[1 / 2, 1, 1 / 2, 1 / 2]])
@@ -109,7 +109,7 @@ def test_a_dialog_without_topics_has_no_retention_and_no_diversity() -> None:
 def test_a_fork_is_measured_over_its_own_turns() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
     trace = simulate(FIFO, dialogs, budget=56)
-    fork = simulate(FIFO, dialogs, 56, start=(4, trace.result(3).after))
+    fork = simulate(FIFO, dialogs, 56, start=(4, trace.result(3).end_state))
 
     for metric in metrics_of(optional=False).values():
         whole = metric.measure(trace, dialogs)

@@ -62,7 +62,7 @@ def test_it_decides_as_simulate_does(
         fed = cache.feed(**new)
         if expected.margin <= CLEAR:
             break  # products of another shape may round differently
-        assert fed.kept.tolist() == kept_tokens(trace, 0, turn) == expected.kept
+        assert fed.kept_tokens.tolist() == kept_tokens(trace, 0, turn) == expected.kept
         np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-3, atol=1e-4)
         weights_by_token = list(by_token(all_entries(trace), weights, 0, turn).values())
         np.testing.assert_allclose(fed.attention, weights_by_token, rtol=1e-3, atol=1e-5)
@@ -75,7 +75,7 @@ def test_what_a_first_turn_evicted_can_be_read_again() -> None:
     cache.feed(**first)
     for token in (0, 1, 2):
         again = {name: array[token : token + 1] for name, array in first.items()}
-        assert cache.feed(**{**again, "keys": -again["keys"]}).kept.tolist() == [token]
+        assert cache.feed(**{**again, "keys": -again["keys"]}).kept_tokens.tolist() == [token]
 
 
 def test_ids_count_the_tokens_fed() -> None:
@@ -84,7 +84,7 @@ def test_ids_count_the_tokens_fed() -> None:
 
     turns = [cache.feed(**new) for new in cut(vectors, [2, 0, 2, 4])]
 
-    assert [turn.kept.tolist() for turn in turns] == [[0, 1], [0, 1], [1, 2, 3], [5, 6, 7]]
+    assert [turn.kept_tokens.tolist() for turn in turns] == [[0, 1], [0, 1], [1, 2, 3], [5, 6, 7]]
     assert cache.fed == 8
     np.testing.assert_array_equal(turns[1].output, turns[0].output)
     np.testing.assert_array_equal(turns[1].attention, turns[0].attention)
@@ -98,7 +98,7 @@ def test_a_stream_may_go_on_for_ever(key: str, fed: int) -> None:
     vectors, _ = random_vectors(0, [1] * 30)
 
     for last, new in enumerate(cut(vectors, [1] * 30), fed):
-        assert cache.feed(**new).kept.tolist() == list(range(max(fed, last - 4), last + 1))
+        assert cache.feed(**new).kept_tokens.tolist() == list(range(max(fed, last - 4), last + 1))
 
 
 def test_before_the_first_token_there_is_nothing() -> None:
@@ -109,9 +109,9 @@ def test_before_the_first_token_there_is_nothing() -> None:
     empty = cache.feed(**nothing)
     first = cache.feed(**something)
 
-    assert (empty.kept.tolist(), empty.attention.tolist()) == ([], [])
+    assert (empty.kept_tokens.tolist(), empty.attention.tolist()) == ([], [])
     assert not empty.output.any()
-    assert len(first.kept) == 3
+    assert len(first.kept_tokens) == 3
     assert first.attention.sum() == pytest.approx(1)
 
 
@@ -128,9 +128,9 @@ def test_what_it_is_given_and_what_it_gives_back_is_the_callers(key: str) -> Non
         for name, array in float_vectors.items():
             np.testing.assert_array_equal(array, new[name].astype(np.float32))
             array[:] = 99  # the cache must have its own copy
-        np.testing.assert_array_equal(fed.kept, expected.kept)
+        np.testing.assert_array_equal(fed.kept_tokens, expected.kept_tokens)
         np.testing.assert_array_equal(fed.output, expected.output)
-        fed.kept[:] = 0
+        fed.kept_tokens[:] = 0
         fed.attention[:] = 0
         fed.output[:] = 0
 
@@ -177,7 +177,7 @@ def test_a_first_turn_without_the_surprisal_that_a_policy_needs_can_be_fed_again
     with pytest.raises(ValueError, match="needs the surprisal of every token"):
         cache.feed(**{**turn, "surprisal": None})
 
-    assert cache.feed(**turn).kept.tolist() == [0, 1, 2]
+    assert cache.feed(**turn).kept_tokens.tolist() == [0, 1, 2]
 
 
 def test_later_turns_must_have_the_dimensions_of_the_first() -> None:
@@ -194,7 +194,7 @@ def test_later_turns_must_have_the_dimensions_of_the_first() -> None:
 
 def assert_same_turn(one: OnlineTurn, other: OnlineTurn) -> None:
     """Assert that two turns gave the same to the last bit."""
-    np.testing.assert_array_equal(one.kept, other.kept)
+    np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
     np.testing.assert_array_equal(one.output, other.output)
     np.testing.assert_array_equal(one.attention, other.attention)
 
@@ -209,7 +209,7 @@ def test_who_says_which_word_is_told_with_each_turn() -> None:
             "words": np.array([code * (turn == 0), 0]),
             "speakers": np.full(2, speaker),
         }
-        kept = [online.feed(**vectors, **marks).kept.tolist() for online in (cache, marked)]
+        kept = [online.feed(**vectors, **marks).kept_tokens.tolist() for online in (cache, marked)]
     assert SPEAKERS[0] == "user"
     assert kept == [[0, 1, 4, 5], [0, 3, 4, 5]]
     with pytest.raises(ValueError, match="words must be 2 whole numbers"):

@@ -61,7 +61,7 @@ def test_a_policy_is_asked_what_it_keeps(name: str, budget: int, kept: int) -> N
 @given(policies(), st.integers(8, 24), st.integers(0, 1000))
 def test_what_it_says_is_kept_in_a_run(policy: Policy, budget: int, seed: int) -> None:
     dialog = random_dialog(seed, (SINKS, budget + 3, 5, budget, 2))
-    kept = simulate(policy, dialog, budget).kept[0]
+    kept = simulate(policy, dialog, budget).kept_tokens[0]
     first = set(range(sinks_of(policy, budget)))
     for turn in kept:
         assert first <= {*turn[turn != EMPTY].tolist()}
@@ -74,7 +74,7 @@ def test_the_others_evict_them_in_some_dialog(key: str) -> None:
     unlike.keys[0, :SINKS] = -10 * unlike.token_queries[0].mean(axis=0)
     for dialog in (unlike, *(random_dialog(seed, lengths) for seed in range(4))):
         trace = simulate(policy_named(key), dialog, 8)
-        if not {*range(SINKS)} <= {*trace.kept[0, -1].tolist()}:
+        if not {*range(SINKS)} <= {*trace.kept_tokens[0, -1].tolist()}:
             return
     pytest.fail(f"{key} evicted none of the first tokens")
 

@@ -35,7 +35,7 @@ every_pair = pytest.mark.parametrize(("one", "other"), PAIRS)
 
 
 def kept(trace: Trace, turn: int) -> set[int]:
-    return set(trace.kept[0, turn].tolist()) - {-1}
+    return set(trace.kept_tokens[0, turn].tolist()) - {-1}
 
 
 # ------------------------------------------------------------------------------- overlap
@@ -114,14 +114,14 @@ def test_scores_and_ranks_are_those_of_the_turn_and_of_the_eviction(one: str, ot
 
 def test_what_a_fork_took_out_has_no_score_there() -> None:
     trace = TRACES["h2o"]
-    future = fork(trace, DIALOG, Fork(4, dropped=int(trace.kept[0, 4, 3])))
+    future = fork(trace, DIALOG, Fork(4, dropped=int(trace.kept_tokens[0, 4, 3])))
     past = ENTRIES["h2o"][ENTRIES["h2o"]["turn"] <= 4]
     forked = pd.concat([past, entries_table(future, DIALOG)], ignore_index=True)
 
     table = difference_table(ENTRIES["h2o"], forked)
 
     assert table["turn"].min() == 5
-    dropped = table[table["token"] == int(trace.kept[0, 4, 3])]
+    dropped = table[table["token"] == int(trace.kept_tokens[0, 4, 3])]
     assert len(dropped)
     assert (dropped["keeper"] == "one").all()
     assert dropped[["score_other", "rank_other", "evicted"]].isna().all(axis=None)

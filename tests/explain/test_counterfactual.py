@@ -44,13 +44,13 @@ def test_changes_worked_by_hand() -> None:
 
     paper = ["gamma", "alpha_0", "mu", "tau", "beta", "w_c"]
     assert list(changes) == [*paper, "budget"]
-    assert (changes["gamma"].before, changes["gamma"].after) == (0.5, 0.91)
+    assert (changes["gamma"].current_value, changes["gamma"].reversing_value) == (0.5, 0.91)
     assert changes["gamma"].share == pytest.approx(0.41)
-    assert changes["w_c"].after == 0.847
-    assert (changes["budget"].after, changes["budget"].share) == (3, 0.5)
+    assert changes["w_c"].reversing_value == 0.847
+    assert (changes["budget"].reversing_value, changes["budget"].share) == (3, 0.5)
     for name in ("alpha_0", "mu", "tau", "beta"):
         change = changes[name]
-        assert (change.after, change.share) == (None, None)
+        assert (change.reversing_value, change.share) == (None, None)
     ordered = [change.name for change in nearest_first(changes[name] for name in paper)]
     assert ordered == ["w_c", "gamma", "alpha_0", "mu", "tau", "beta"]
 
@@ -70,7 +70,7 @@ def kept_with(trace: Trace, dialogs: DialogBatch, name: str, value: float) -> se
 def grid(change: Change) -> list[float]:
     """Return every value that is promised to have been tried, the nearest first."""
     values = [
-        round(change.before + way * steps * change.step, 12)
+        round(change.current_value + way * steps * change.step, 12)
         for steps in range(1, math.ceil((change.high - change.low) / change.step) + 1)
         for way in (1, -1)
     ]
@@ -98,24 +98,26 @@ def test_the_change_turns_the_decision_and_no_nearer_one_does(
         changes = [result for result in every if not isinstance(result, NotRepeated)]
         for change in changes:
             assert change.keeps == evicted
-            nearer, after = grid(change), change.after
+            nearer, after = grid(change), change.reversing_value
             if after is not None:
                 turning_changes += 1
                 assert change.low <= after <= change.high
                 assert (token in kept_with(trace, dialogs, change.name, after)) == evicted
                 assert change.words.endswith("of its range.")
-                size = abs(after - change.before)
+                size = abs(after - change.current_value)
                 nearer = [
                     candidate
                     for candidate in nearer
-                    if abs(candidate - change.before) < size - 1e-9
+                    if abs(candidate - change.current_value) < size - 1e-9
                 ]
             tried = nearer[:1] + nearer[seed :: len(nearer) // 4 + 1] + nearer[-2:]
             for value in tried:
                 assert (token in kept_with(trace, dialogs, change.name, value)) != evicted
         assert changes[-1].name == "budget"
         if evicted:
-            assert changes[-1].after is not None, "a cache for everything keeps everything"
+            assert changes[-1].reversing_value is not None, (
+                "a cache for everything keeps everything"
+            )
     assert turning_changes
 
 
@@ -131,10 +133,10 @@ def test_a_narrow_range_of_values_near_the_present_one_is_found(
 
     best = nearest_first(counterfactual(trace, dialogs, 0, turn=13, token=326))[0]
 
-    assert (best.name, best.after) == ("gamma", 0.892)
+    assert (best.name, best.reversing_value) == ("gamma", 0.892)
     for gamma, kept in ((0.891, False), (0.892, True), (0.898, True), (0.899, False)):
         run = simulate(policy.variant(gamma=gamma), dialogs, 56, entries=False, stop=14)
-        assert (326 in run.kept[0, 13]) == kept
+        assert (326 in run.kept_tokens[0, 13]) == kept
 
 
 def test_a_change_has_the_name_and_the_numbers_of_the_page() -> None:
@@ -163,12 +165,12 @@ def test_what_turns_a_decision_only_between_two_steps_is_not_looked_for(
 
     change = by_name(counterfactual(trace, dialogs, 0, 4, token))[name]
 
-    assert (change.after, change.keeps) == (after, False)
-    size = abs(after - change.before)
-    nearer = [value for value in grid(change) if abs(value - change.before) < size - 1e-9]
+    assert (change.reversing_value, change.keeps) == (after, False)
+    size = abs(after - change.current_value)
+    nearer = [value for value in grid(change) if abs(value - change.current_value) < size - 1e-9]
     assert all(token in kept_with(trace, dialogs, name, value) for value in nearer)
     assert token not in kept_with(trace, dialogs, name, after)
-    assert abs(between - change.before) < size - change.step
+    assert abs(between - change.current_value) < size - change.step
     assert token not in kept_with(trace, dialogs, name, between)
 
 
@@ -192,14 +194,14 @@ def test_an_earlier_eviction_is_undone_where_it_happened() -> None:
 
     assert later == counterfactual(trace, dialogs, 0, turn=1, token=10)
     # Eight must go: with four sinks tokens 4 to 11, with two sinks 2 to 9.
-    assert by_name(later)["sinks"].after == 2
+    assert by_name(later)["sinks"].reversing_value == 2
 
 
 def test_a_row_of_a_batch_is_searched_as_if_it_were_alone() -> None:
     dialogs = stack([random_dialog(1, [8, 9]), random_dialog(2, [9, 7, 12])])
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=10)
     alone = dialogs.row(1)
-    token = int(next(iter(set(trace.kept[1, 1]) - set(trace.kept[1, 2]))))
+    token = int(next(iter(set(trace.kept_tokens[1, 1]) - set(trace.kept_tokens[1, 2]))))
 
     assert counterfactual(trace, dialogs, 1, 2, token) == counterfactual(
         simulate(policy_named("fd-kvc"), alone, budget=10), alone, 0, 2, token
@@ -242,15 +244,15 @@ def test_open_and_whole_ranges_and_islands() -> None:
     changes = by_name(counterfactual(trace, dialogs, 0, turn=1, token=0))
 
     assert list(changes) == ["gate", "island", "whole", "idle", "budget"], "a weight has no range"
-    gate = changes["gate"].after
+    gate = changes["gate"].reversing_value
     assert gate is not None
     assert 0 < gate < 0.0005
-    assert changes["island"].after == 0.551
-    assert changes["whole"].after == 1
-    assert isinstance(changes["whole"].after, int)
-    assert changes["idle"].after is None
+    assert changes["island"].reversing_value == 0.551
+    assert changes["whole"].reversing_value == 1
+    assert isinstance(changes["whole"].reversing_value, int)
+    assert changes["idle"].reversing_value is None
     assert changes["idle"].words == "No idle from 0 to 1 in steps of 0.02 would have kept it."
-    assert changes["budget"].after == 8
+    assert changes["budget"].reversing_value == 8
 
 
 def test_the_first_value_of_a_step_is_refined_where_values_do_not_run_together() -> None:
@@ -260,7 +262,7 @@ def test_the_first_value_of_a_step_is_refined_where_values_do_not_run_together()
     gate = by_name(counterfactual(trace, dialogs, 0, turn=1, token=0))["gate"]
 
     assert gate.step == pytest.approx(1 / 50)
-    assert gate.after == pytest.approx(INSIDE)
+    assert gate.reversing_value == pytest.approx(INSIDE)
 
 
 def test_what_has_no_answer_is_refused_in_words() -> None:
@@ -269,6 +271,6 @@ def test_what_has_no_answer_is_refused_in_words() -> None:
 
     with pytest.raises(ValueError, match="token 70 arrives in turn 2, so nothing"):
         counterfactual(trace, dialogs, 0, turn=1, token=70)
-    fork = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.result(2).after))
+    fork = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.result(2).end_state))
     with pytest.raises(ValueError, match="forked at turn 3"):
-        counterfactual(fork, dialogs, 0, turn=3, token=int(trace.kept[0, 2, 0]))
+        counterfactual(fork, dialogs, 0, turn=3, token=int(trace.kept_tokens[0, 2, 0]))

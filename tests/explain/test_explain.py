@@ -71,7 +71,7 @@ def test_an_eviction_worked_by_hand() -> None:
     why = explain(trace, dialogs, 0, turn=2, token=1)
 
     assert (why.topic, why.born) == ("B", 1)
-    assert (why.status, why.rule, why.left) == (Status.evicted, Rule.budget, (2, Rule.budget))
+    assert (why.status, why.rule, why.eviction) == (Status.evicted, Rule.budget, (2, Rule.budget))
     assert (why.rank, why.place, why.protected) == (3, 3, False)
     assert (why.view.stood.sum(), why.view.kept.sum()) == (3, 2)
     assert why.score == pytest.approx(21 / 44)
@@ -244,7 +244,7 @@ def test_entries_that_are_not_in_the_cache() -> None:
     trace = simulate(policy_named("fifo"), dialogs, budget=2)
 
     evicted = explain(trace, dialogs, 0, turn=3, token=0)
-    assert (evicted.status, evicted.left, evicted.score, evicted.cutoff) == (
+    assert (evicted.status, evicted.eviction, evicted.score, evicted.cutoff) == (
         Status.empty,
         (1, Rule.budget),
         None,
@@ -255,7 +255,7 @@ def test_entries_that_are_not_in_the_cache() -> None:
         "the budget evicted it in turn 1."
     ]
     future = explain(trace, dialogs, 0, turn=1, token=4)
-    assert (future.born, future.left) == (3, None)
+    assert (future.born, future.eviction) == (3, None)
     assert sentences(future) == [
         "Token 4 (topic B, from turn 3) is not in the cache in turn 1: it arrives in turn 3."
     ]
@@ -275,12 +275,12 @@ def test_entries_that_are_not_in_the_cache() -> None:
 def test_a_forked_run_explains_only_its_own_turns() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     whole = simulate(policy_named("fd-kvc"), dialogs, budget=56)
-    fork = simulate(policy_named("fd-kvc"), dialogs, 56, start=(5, whole.result(4).after))
+    fork = simulate(policy_named("fd-kvc"), dialogs, 56, start=(5, whole.result(4).end_state))
 
-    for token in fork.kept[0, 0]:
+    for token in fork.kept_tokens[0, 0]:
         for turn in (5, 6, 11):
             assert explain(fork, dialogs, 0, turn, token) == explain(whole, dialogs, 0, turn, token)
-    early = next(token for token in range(160) if token not in whole.kept[0, 4])
+    early = next(token for token in range(160) if token not in whole.kept_tokens[0, 4])
     assert sentences(explain(fork, dialogs, 0, 6, early))[0].endswith(
         "it was evicted before this record begins."
     )
@@ -291,7 +291,7 @@ def test_a_forked_run_explains_only_its_own_turns() -> None:
 def test_a_threshold_in_the_turn_of_a_fork_is_explained_as_in_the_whole_run() -> None:
     dialogs = three_turns()
     whole = simulate(fd_kvc(tau=0.6), dialogs, budget=2)
-    fork = simulate(fd_kvc(tau=0.6), dialogs, 2, start=(2, whole.result(1).after))
+    fork = simulate(fd_kvc(tau=0.6), dialogs, 2, start=(2, whole.result(1).end_state))
 
     why = explain(fork, dialogs, 0, turn=2, token=1)
 
@@ -452,10 +452,10 @@ def test_rule_rank_and_margin_agree(policy: Policy, dialogs: DialogBatch, budget
     trace = simulate(policy, dialogs, budget)
     for row in range(dialogs.rows):
         for why in every_explanation(trace, dialogs, row):
-            cached = why.token in trace.kept[row, why.view.turn]
+            cached = why.token in trace.kept_tokens[row, why.view.turn]
             assert cached == (why.rule == Rule.none)
             assert cached == (why.status in (Status.kept, Status.new))
-            assert (why.left is not None) == (not cached)
+            assert (why.eviction is not None) == (not cached)
             if cached and why.margin is not None:
                 assert why.protected or why.margin >= 0
             if why.rule == Rule.budget:
@@ -535,7 +535,7 @@ def test_a_life_worked_by_hand() -> None:
     trace = simulate(fd_kvc(tau=0.6), dialogs, budget=2)
     first, last = (explain(trace, dialogs, 0, turn, token=1) for turn in (1, 2))
 
-    assert (last.topic, last.born, last.left) == ("B", 1, (2, Rule.threshold))
+    assert (last.topic, last.born, last.eviction) == ("B", 1, (2, Rule.threshold))
     assert (first.status, last.status) == (Status.new, Status.evicted)
     assert (first.terms["recency"], last.terms["recency"]) == pytest.approx((1 / 2, 1 / 4))
     assert (first.score, last.score) == pytest.approx((3 / 4, 21 / 44))
@@ -554,7 +554,7 @@ def test_a_life_goes_from_birth_to_eviction(key: str) -> None:
     for token in range(50):
         course = entries[entries.token == token]
         explanations = [explain(trace, dialogs, 0, turn, token) for turn in course.turn.tolist()]
-        left = explanations[-1].left
+        left = explanations[-1].eviction
 
         end = left[0] if left else dialogs.turns - 1
         assert course.turn.tolist() == list(range(dialogs.born[0, token], end + 1))

@@ -258,7 +258,7 @@ def test_a_forked_run_knows_what_it_goes_on_from(key: str) -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     policy = policy_named(key)
     whole = simulate(policy, dialogs, budget=56)
-    fork = simulate(policy, dialogs, 56, start=(5, whole.result(4).after))
+    fork = simulate(policy, dialogs, 56, start=(5, whole.result(4).end_state))
 
     for turn in (5, 6):
         assert narrate(fork, dialogs, 0, turn) == narrate(whole, dialogs, 0, turn)

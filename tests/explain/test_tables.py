@@ -378,7 +378,7 @@ def test_who_took_part_in_each_turn(run: tuple[Trace, DialogBatch]) -> None:
         assert (part.born == part.token // 32).all()
         assert part.token[part.status.isin(["new", "new_evicted"])].tolist() == new
         before = part.token[part.status.isin(["kept", "new"])].tolist()
-        assert before == [token for token in trace.kept[row, turn].tolist() if token >= 0]
+        assert before == [token for token in trace.kept_tokens[row, turn].tolist() if token >= 0]
     assert table.turn.unique().tolist() == list(range(dialogs.turns))
 
 
@@ -492,7 +492,7 @@ def test_a_fork_counts_its_turns_from_the_dialogs_start() -> None:
     dialogs = generate(SCENARIOS["shift"], 1, seed=2)
     policy = policy_named("fd-kvc")
     whole = simulate(policy, dialogs, 56)
-    fork = simulate(policy, dialogs, 56, start=(4, whole.result(3).after))
+    fork = simulate(policy, dialogs, 56, start=(4, whole.result(3).end_state))
     entries, turns = entries_table(whole, dialogs), turns_table(whole, dialogs)
     pd.testing.assert_frame_equal(
         entries_table(fork, dialogs), entries[entries.turn >= 4].reset_index(drop=True)

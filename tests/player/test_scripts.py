@@ -207,7 +207,7 @@ def test_river_and_path_follow_what_is_kept(
 ) -> None:
     run, (lane,) = runs[name], seen[name]["lanes"]
     dialogs = run.dialogs
-    kept = [[token for token in row.tolist() if token >= 0] for row in run.trace.kept[0]]
+    kept = [[token for token in row.tolist() if token >= 0] for row in run.trace.kept_tokens[0]]
     river = []
     for turn, tokens in enumerate(kept):
         low = 0
@@ -229,8 +229,8 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
 ) -> None:
     """Also of a fork that dropped an entry, and evicts with another budget than its trunk."""
     trunk = run_of("h2o")
-    dropped = int(trunk.trace.kept[0, 4][0])
-    at_fork = set(trunk.trace.kept[0, 4].tolist())
+    dropped = int(trunk.trace.kept_tokens[0, 4][0])
+    at_fork = set(trunk.trace.kept_tokens[0, 4].tolist())
     fork = continue_run(trunk, Fork(4, budget=8, dropped=dropped))
     file = tmp_path / "lanes.packed"
     heads = [LaneHead(name, BUDGET, "", ()) for name in ("trunk", "fork")]
@@ -244,15 +244,16 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
                 fate, why = told["fate"], explain(turn_run.trace, turn_run.dialogs, 0, turn, token)
                 if why.status != Status.empty:
                     assert (fate["fate"] == "kept") == (why.rule == Rule.none)
-                elif why.left:
-                    assert (fate["left"], fate["rule"]) == (why.left[0], why.left[1].name)
+                elif why.eviction:
+                    assert (fate["left"], fate["rule"]) == (why.eviction[0], why.eviction[1].name)
                 elif run is fork and token in at_fork:
                     assert fate["fate"] == "absent"
                 else:  # of the turns before the fork
                     assert fate["left"] is not None
                     assert fate["left"] <= 4
     both = [
-        set(trunk.trace.kept[0, turn].tolist()) & set(lane_run.trace.kept[0, turn - first].tolist())
+        set(trunk.trace.kept_tokens[0, turn].tolist())
+        & set(lane_run.trace.kept_tokens[0, turn - first].tolist())
         for turn in range(trunk.dialogs.turns)
         for lane_run in [fork.at(turn)]
         for first in [lane_run.trace.first_turn]
@@ -302,7 +303,7 @@ def test_topics_have_their_colours_and_the_ninth_the_first_with_a_pattern(seen: 
 def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, StageRun], seen: Any) -> None:
     name = "blocks(fd-kvc, size=4)"
     run, (lane,) = runs[name], seen[name]["lanes"]
-    for row, said in zip(run.trace.kept[0], lane["paged"], strict=True):
+    for row, said in zip(run.trace.kept_tokens[0], lane["paged"], strict=True):
         kept = row[row >= 0]
         pages = len({*(kept // 4).tolist()})
         empty = 4 * pages - len(kept)

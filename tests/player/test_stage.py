@@ -71,7 +71,7 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
     assert head["scaled"] == (key == "fd-kvc")
     assert head["alike"] == (schedule == "AABBA")
     for turn, words in enumerate(head["headlines"]):
-        kept = [set(one.trace.kept[0, turn].tolist()) - {-1} for one in (run, past)]
+        kept = [set(one.trace.kept_tokens[0, turn].tolist()) - {-1} for one in (run, past)]
         only = f"; {len(kept[0] - kept[1])} of these not in the previous run." * head["alike"]
         assert words == alone["headlines"][turn][: -1 if only else None] + only
 
@@ -136,7 +136,7 @@ def test_less_what_all_entries_lost_alike_each_has_gained(name: str) -> None:
             for turn, result in enumerate(trace.results or ())
         ]
         for turn in range(1, trace.turns):
-            stayed = set(trace.kept[0, turn - 1]) & set(terms[turn]) - {-1}
+            stayed = set(trace.kept_tokens[0, turn - 1]) & set(terms[turn]) - {-1}
             share = np.prod([shares[turn] for shares in course.shares.values()])
             gained = [terms[turn][token] - share * terms[turn - 1][token] for token in stayed]
             assert stayed

@@ -17,7 +17,7 @@ def run_of(name: str, policy: str, budget: int) -> StageRun:
 
 def gone_after(run: StageRun, turn: int, token: int) -> int:
     """Return the turn that evicted a token for good, one beyond the turn while it is cached."""
-    held = [past for past in range(turn + 1) if token in run.trace.kept[0, past]]
+    held = [past for past in range(turn + 1) if token in run.trace.kept_tokens[0, past]]
     return 1 + max(held, default=int(run.dialogs.born[0, token]) - 1)
 
 

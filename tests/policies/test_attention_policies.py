@@ -58,7 +58,7 @@ def test_h2o_that_forgets_almost_nothing_keeps_what_h2o_keeps() -> None:
     one = simulate(policy_named("h2o", forgetting=0.999999), dialog, budget=3)
     other = simulate(policy_named("h2o"), dialog, budget=3)
 
-    np.testing.assert_array_equal(one.kept, other.kept)
+    np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
     names = [simulated.policy.steps[0].name for simulated in (one, other)]
     assert names == ["Cumulative attention with forgetting", "Cumulative attention"]
 

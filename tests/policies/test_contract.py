@@ -217,7 +217,7 @@ def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) ->
 
     assert trace.policy == policy_named(key)
     assert trace.turns == turns
-    assert trace.kept.shape == (rows, turns, capacity)
+    assert trace.kept_tokens.shape == (rows, turns, capacity)
     assert trace.budget == capacity
     assert trace.output.shape == (rows, turns, SMALL.head_dimension)
     assert trace.seconds.shape == (turns,)
@@ -261,7 +261,7 @@ def fills_its_budget(policy: Policy) -> bool:
 
 @every_policy
 def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
-    cached = (traces[key].kept >= 0).sum(axis=2)
+    cached = (traces[key].kept_tokens >= 0).sum(axis=2)
 
     if not policy_named(key).bounded:
         arrived = SMALL.tokens_per_turn * np.arange(1, 13)
@@ -291,7 +291,7 @@ def test_a_run_starts_from_nothing(key: str) -> None:
     for name, start in policy.initial_state().items():
         np.testing.assert_allclose(state.cache.state[name], start)
     assert not state.attended.output.any()
-    assert not state.attended.after.any()
+    assert not state.attended.modulated_weights.any()
 
 
 @every_policy
@@ -320,14 +320,14 @@ def test_nothing_that_goes_in_is_changed(key: str) -> None:
             *state.cache.channels.values(),
             *state.cache.state.values(),
         ]
-        parts += [state.attended.before, state.attended.after, state.attended.output]
+        parts += [state.attended.weights, state.attended.modulated_weights, state.attended.output]
         kept = [part.copy() for part in parts]
         for part in parts:
             part.flags.writeable = False  # whoever writes is told at once
         result = take_turn(policy, state, dialogs.observe(number), BUDGET)
         for part, copy in zip(parts, kept, strict=True):
             np.testing.assert_array_equal(part, copy)
-        state = result.after
+        state = result.end_state
 
     for name, column in columns_of(dialogs).items():
         np.testing.assert_array_equal(column, copies[name], err_msg=name)
@@ -364,7 +364,7 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
         entries = all_entries(trace)
         assert np.isfinite(entries.score[entries.rank > 0]).all()
         assert np.isfinite(trace.output).all()
-        size, held = max(policy.page_size, 1), (trace.kept >= 0).sum(axis=2)
+        size, held = max(policy.page_size, 1), (trace.kept_tokens >= 0).sum(axis=2)
         used = trace.budget // size * size or trace.budget  # but for what the last page has free
         if policy.bounded and fills_its_budget(policy):
             assert ((held > used - size) & (held <= trace.budget)).all()
@@ -398,9 +398,11 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
 
     # The turn itself repeats what was there.
     if gap:
-        before, after = gapped.result(gap - 1).after, gapped.result(gap).after
+        before, after = gapped.result(gap - 1).end_state, gapped.result(gap).end_state
         np.testing.assert_array_equal(after.cache.token, before.cache.token)
-        np.testing.assert_array_equal(after.attended.after, before.attended.after)
+        np.testing.assert_array_equal(
+            after.attended.modulated_weights, before.attended.modulated_weights
+        )
         np.testing.assert_array_equal(after.attended.output, before.attended.output)
         for name, channel in after.cache.channels.items():
             np.testing.assert_array_equal(channel, before.cache[name], err_msg=name)
@@ -452,8 +454,8 @@ def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
 
     for turn, (low, high) in enumerate(zip(ends - lengths, ends, strict=True)):
         fed = cache.feed(**{name: array[low:high] for name, array in vectors.items()})
-        kept = trace.kept[0, turn]
-        assert fed.kept.tolist() == kept[kept >= 0].tolist()
+        kept = trace.kept_tokens[0, turn]
+        assert fed.kept_tokens.tolist() == kept[kept >= 0].tolist()
         np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-4, atol=1e-5)
         weights = by_token(entries, entries.attention_after, 0, turn)
         np.testing.assert_allclose(fed.attention, list(weights.values()), rtol=1e-4, atol=1e-6)
@@ -510,7 +512,7 @@ def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
         plain = dialogs.observe(number)
         turn = Spy(plain.turn, plain.new, plain.tokens)
         budget = policy.capacity(BUDGET, 144)
-        state = take_turn(policy, state, turn, budget).after
+        state = take_turn(policy, state, turn, budget).end_state
     looked = {LOOKS[attribute] for attribute in Spy.asked if attribute in LOOKS}
 
     assert policy.looks_at
@@ -638,10 +640,12 @@ def test_rows_with_values_of_their_own_come_out_as_if_alone(
 
         for row, value in enumerate(values):
             alone = decided(policy.variant(**{parameter: value}), dialog)
-            np.testing.assert_array_equal(together.kept[row], alone.kept[0], err_msg=parameter)
+            np.testing.assert_array_equal(
+                together.kept_tokens[row], alone.kept_tokens[0], err_msg=parameter
+            )
             for one, other in (
-                (together.last.cache.channels, alone.last.cache.channels),
-                (together.last.cache.state, alone.last.cache.state),
+                (together.end_state.cache.channels, alone.end_state.cache.channels),
+                (together.end_state.cache.state, alone.end_state.cache.state),
             ):
                 for quantity, column in one.items():
                     np.testing.assert_array_equal(

@@ -126,7 +126,7 @@ def test_neither_channel_changes_the_other(key: str) -> None:
     The decay is γ for all: those that gathered much, those that gathered nothing, old and young.
     """
     policy, dialog = policy_named(key), generate(SCENARIOS["shift"], 1, 7)
-    before, turn = simulate(policy, dialog, 56).result(4).after.cache, dialog.observe(5)
+    before, turn = simulate(policy, dialog, 56).result(4).end_state.cache, dialog.observe(5)
     ladder = np.concatenate([[0], np.geomspace(1e-3, 1e3, 55)]).astype(np.float32)[None]
 
     def updated(cache: Cache) -> Update:
@@ -149,7 +149,7 @@ def test_recency_exceeds_one_and_stays_below_its_limit() -> None:
     policy = policy_named("fd-kvc")
     dialogs = generate(SCENARIOS["adaptation"], dialogs=10, seed=1)
 
-    recency = simulate(policy, dialogs, 56).last.cache["recency"]
+    recency = simulate(policy, dialogs, 56).end_state.cache["recency"]
 
     assert 1 < recency.max() < 0.3 / (1 - 0.88)
     assert policy.w_rho == pytest.approx(0.55)  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ def test_without_a_shift_it_is_fd_kvc() -> None:
         for policy in (policy_named("fd-kvc-adaptive", kappa=0), policy_named("fd-kvc"))
     )
 
-    np.testing.assert_array_equal(fixed.kept, paper.kept)
+    np.testing.assert_array_equal(fixed.kept_tokens, paper.kept_tokens)
     np.testing.assert_allclose(fixed.output, paper.output, atol=1e-6)
     added_steps = {step.name for step in fixed.policy.steps if step not in paper.policy.steps}
     assert added_steps == {"Adaptive channel weights", "Eviction and insertion"}

@@ -69,7 +69,7 @@ def test_expected_attention_leaves_the_sinks_out_and_keeps_them() -> None:
 
 def test_random_keeps_every_entry_equally_often() -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=400, seed=3)
-    kept = simulate(policy_named("random"), dialogs, 32, entries=False, stop=2).kept[:, 1]
+    kept = simulate(policy_named("random"), dialogs, 32, entries=False, stop=2).kept_tokens[:, 1]
     often = np.bincount(kept.ravel(), minlength=64)
 
     # Of 64 entries 32 stay: each in half of the dialogs, with a standard deviation of 10.
@@ -84,8 +84,8 @@ def test_random_depends_on_its_seed_and_on_the_dialog() -> None:
         simulate(policy_named("random", chance_seed=seed), dialogs, 56) for seed in (0, 1)
     )
 
-    assert (one.kept != other.kept).any()
-    assert (one.kept[0] != one.kept[1]).any()
+    assert (one.kept_tokens != other.kept_tokens).any()
+    assert (one.kept_tokens[0] != one.kept_tokens[1]).any()
 
 
 def test_random_may_evict_again_what_survived_before() -> None:

@@ -175,8 +175,8 @@ def test_a_stream_with_traits_decides_the_same() -> None:
     for turn, (low, high) in enumerate(pairwise(recording.starts)):
         names = ("queries", "keys", "values", "embeddings", "traits")
         fed = cache.feed(**{name: getattr(dialogs, name)[0, low:high] for name in names})
-        kept = trace.kept[0, turn]
-        assert fed.kept.tolist() == kept[kept >= 0].tolist()
+        kept = trace.kept_tokens[0, turn]
+        assert fed.kept_tokens.tolist() == kept[kept >= 0].tolist()
     vectors = {name: getattr(dialogs, name)[0, :1] for name in names[:-1]}
     with pytest.raises(ValueError, match="traits have 2 dimensions, but must have 11"):
         OnlineCache(policy, 20).feed(**vectors, traits=[[1, 2]])
@@ -192,7 +192,7 @@ def test_a_stream_without_traits_decides_by_age_alone() -> None:
             drawn = random.normal(size=(4, n, 3))
             names = ("queries", "keys", "values", "embeddings")
             turn = cache.feed(**dict(zip(names, drawn, strict=True)))
-        kept.append(turn.kept.tolist())
+        kept.append(turn.kept_tokens.tolist())
     assert kept[0] == kept[1]
 
 

@@ -117,7 +117,7 @@ def test_the_budget_evicts_no_protected_entry_and_no_better_one_than_it_keeps(
         for turn in range(batch.turns):
             score, token = entries.score[row, turn], entries.token[row, turn]
             evicted = by_budget[row, turn]
-            stays = np.isin(token, trace.kept[row, turn]) & (token >= 0)
+            stays = np.isin(token, trace.kept_tokens[row, turn]) & (token >= 0)
             contested = stays & ~entries.protected[row, turn]
             for slot in np.flatnonzero(evicted):
                 better = (score[contested] > score[slot]) | (
@@ -168,7 +168,7 @@ def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
     present = entries.status != Status.empty
     standing = present & (entries.rule != Rule.threshold)
     was_cached = present.copy()
-    was_cached[:, :, trace.kept.shape[2] + trace.tier.shape[2] :] = False
+    was_cached[:, :, trace.kept_tokens.shape[2] + trace.tier.shape[2] :] = False
     was_cached &= (np.diff(batch.bounds) > 0)[:, :, None]  # no step is taken without tokens
 
     for column in (entries.score, *entries.terms.values()):
@@ -263,20 +263,20 @@ def test_a_fork_repeats_the_future_to_the_last_bit(
     policy: Policy, batch: DialogBatch, budget: int, data: st.DataObject
 ) -> None:
     trace = simulate(policy, batch, budget)
-    assert_same_state(trace.result(batch.turns - 1).after, trace.last)
+    assert_same_state(trace.result(batch.turns - 1).end_state, trace.end_state)
     if batch.turns == 1:
         return
     turn = data.draw(st.integers(0, batch.turns - 2), label="turn")
 
-    fork = simulate(policy, batch, budget, start=(turn + 1, trace.result(turn).after))
+    fork = simulate(policy, batch, budget, start=(turn + 1, trace.result(turn).end_state))
 
     assert fork.first_turn == turn + 1
     assert fork.turns == batch.turns - turn - 1
     for row in range(batch.rows):
         assert_same_run(fork, trace, row, row)
-    assert_same_state(fork.last, trace.last)
+    assert_same_state(fork.end_state, trace.end_state)
     for later in range(turn + 1, batch.turns):  # and a fork can be forked
-        assert_same_state(fork.result(later).after, trace.result(later).after)
+        assert_same_state(fork.result(later).end_state, trace.result(later).end_state)
 
 
 def test_a_fork_after_the_threshold_evicted_repeats_the_future() -> None:
@@ -285,7 +285,7 @@ def test_a_fork_after_the_threshold_evicted_repeats_the_future() -> None:
     assert (trace.evicted["threshold"] > 0).any(axis=0).sum() >= 3
 
     for turn in range(4):
-        fork = simulate(EVICTING, batch, 12, start=(turn + 1, trace.result(turn).after))
+        fork = simulate(EVICTING, batch, 12, start=(turn + 1, trace.result(turn).end_state))
         for row in range(3):
             assert_same_run(fork, trace, row, row)
 
@@ -301,7 +301,7 @@ def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
 def test_a_fork_knows_the_turns_after_it_only() -> None:
     batch = generate(SCENARIOS["shift"])
     trace = simulate(policy_named("fifo"), batch, budget=4)
-    fork = simulate(policy_named("fifo"), batch, 4, start=(6, trace.result(5).after))
+    fork = simulate(policy_named("fifo"), batch, 4, start=(6, trace.result(5).end_state))
 
     with pytest.raises(ValueError, match=r"^turn is 5, but .* from 6 to 9$"):
         fork.result(5)
@@ -313,7 +313,7 @@ def test_a_fork_starts_with_a_turn_of_the_dialog(turn: int) -> None:
     trace = simulate(policy_named("fifo"), batch, budget=4)
 
     with pytest.raises(ValueError, match=f"is {turn}, but must be a whole number from 0 to 9$"):
-        simulate(policy_named("fifo"), batch, 4, start=(turn, trace.last))
+        simulate(policy_named("fifo"), batch, 4, start=(turn, trace.end_state))
 
 
 @given(policies() | st.just(EVICTING), ragged(), budgets)
@@ -325,7 +325,7 @@ def test_recording_fewer_details_changes_nothing(
 
     for name, column in columns(short):
         np.testing.assert_array_equal(column, dict(columns(full))[name], err_msg=name, strict=True)
-    assert_same_state(short.last, full.last)
+    assert_same_state(short.end_state, full.end_state)
     with pytest.raises(ValueError, match="recorded without entries"):
         all_entries(short)
 

@@ -35,9 +35,9 @@ def test_a_page_comes_back_when_the_query_returns_to_it() -> None:
     assert turns_table(trace, dialog).moves.tolist() == [0, 2, 6]
     assert trace.evicted["budget"][0].tolist() == [0, 2, 3]
 
-    assert (explain(trace, dialog, 0, 1, token=0).left) == (1, Rule.budget)
+    assert (explain(trace, dialog, 0, 1, token=0).eviction) == (1, Rule.budget)
     back = explain(trace, dialog, 0, 2, token=0)
-    assert (back.status, back.left) == (Status.kept, None)
+    assert (back.status, back.eviction) == (Status.kept, None)
     assert entries_table(trace, dialog).query("token == 0").turn.tolist() == [0, 1, 2]
     assert cache_bytes(trace, dialog).keys == 2 * cache_bytes(trace, dialog).values
 
@@ -65,7 +65,7 @@ def test_a_second_tier_of_a_stream_and_of_a_fork() -> None:
     for turn, (low, high) in enumerate([(0, 2), (2, 4), (4, 5)]):
         tokens = dialog.keys[0, low:high]
         fed = cache.feed(queries=tokens, keys=tokens, values=tokens, embeddings=tokens)
-        assert fed.kept.tolist() == kept_tokens(trace, 0, turn)
+        assert fed.kept_tokens.tolist() == kept_tokens(trace, 0, turn)
 
     # What the fork itself evicts waits, too, as the last that came.
     for budget, waiting in ((1, [3]), (2, [0, 1]), (3, [-1, 0, 1])):

@@ -32,11 +32,11 @@ def test_it_holds_what_llama_cpp_holds(context: int, keep: int) -> None:
     for length, expected in zip(lengths, held_by_llama(lengths, context, keep), strict=True):
         vectors = {name: np.ones((length, 2)) for name in ("queries", "keys", "values")}
         turn = cache.feed(**vectors, embeddings=np.ones((length, 2)))
-        assert turn.kept.tolist() == expected
+        assert turn.kept_tokens.tolist() == expected
 
 
 def test_a_turn_longer_than_the_context_keeps_its_newest() -> None:
     cache = OnlineCache(policy_named("shift", keep=2), 8)
     vectors = {name: np.ones((20, 2)) for name in ("queries", "keys", "values", "embeddings")}
 
-    assert cache.feed(**vectors).kept.tolist() == held_by_llama([20], 8, 2)[0]
+    assert cache.feed(**vectors).kept_tokens.tolist() == held_by_llama([20], 8, 2)[0]

@@ -49,7 +49,7 @@ def test_neither_attention_nor_similarity_decides() -> None:
     other = lexical_recording(recording.transcript, seed=5)  # other vectors of the same words
 
     kept, others = [
-        simulate(policy_named("surprisal"), version.dialogs, 48).kept
+        simulate(policy_named("surprisal"), version.dialogs, 48).kept_tokens
         for version in (recording, other)
     ]
     np.testing.assert_array_equal(kept, others)
@@ -60,7 +60,7 @@ def test_after_a_shift_the_new_topic_has_nine_tenths_of_the_cache() -> None:
     trace = simulate(policy_named("surprisal"), dialogs, 56, entries=False)
 
     assert metric_named("retention").late(trace, dialogs).mean() > 0.9
-    assert math.isclose(float(trace.last.cache["surprisal"].max()), 1)  # as all that are drawn
+    assert math.isclose(float(trace.end_state.cache["surprisal"].max()), 1)  # as all that are drawn
 
 
 def test_identical_words_are_not_above_a_threshold_of_1_which_turns_redundancy_off() -> None:

@@ -113,7 +113,7 @@ def clear(text: list[Message], budget: int, asked: dict[str, Any]) -> list[Messa
 
 def kept_by(policy: Policy, recording: Recording, budget: int) -> list[list[int]]:
     trace = simulate(policy, recording.dialogs, budget, entries=False)
-    return [sorted(row[row >= 0].tolist()) for row in trace.kept[0]]
+    return [sorted(row[row >= 0].tolist()) for row in trace.kept_tokens[0]]
 
 
 def by_hand(recording: Recording, budget: int, cut: Any) -> list[list[int]]:
@@ -362,7 +362,7 @@ def test_a_stream_is_told_of_kinds_and_tools() -> None:
         vectors = dict.fromkeys(
             ("queries", "keys", "values", "embeddings"), np.zeros((end - start, 2))
         )
-        kept.append(cache.feed(**vectors, **of_turn).kept.tolist())
+        kept.append(cache.feed(**vectors, **of_turn).kept_tokens.tolist())
 
     assert kept == kept_by(policy, recording, 30)
 

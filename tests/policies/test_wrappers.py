@@ -53,7 +53,7 @@ def test_fifo_with_a_second_tier_worked_by_hand() -> None:
     assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1], [1, 2, 3], [2, 3, 4]]
     assert trace.tier[0].tolist() == [[-1, -1, -1], [-1, -1, 0], [-1, 0, 1]]
     assert trace.state["moves"][0].tolist() == [0, 1, 4]
-    assert explain(trace, dialog, 0, 2, token=0).left == (2, 1)
+    assert explain(trace, dialog, 0, 2, token=0).eviction == (2, 1)
     assert sentences(explain(trace, dialog, 0, 2, token=0)) == [
         "Token 0 (from turn 0) was evicted in turn 2 by the budget.",
         "Its score of 0 ranked 5th of 5, and 3 were kept.",
@@ -73,8 +73,8 @@ def test_what_adds_nothing_leaves_the_policy_inside() -> None:
         for name in ("recall(h2o, tier=0)", "h2o")
     )
 
-    np.testing.assert_array_equal(one.kept, other.kept)
-    np.testing.assert_array_equal(none.kept, plain.kept)
+    np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
+    np.testing.assert_array_equal(none.kept_tokens, plain.kept_tokens)
     np.testing.assert_array_equal(none.output, plain.output)
     assert none.policy.steps == plain.policy.steps
 
@@ -87,10 +87,10 @@ def test_a_counterfactual_speaks_of_both() -> None:
     changes = {change.name: change for change in counterfactual(trace, dialogs, 0, 2, token)}
 
     assert list(changes) == ["sinks", "tier", "page_match", "budget"]
-    sinks = changes["sinks"].after
+    sinks = changes["sinks"].reversing_value
     assert sinks is not None
     again = simulate(trace.policy.variant(sinks=sinks), dialogs, 56)
-    assert (token in again.kept[0, 2]) != (token in trace.kept[0, 2])
+    assert (token in again.kept_tokens[0, 2]) != (token in trace.kept_tokens[0, 2])
 
 
 def test_what_is_around_a_policy_is_asked_what_entries_are_worth() -> None:
@@ -310,7 +310,7 @@ def test_a_recording_knows_who_speaks() -> None:
         read_policy("whitelist(fifo, first=0, speaker=system, most=1)"), recording.dialogs, 24
     )
 
-    last = trace.kept[0, -1]
+    last = trace.kept_tokens[0, -1]
     said = recording.transcript.spoken_by
     assert {said[turn] for turn in recording.dialogs.born[0, last]} == {"system"}
     assert set(said) == {"user", "system"}
@@ -326,7 +326,7 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
 
     name = "whitelist(fifo, first=0, words=josé+19, most=1)"
     trace = simulate(read_policy(name), recording.dialogs, 4)
-    assert trace.kept[0, 0].tolist() == [2, 3, 6, 8]
+    assert trace.kept_tokens[0, 0].tolist() == [2, 3, 6, 8]
 
 
 @pytest.mark.parametrize(
@@ -524,8 +524,8 @@ def test_heads_together_do_what_all_or_most_of_them_do(
 def test_groups_of_heads_share_slots_as_so_many_heads() -> None:
     policy = read_policy("ada-heads(knorm)")
     four, two = (heads(*[[1.0, 2, 3]] * count, lengths=[3]) for count in (4, 2))
-    groups = simulate(Together(policy, 2), four, 2).last.cache.token
-    assert groups.shape[1] == simulate(policy, two, 2).last.cache.token.shape[1]
+    groups = simulate(Together(policy, 2), four, 2).end_state.cache.token
+    assert groups.shape[1] == simulate(policy, two, 2).end_state.cache.token.shape[1]
 
 
 def test_layers_have_budgets_of_their_own_worked_by_hand() -> None:

@@ -328,7 +328,7 @@ def test_a_rescue_is_of_a_topic_that_returns_and_lifts_what_stays() -> None:
 def test_a_failed_call_is_of_what_was_held_once_and_is_needed_later() -> None:
     failure = failed_call(recordings(), policy_named("fd-kvc"), 56)
     assert failure is not None
-    kept = failure.run.trace.kept[0]
+    kept = failure.run.trace.kept_tokens[0]
     assert failure.token in kept[failure.turn - 1]
     assert failure.token not in kept[failure.turn]
     assert failure.turn < failure.demand.turn

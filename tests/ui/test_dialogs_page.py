@@ -148,10 +148,10 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
 
     trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
     why = explain(trace, RECORDING.dialogs, 0, 19, 30)
-    assert why.left is not None
+    assert why.eviction is not None
     first, *_ = view["sentences"]
     assert first.startswith("Token 30 (topic Trains, from turn 0)")
-    assert f"was evicted in turn {why.left[0]} by the budget." in first
+    assert f"was evicted in turn {why.eviction[0]} by the budget." in first
 
 
 @pytest.mark.parametrize("key", ["surprisal", "learned", "h2o", "fifo"])
@@ -164,7 +164,7 @@ def test_every_piece_of_a_value_has_the_verdict_of_the_call(name: str, key: str)
         recording.evidence, Evidence(run.trace, recording).lost, strict=True
     ):
         before, lost = demand.turn - 1, int(turns[0])
-        kept = {*run.trace.kept[0, before].tolist()}
+        kept = {*run.trace.kept_tokens[0, before].tolist()}
         for token in {token for mention in mentions for token in mention}:
             if recording.value_of[token][1] != mentions:
                 continue  # it speaks for another call
@@ -497,7 +497,7 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
     file = read_dialog_file(several_heads(4, 2), "trace.safetensors")
     app = open_dialogs(file, policies="h2o", head=3, turn=19, view="cache")
     recording, policy = file.recording(0), policy_named("h2o")
-    kept = simulate(Together(policy, 2), recording.dialogs, 48).kept[3, 19]
+    kept = simulate(Together(policy, 2), recording.dialogs, 48).kept_tokens[3, 19]
 
     assert held_at_the_end(app) == set(kept.tolist()) - {-1}
     (ways,) = (box for box in app.selectbox if box.label == "Heads")
@@ -515,7 +515,7 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
     recording = file.recording(0)
     policy = policy_named("h2o")
     deciding = Together(policy, 3) if mode == "together" else policy
-    kept = simulate(deciding, recording.dialogs, 48).kept[2, 19]
+    kept = simulate(deciding, recording.dialogs, 48).kept_tokens[2, 19]
 
     assert held_at_the_end(app) == set(kept.tolist()) - {-1}
     (heads,) = (box for box in app.selectbox if box.label == "Head")

@@ -253,7 +253,7 @@ class LlamaText:
         # 2. Let the policy decide, on a copy: if it fails, nothing has changed.
         cache = copy.copy(self._cache)
         vectors = _vectors(self.policy, self.ids[start:])
-        kept = cache.feed(**vectors, **self._features_of(start, end)).kept
+        kept = cache.feed(**vectors, **self._features_of(start, end)).kept_tokens
         evicted = ~np.isin(self.held, kept)
         # 3. Remove what it evicted from the context.
         if evicted.any():

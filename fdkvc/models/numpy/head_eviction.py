@@ -188,7 +188,7 @@ class HeadEviction:
 
         # 3. What stays. Slots that no head uses are dropped, so that attention reads fewer; heads
         #    that keep fewer tokens than others have empty ones (−1).
-        cache, tier = result.after.cache, result.after.tier
+        cache, tier = result.end_state.cache, result.end_state.tier
         kept = self._of_kv_heads(cache.token)  # columns (L, K, S)
         used = (kept >= 0).any(axis=(0, 1))
         size = int(used.sum())

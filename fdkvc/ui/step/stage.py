@@ -83,19 +83,19 @@ def _result(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
 def _verdict(changes: Sequence[Change]) -> str:
     """Say what the nearest changes that reverse a decision mean."""
     words = "No single setting, at any value tried, would have reversed the decision."
-    if any(change.after is not None for change in changes):
+    if any(change.reversing_value is not None for change in changes):
         words = "Each of these alone is enough. In %: the change, as a share of the allowed range."
-    complete = all(isinstance(change.before, int) and change.step == 1 for change in changes)
+    complete = all(isinstance(change.current_value, int) and change.step == 1 for change in changes)
     return words if complete else f"{words} Not every value was tried."
 
 
 def _described(change: Change) -> Mapping[str, Any]:
     before, after, share = "yes", "no", ""  # whether a word is repeated has no range
     if not isinstance(change, NotRepeated):
-        before = written(change.before)
-        after = "" if change.after is None else written(change.after)
+        before = written(change.current_value)
+        after = "" if change.reversing_value is None else written(change.reversing_value)
         share = "" if change.share is None else percent(change.share, 1)
-    elif change.after is None:
+    elif change.reversing_value is None:
         after = ""
     values = {"before": before, "after": after, "share": share}
     return {"label": change.label, **values, "words": change.words}

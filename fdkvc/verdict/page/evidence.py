@@ -36,7 +36,7 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
         besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
         words = f"{lane.label} still held everything that each {name} needed{besides}"
     else:
-        kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
+        kept = lane.run.trace.kept_tokens[0, len(recording.tokens) - 1]
         kept = kept[kept >= 0]
         born = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
         tokens = count(recording.starts[-1], "token")

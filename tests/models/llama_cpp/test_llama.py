@@ -102,7 +102,7 @@ def test_it_keeps_the_tokens_that_the_numpy_model_keeps_and_predicts_from_them(
     # Weights are multiplied in 8 bits there.
     assert kl(np.concatenate(ours), np.concatenate(theirs)).mean() < 0.02
     dialog = text.dialog()
-    kept = simulate(policy, dialog, BUDGET).kept[0, -1]
+    kept = simulate(policy, dialog, BUDGET).kept_tokens[0, -1]
     assert sorted(kept[kept >= 0].tolist()) == text.held.tolist()
 
 
@@ -213,7 +213,7 @@ def test_a_long_prompt_goes_through_a_small_context(small: Any, model: LanguageM
         assert text.held[0] == 0
         assert len(text.held) == BUDGET
         # The parts of a passage are seen as what they are: words of one speaker.
-        kept = simulate(text.policy, text.dialog(), BUDGET).kept[0, -1]
+        kept = simulate(text.policy, text.dialog(), BUDGET).kept_tokens[0, -1]
         assert sorted(kept[kept >= 0].tolist()) == text.held.tolist()
         text.read(ids[:1])
         assert (text._context_positions.tolist() == [*range(BUDGET + 1)]) == (positions == "slots")

@@ -255,7 +255,7 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
                 **decoder.features(cache.ids[first:end], ("surprisal", "traits")),
             )
             assert left is not None
-            assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept.tolist()
+            assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept_tokens.tolist()
 
 
 def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decoder) -> None:

@@ -575,7 +575,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     for layer, recording in enumerate(again):
         trace = simulate(Together(known, group), recording.dialogs, 24)
         for turn, held in enumerate(memory.cache.held_by_turn):
-            kept = trace.kept[::group, turn]
+            kept = trace.kept_tokens[::group, turn]
             np.testing.assert_array_equal(np.sort(kept), np.sort(held[layer]))
         said = [turn.text for turn in recording.transcript.turns]
         assert said == [passage.passage.text for passage in encoded]
