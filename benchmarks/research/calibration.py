@@ -27,8 +27,8 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
+from fdkvc.verdict.card import Card, find_card, ways_for
 from fdkvc.verdict.model_shape import SHAPES
-from fdkvc.verdict.plan import Card, find_card, ways_for
 from fdkvc.verdict.search import VECTORS, call_recalls, dialog_lengths, find_sizes
 
 FILES, OF, TARGET = 10, 5, 0.95

@@ -28,7 +28,7 @@ from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.ways import unpinned
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.workers import DaemonThreads
-from fdkvc.verdict.plan import TODAY, Card, ModelRead, Way
+from fdkvc.verdict.card import TODAY, Card, ModelRead, Way
 from fdkvc.verdict.search import with_calls
 
 CHECKED_WITH = "smollm2"

@@ -16,9 +16,9 @@ from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.policies import baseline_of, usable, with_pinned_prompts
 from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
+from fdkvc.verdict.card import TARGET, ways_for
 from fdkvc.verdict.checked import SAMPLE_TOKENS, read_card
 from fdkvc.verdict.model_shape import read_shape
-from fdkvc.verdict.plan import TARGET, ways_for
 from fdkvc.verdict.results import ReplayRun, prompt_size
 
 
@@ -32,7 +32,7 @@ def dialogs(options: Namespace) -> None:
     recordings, digest = sources.read_recordings()
     recordings, skipped = encoding.in_tokens(recordings)
     warn_each([skipped_text(skipped)])
-    # 2. The replay, with a plan at the sizes that each way needs, and what a model reads of it.
+    # 2. The replay, for a card at the sizes that each way needs, and what a model reads of it.
     settings, searched = _fitted(settings, options, recordings)
     about = {
         "name": sources.trace or sources.dialogs,
@@ -100,7 +100,7 @@ def _fitted(
 
 
 def _read(run: ReplayRun, model: AnyModel, options: Namespace) -> ReplayRun:
-    """Return a run with what a model reads of its plan; warn if there is nothing to read."""
+    """Return a run with what a model reads for its card; warn if there is nothing to read."""
     assert run.card is not None
     warn_each([model.tokens.note])
     texts, most = transcripts_of(run.recordings), options.read or SAMPLE_TOKENS

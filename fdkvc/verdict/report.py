@@ -15,8 +15,8 @@ from fdkvc.player.report import FILE, REPORT, failed_scene, provenance, ran_on, 
 from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.runs.options import options_of
+from fdkvc.verdict.card import Card, card_grid, card_sentences, legend
 from fdkvc.verdict.model_shape import option_of
-from fdkvc.verdict.plan import Card, card_grid, card_sentences, legend
 from fdkvc.verdict.results import LOSS_COLUMNS, ReplayRun, replay_grid
 
 

@@ -38,9 +38,7 @@ from fdkvc.runs.base import Run
 from fdkvc.runs.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
-from fdkvc.verdict.checked import installed
-from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.plan import (
+from fdkvc.verdict.card import (
     TARGETS,
     Card,
     ModelRead,
@@ -50,6 +48,8 @@ from fdkvc.verdict.plan import (
     find_card,
     legend,
 )
+from fdkvc.verdict.checked import installed
+from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes
 
 TOKENIZER = "tokenizer.json"
@@ -122,9 +122,9 @@ class ReplayRun(Run):
     baseline: str = ""
     """The policy to compare with; `baseline_of` by default."""
     shape: ModelShape | None = None
-    """Of the model of a plan."""
+    """Of the model whose cache a card is for."""
     target: float = TARGETS[1]
-    """The recall that a plan is to reach."""
+    """The recall that a card is to reach."""
     vectors: str | None = None
     """In links to the page Dialogs: the model that read the file there, and its layers."""
 
@@ -254,7 +254,7 @@ class ReplayRun(Run):
 
     @cached_property
     def card(self) -> Card | None:
-        """Which way to use in the model of a plan; None without a plan."""
+        """Which way to use in that model; None without one."""
         return None if self.shape is None else self.card_for(self.shape, self.target)
 
     def card_for(self, shape: ModelShape, target: float) -> Card:

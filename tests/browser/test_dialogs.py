@@ -24,7 +24,7 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
-from fdkvc.verdict.plan import Way, settings_of
+from fdkvc.verdict.card import Way, settings_of
 from tests.browser.address import expect_linked
 from tests.browser.conftest import WIDE
 from tests.browser.test_every_page import PHONE

@@ -7,7 +7,7 @@ import pytest
 
 from fdkvc.models.numpy import gguf_file
 from fdkvc.ui.run_panel import shared_jobs
-from fdkvc.verdict import plan
+from fdkvc.verdict import card as card_module
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def without_smollm2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare three policies on every file that is opened, which begins by itself."""
     few = ("sinks(weighted-recency)", "reread(messages(fifo))", "h2o")
-    monkeypatch.setattr(plan, "CANDIDATES", few)
+    monkeypatch.setattr(card_module, "CANDIDATES", few)
 
 
 @pytest.fixture(autouse=True)

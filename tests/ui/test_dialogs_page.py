@@ -50,7 +50,9 @@ from fdkvc.ui import fields
 from fdkvc.ui.downloads import files_of
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
-from fdkvc.verdict import checked, plan, search
+from fdkvc.verdict import card as card_module
+from fdkvc.verdict import checked, search
+from fdkvc.verdict.card import Card, card_grid, card_sentences
 from fdkvc.verdict.checked import sample_of
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
@@ -58,7 +60,6 @@ from fdkvc.verdict.page import replay as replay_page
 from fdkvc.verdict.page import verdict as verdict_page
 from fdkvc.verdict.page.choices import VIEW
 from fdkvc.verdict.page.replay import FileRun, Replayed, replay_file, report_of
-from fdkvc.verdict.plan import Card, card_grid, card_sentences
 from fdkvc.verdict.search import find_sizes
 from tests.app_pages import (
     SECONDS,
@@ -637,7 +638,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     cells = [cell for row in card_grid(shown).rows for cell in row if cell]
     assert all(f"<td>{escape(cell)}</td>" in html(app) for cell in cells)
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    compared = vars(plan)["CANDIDATES"]  # three of them in these tests
+    compared = vars(card_module)["CANDIDATES"]  # three of them in these tests
     assert {row.name for row in done.content.replay.policies} > {*compared}
     buttons = [
         button.label for button in app.button if (button.key or "").startswith("dialogs/loss/")
@@ -707,7 +708,7 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
 def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (checked, verdict_page, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
-    monkeypatch.setattr(plan, "CLEARLY", 100.0)
+    monkeypatch.setattr(card_module, "CLEARLY", 100.0)
     chat = "\n".join(f"User: {n} chairs by the wall.\nAssistant: Noted." for n in range(40))
     app = card(open_dialogs(read_dialog_file(chat.encode(), "chat.txt")))
     check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])

@@ -11,9 +11,9 @@ from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
 from fdkvc.verdict import checked
+from fdkvc.verdict.card import Card, ModelRead, Way
 from fdkvc.verdict.checked import read_card, readings_of, sample_of, ways_to_read
 from fdkvc.verdict.model_shape import read_shape
-from fdkvc.verdict.plan import Card, ModelRead, Way
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 MODEL = shared_language_model(BUNDLED)

@@ -13,7 +13,7 @@ from fdkvc.conversations.replay import Replay, replay
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
 from fdkvc.verdict import search
-from fdkvc.verdict.plan import smallest_size
+from fdkvc.verdict.card import smallest_size
 from fdkvc.verdict.search import (
     call_recalls,
     dialog_lengths,

@@ -40,11 +40,11 @@ from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS
+from fdkvc.verdict.card import TARGET
 from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import expect_file, in_tokens_of, read_on
 from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, choose_vectors
-from fdkvc.verdict.plan import TARGET
 
 
 class Chosen(NamedTuple):
@@ -186,7 +186,7 @@ def _follow_card(page: str, file: files.DialogFile) -> None:
 
 def chosen_encoding(page: str) -> Encoding:
     """Return how tokens are counted: by a tokenizer.json of one's own, or as SmolLM2 does."""
-    upload = st.session_state.get(f"{page}/plan/tokenizer")
+    upload = st.session_state.get(f"{page}/card/tokenizer")
     if upload is not None:
         try:
             return encoding_of(upload.getvalue())

@@ -22,9 +22,9 @@ from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.workers import give_way
 from fdkvc.ui.lru import cached
+from fdkvc.verdict.card import Card, ModelRead, ways_for
 from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, read_file
-from fdkvc.verdict.plan import Card, ModelRead, ways_for
 from fdkvc.verdict.report import replay_report
 from fdkvc.verdict.results import ReplayRun, at_sizes
 from fdkvc.verdict.search import Tables, find_sizes, start_workers

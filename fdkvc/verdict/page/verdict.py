@@ -39,6 +39,16 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.run_panel import POLL_SECONDS, session_job, session_jobs, shared_jobs, standing
 from fdkvc.ui.sidebar import ENTRY, TURN
+from fdkvc.verdict.card import (
+    TARGET,
+    Card,
+    ModelRead,
+    Way,
+    card_grid,
+    card_sentences,
+    legend,
+    ways_for,
+)
 from fdkvc.verdict.checked import CHECKED_WITH, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.verdict.page import choices
@@ -52,16 +62,6 @@ from fdkvc.verdict.page.replay import (
     report_of,
 )
 from fdkvc.verdict.page.vectors import LETTERS, VECTORS
-from fdkvc.verdict.plan import (
-    TARGET,
-    Card,
-    ModelRead,
-    Way,
-    card_grid,
-    card_sentences,
-    legend,
-    ways_for,
-)
 from fdkvc.verdict.results import prompt_size
 
 
@@ -175,13 +175,13 @@ def _choose_shape(page: str) -> tuple[str, ModelShape]:
     config = st.file_uploader(
         "Or a config.json of your own",
         type="json",
-        key=f"{page}/plan/config",
+        key=f"{page}/card/config",
         max_upload_size=MAX_CONFIG_MEGABYTES,
     )
     st.file_uploader(
         "Its tokenizer.json, to count its tokens",
         type="json",
-        key=f"{page}/plan/tokenizer",
+        key=f"{page}/card/tokenizer",
         max_upload_size=MAX_MODEL_JSON_BYTES // 1_000_000,
     )
     if config is not None:

@@ -18,8 +18,7 @@ from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.ways import unpinned, way_words
-from fdkvc.verdict.model_shape import read_shape
-from fdkvc.verdict.plan import (
+from fdkvc.verdict.card import (
     Card,
     ModelRead,
     Way,
@@ -31,6 +30,7 @@ from fdkvc.verdict.plan import (
     settings_of,
     ways_for,
 )
+from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, card_text
 
 SHAPE = read_shape("4x2x64x16")
