@@ -9,7 +9,8 @@ Once, when the first `PolicyCache` of a model is made, or its shape is asked for
    in `_attend`, and makes the model use it. Flash attention is wrapped under its own name.
 2. A `Probe` reads single tokens, to see which module attends in each layer, and to what. A single
    token attends to itself alone, so only its keys can depend on its position.
-3. `_register` hooks the modules that were found.
+3. `_register` hooks the modules that were found, and what prepares the inputs of ``generate``: of
+   a text that is shorter than what a cache has read, this would pass on nothing or wrong tokens.
 
 Then, in each forward pass, for each layer (what is noted is in `this_pass`, one for each thread)::
 
@@ -36,7 +37,8 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
+from types import MethodType
 from typing import Any, TypeVar
 
 import torch
@@ -289,6 +291,8 @@ def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attenti
 def _register(model: Any, attention: Attention) -> None:
     """Register the hooks of a model."""
     names = {module: name for name, module in model.named_modules()}
+    if hasattr(model, "prepare_inputs_for_generation"):
+        model.prepare_inputs_for_generation = _with_checked_text(model)
     model.register_forward_pre_hook(_forget_ids)
     model.get_input_embeddings().register_forward_pre_hook(_enter_embeddings)
     for module in {*attention.modules.values()}:
@@ -297,6 +301,23 @@ def _register(model: Any, attention: Attention) -> None:
         layer.register_forward_pre_hook(_enter_layer, with_kwargs=True)
         module.register_forward_pre_hook(_enter_attention)
         module.register_forward_hook(_leave_attention, always_call=True)
+
+
+def _with_checked_text(model: Any) -> Any:
+    """Return the method that prepares the inputs of ``generate``, which first asks a cache."""
+    prepare, argument = type(model).prepare_inputs_for_generation, cache_name(model)
+
+    @wraps(prepare)
+    def checked(
+        model: Any, ids: Any, next_sequence_length: int | None = None, **options: Any
+    ) -> Any:
+        if next_sequence_length is not None and next_sequence_length <= 0:
+            refuse = getattr(options.get(argument), "refuse_text", None)
+            if refuse is not None:
+                refuse(ids.shape[1])
+        return prepare(model, ids, next_sequence_length=next_sequence_length, **options)
+
+    return MethodType(checked, model)
 
 
 @eager

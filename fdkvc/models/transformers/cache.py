@@ -63,6 +63,7 @@ from transformers.generation import BaseStreamer
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.cache import padded
 from fdkvc.core.parameters import check_count
+from fdkvc.core.words import count
 from fdkvc.engine.sinks import FirstTokensWarning, sinks_notes
 from fdkvc.models.numpy.features import with_new
 from fdkvc.models.numpy.head_eviction import (
@@ -311,6 +312,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.end_turn()
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
         return sizes
+
+    def refuse_text(self, tokens: int) -> None:
+        """Raise a ValueError on a text of so many tokens, which cannot begin with those seen."""
+        raise ValueError(
+            f"this text has {count(tokens, 'token')}, but its PolicyCache has already read "
+            f"{self.seen:,}: give the whole text so far, or make a new cache for another text"
+        )
 
     def _is_prompt(self, tokens: int) -> bool:
         """Whether a pass over so many next tokens reads a prompt."""

@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import sleep
@@ -415,6 +416,24 @@ def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
         with pytest.raises(ValueError, match="a PolicyCache") as caught:
             getattr(cache, name)(*arguments)
         assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("masked_too", [False, True])
+@pytest.mark.parametrize("tokens", [1, 5, 20, 32])
+def test_another_text_that_is_shorter_than_the_first_is_refused(
+    llama: Any, tokens: int, masked_too: bool
+) -> None:
+    cache = PolicyCache(policy_named("sink"), 8, llama)
+    generate = partial(llama.generate, max_new_tokens=3, do_sample=False, **{CACHE: cache})
+    generate(text(30))
+    seen = cache.seen
+    shorter = text(tokens, seed=1)
+    marks = {"attention_mask": torch.ones_like(shorter)} if masked_too else {}
+    with pytest.raises(ValueError, match=f"{tokens} tokens?, .* {seen}") as refused:
+        generate(shorter, **marks)
+    assert_one_sentence(refused.value)
+    assert cache.seen == seen
+    assert generate(text(seen + 2)).shape[1] == seen + 5, "the whole text goes on"
 
 
 @pytest.mark.parametrize(
