@@ -174,6 +174,16 @@ def test_choosing_smollm2_shows_what_eviction_did_without_loading_it(
     assert len(app.error) == 1  # nothing is recorded with it
 
 
+def test_a_link_to_two_of_the_recorded_policies_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
+    app = open_page("answers", model="smollm2", policies="fifo,h2o", look="h2o")
+
+    assert not app.exception
+    assert list(lanes(app)) == ["Full cache", "FIFO", "H2O"]
+    assert app.selectbox(key="answers/look").options == ["FIFO", "H2O"]
+    assert "is back" in words_of(app)
+
+
 def test_a_starter_begins_a_chat() -> None:
     app = open_page("answers", file="nothing", policies="fifo")
     starter = "I am looking for a restaurant in San Jose."

@@ -160,7 +160,9 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
         words = f"Recorded with {recorded.model}. Live, you can also write to it, and see why each "
         st.caption(plain(f"{words}word was written and what eviction damages."))
     st.subheader("Restore evicted words", anchor=False)
-    titles = {name: conversation.titles[name] for name in recorded.restored}
+    titles = {
+        name: title for name, title in conversation.titles.items() if name in recorded.restored
+    }
     name = choices.choose_cache(page, titles)
     restoration = recorded.restored[name]
     show_restoration(restoration, titles[name], restoration.full)
