@@ -17,7 +17,7 @@ with page(
 ) as shown:
     with st.sidebar:
         name = choices.choose_model(PAGE)
-        conversation = choices.choose_conversation(PAGE, shown.link)
+        conversation = choices.choose_conversation(shown)
     if conversation and (recorded := choices.recording_of(PAGE, conversation)):
         sections.show_model_note(name, recorded.model, recorded.parameters)
         scene.show_recorded(PAGE, conversation, recorded)

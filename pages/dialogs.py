@@ -23,7 +23,7 @@ with page(
 ) as shown:
     with st.sidebar:
         policies = choose_policies(PAGE, choices.POLICIES, MAX_LANES)
-        chosen = choices.choose_dialog(PAGE, shown.below_title)
+        chosen = choices.choose_dialog(shown)
         metrics = sidebar.choose_metrics(PAGE)
 
     show_verdict(PAGE, chosen, policies)

@@ -140,7 +140,13 @@ class Held:
             job.leave(self)
 
     def hold_job_of(self, key: str, jobs: "Jobs", work: Work, content: Hashable) -> Job:
-        """Wait for the job of this content, which is started if there is none, and return it."""
+        """Wait for the job of this content, which is started if there is none, and return it.
+
+        One that was stopped while this session waited stays, with what had finished.
+        """
+        own_job = self._jobs.get(key)
+        if own_job is not None and own_job.content == content:
+            return own_job
         job = jobs.of(content)
         # Another session may let go of a job, and so cancel it, after it was found here.
         while job is None or not self.hold(key, job):

@@ -23,6 +23,7 @@ from fdkvc.conversations import formats
 from fdkvc.conversations.formats import (
     EXAMPLES,
     FORMATS,
+    base,
     endings,
     read_dialogs,
     read_file,
@@ -34,7 +35,6 @@ from fdkvc.core import json_input
 from fdkvc.core.json_input import check_structure, read_bytes
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
-    MAX_DIALOGS,
     MAX_JSON_DEPTH,
     MAX_MENTIONS,
     MAX_TOKENS,
@@ -43,6 +43,7 @@ from fdkvc.core.limits import (
     MAX_TURNS,
 )
 from fdkvc.core.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.explain.notes import not_read_notes
 from tests.app_pages import ROOT, open_page
 from tests.growth import LINEAR, growth
 from tests.refusals import any_json, assert_one_sentence, assert_read_or_refused
@@ -650,7 +651,6 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
         (b"\x00\x01\x02", "line 1 has no speaker"),
         (b"User:\nSystem:\n", "dialog 0: it has no words"),
-        (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most"),
         (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
         (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
         (
@@ -664,7 +664,6 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b'["\\"",' + b"[" * 40, "line 1 is nested too deeply"),
         (b'\\"' + b"[" * 40, "line 1 has no speaker"),
         (b"[" + b"{}," * 1000 + b"{}]", "dialog 0: it has neither"),
-        (encoded([[]] * (MAX_DIALOGS + 1)), "the file has 2,001 dialogs, but at most 2,000"),
         (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 2,049 turns"),
         (b"A: yes\n" * 3000, "dialog 0: it has 3,000 turns, but at most"),
         (b"A: " + b"a " * (MAX_TURN_TOKENS + 1), "dialog 0, turn 0: it has 32,769 tokens"),
@@ -1006,3 +1005,25 @@ def test_a_file_of_the_system_is_not_waited_for(
         assert read_bytes(tmp_path / "kmsg", 10) == b"a message"
     finally:
         os.close(writer)
+
+
+def test_of_too_many_dialogs_a_sample_drawn_by_a_seed_is_read_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chats = [[{"role": "user", "content": f"number {number}"}] for number in range(30)]
+    as_text = "\n---\n".join(f"User: number {number}" for number in range(30)).encode()
+    every_dialog = read_transcripts(encoded(chats))
+    monkeypatch.setattr(base, "MAX_DIALOGS", 12)
+    for content in (encoded(chats), as_text):
+        sample = read_transcripts(content)
+        again = read_transcripts(content)
+
+        assert [dialog.texts for dialog in sample] == [dialog.texts for dialog in again]
+        places = [int(dialog.name.split()[-1]) for dialog in sample]
+        assert len({*places}) == 12
+        assert [dialog.texts for dialog in sample] == [
+            every_dialog[place].texts for place in places
+        ]
+        assert max(places[:6]) >= 12  # its beginning is a sample, too
+        (note,) = not_read_notes(sample)
+        assert "dialogs beside a sample of 12 drawn by seed 0 (18×)" in note

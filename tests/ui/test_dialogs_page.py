@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import time
+from collections.abc import Callable
 from html import escape, unescape
 from io import StringIO
 from pathlib import Path
@@ -346,9 +347,19 @@ def test_a_link_reopens_an_example() -> None:
 def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
     app = open_dialogs(file="own", sha="0123456789abcdef", turn=3)
 
-    assert "This link was made with an uploaded file" in words_of(app)
+    said = "\n".join(info.value for info in app.main.info)  # a narrow window hides the sidebar
+    assert "Choose the same file again" in said
     assert no_stage(app)
     assert app.session_state["dialogs/turn"] == 3
+
+
+@pytest.mark.parametrize("page", ["dialogs", "answers"])
+def test_an_address_with_a_file_of_ones_own_says_that_it_must_be_chosen_again(page: str) -> None:
+    app = open_page(page, file="own")
+    assert "Choose the same file again" in "\n".join(info.value for info in app.main.info)
+    app = open_page("dialogs")
+    press(app, "My file")
+    assert not app.main.info, "nobody followed a link"
 
 
 def test_topics_may_be_marked_and_must_fit() -> None:
@@ -797,6 +808,53 @@ def test_while_a_run_goes_on_its_progress_stands_above_the_card_so_far(
     told_all.set()
     assert "So far" not in words_of(card(app))
     assert not app.get("progress")
+
+
+def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    rental, runs = shipped_file("rental"), list[FileRun]()
+
+    def replay_until_stopped(run: FileRun, **how: Any) -> Replayed | None:
+        runs.append(run)
+        first = replay_file(dataclasses.replace(run, file=rental), workers=1)
+        how["on_progress"](Progress(1, 4, "4 dialogs at 3 ways", 1.0, partial=first))
+        assert len(runs) > 1 or how["cancelled"].wait(SECONDS)
+        return first
+
+    monkeypatch.setattr(verdict_page, "replay_file", replay_until_stopped)
+    app = open_dialogs(dataclasses.replace(rental, name="stopped.json", digest="stopped"))
+    press(run_until(app, "Tokens are those of"), "Stop")
+    while app.get("progress"):
+        settled(app.run())
+    assert "So far, from" in words_of(app)
+    assert "Stopped." in words_of(app)
+    settled(app.run())
+    assert len(runs) == 1, "nothing runs again by itself"
+
+    press(app, "Go on")
+    assert "So far" not in words_of(card(app))
+    assert len(runs) == 2
+
+
+def test_a_stopped_run_has_what_was_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, settings = shipped_file("chat"), Replay((policy_named("fifo"),), (1,))
+    texts = tuple(dataclasses.replace(file.transcripts[0], name=f"{at}") for at in range(3))
+    several = dataclasses.replace(file, transcripts=texts, digest="three")
+    monkeypatch.setattr(search, "FIRST_TOKENS", 100)
+    cancelled = Event()
+
+    def stop_at_the_first_table(step: Progress) -> None:
+        if step.partial is not None:
+            cancelled.set()
+
+    def run_until_cancelled(on_progress: Callable[[Progress], None]) -> Replayed | None:
+        run = file_run(settings, several)
+        return replay_file(run, workers=1, on_progress=on_progress, cancelled=cancelled)
+
+    complete = run_until_cancelled(stop_at_the_first_table)
+    assert complete is not None
+    assert complete.table.dialog.nunique() == 1
+    cancelled.clear()
+    assert run_until_cancelled(lambda step: cancelled.set()) is None
 
 
 def test_what_a_link_says_is_shown_whatever_the_card_recommends() -> None:

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.json_input import check_object
 from fdkvc.core.limits import MAX_DIALOGS
-from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
 from fdkvc.core.unread import Unread
+
+SAMPLE_SEED = 0
+"""The seed that draws dialogs of a file with too many."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,13 @@ def read_each(
     """Yield the dialogs of several objects, as `Format.read` does of one.
 
     `noun` is what an object is called, and `number` is that of the first. What is not read `beside`
-    them counts with the first dialog.
+    them counts with the first dialog, and of too many objects all but a sample.
     """
-    check_most("the file has", len(values), f"{noun}s", MAX_DIALOGS)
-    for index, value in enumerate(values, start=number):
+    beside = Unread.of((*beside.items(), *left_out(len(values), noun)))
+    for place in places_of_sample(len(values)):
+        index = number + place
         try:
-            for dialog in read(check_object(value, f"{noun} {index}"), index, calls):
+            for dialog in read(check_object(values[place], f"{noun} {index}"), index, calls):
                 if isinstance(dialog, Transcript) and beside:
                     unread = Unread.of((*dialog.unread, *beside.items()))
                     dialog = replace(dialog, unread=tuple(unread.items()))
@@ -89,6 +93,22 @@ def read_each(
                 yield dialog
         except SkippedError as error:
             yield error
+
+
+def places_of_sample(total: int) -> Sequence[int]:
+    """Return the places of the dialogs that are read: all, or as many as fit, drawn by a seed.
+
+    A sample is in the order in which it was drawn, so that its beginning is a sample, too.
+    """
+    if total <= MAX_DIALOGS:
+        return range(total)
+    return Random(SAMPLE_SEED).sample(range(total), MAX_DIALOGS)
+
+
+def left_out(total: int, noun: str) -> list[tuple[str, int]]:
+    """Return what is not read of so many objects, as a kind of `Unread` with its number."""
+    kind = f"{noun}s beside a sample of {MAX_DIALOGS:,} drawn by seed {SAMPLE_SEED}"
+    return [(kind, total - MAX_DIALOGS)] if total > MAX_DIALOGS else []
 
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:

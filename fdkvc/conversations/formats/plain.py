@@ -7,14 +7,17 @@ line of three or more ``-`` or ``=`` ends a dialog.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from fdkvc.conversations.formats.base import Format
-from fdkvc.core.limits import MAX_DIALOG_FILE_LINES, MAX_DIALOGS
+from fdkvc.conversations.formats.base import Format, left_out, places_of_sample
+from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean, clean_name
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
+Turns = list[tuple[str, list[str]]]
+"""The turns of a dialog: each speaker with lines."""
+
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 
@@ -34,19 +37,17 @@ def read_plain_text(
     lines = text.split("\n")
     check_most("the file has", len(lines), "lines", MAX_DIALOG_FILE_LINES)
     begun = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
-    turns: list[tuple[str, list[str]]] = []
+    dialogs = list[Turns]()
+    turns = Turns()
     speakers: set[str] = set()
     for line_number, line in enumerate([*lines, "---"], start=1):
         if _END.fullmatch(line):
             if turns:
-                yield _dialog(f"dialog {number}", turns)
-                turns, speakers, number = [], set(), number + 1
+                dialogs.append(turns)
+                turns, speakers = Turns(), set()
             continue
         named = _SPEAKER.match(line)
         speaker = clean_name(named[1]) if named else ""
-        if number >= MAX_DIALOGS:
-            begun_here = f"line {line_number} begins another dialog"
-            raise ValueError(f"{begun_here}, but at most {MAX_DIALOGS} are allowed")
         if named and (begun[speaker] > 1 or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))
@@ -57,14 +58,18 @@ def read_plain_text(
                 f"line {line_number} has no speaker: begin it with a name and a colon, as in "
                 "'User: hello'"
             )
+    unread = left_out(len(dialogs), "dialog")
+    for place in places_of_sample(len(dialogs)):
+        try:
+            yield _dialog(f"dialog {number + place}", dialogs[place], unread)
+            unread = []
+        except SkippedError as error:
+            yield error
 
 
-def _dialog(name: str, turns: list[tuple[str, list[str]]]) -> Transcript | SkippedError:
-    try:
-        spoken = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
-        return Transcript(name, tuple(spoken))
-    except SkippedError as error:
-        return error
+def _dialog(name: str, turns: Turns, unread: Sequence[tuple[str, int]]) -> Transcript:
+    spoken = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+    return Transcript(name, tuple(spoken), unread=tuple(unread))
 
 
 FORMAT = Format("plain", "text with a speaker before each turn", ("txt",), None, read_plain_text)

@@ -19,6 +19,7 @@ from fdkvc.core.words import count
 from fdkvc.explain.notes import not_read_notes
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
+from fdkvc.ui.frame import Page
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import session_jobs
 from fdkvc.ui.sidebar import TURN
@@ -57,13 +58,16 @@ def choose_transcript(page: str, file: files.DialogFile) -> int:
 
 
 def chosen_file(
-    page: str, placed: Sequence[Field], first: DeltaGenerator | None = None
+    shown: Page, placed: Sequence[Field], first: DeltaGenerator | None = None
 ) -> files.DialogFile | None:
     """Return the chosen file, None if there is none or it is not the one of the link.
 
     For a file of the user's own, the uploader is shown, in `first` until there is a file. `placed`
     are the page's fields whose values belong to one file.
     """
+    page, linked_key = shown.name, f"{shown.name}/linked-own"
+    if shown.link:
+        st.session_state[linked_key] = shown.link.get(FILE.name) == OWN
     if held(page, FILE) != OWN:
         hold(page, DIGEST, "")
         return files.shipped_file(held(page, FILE))
@@ -76,12 +80,14 @@ def chosen_file(
     if first is not None and last is None and file is not None:
         st.rerun()
     linked = held(page, DIGEST)
-    if linked and (file is None or not file.digest.startswith(linked)):
-        st.info(
-            "This link was made with an uploaded file, which a link cannot contain. Upload the "
-            "same file to see the same view.",
-            icon=":material/upload_file:",
-        )
+    other_file = file is not None and not file.digest.startswith(linked)
+    if other_file or (file is None and st.session_state.get(linked_key)):
+        with shown.below_title:
+            st.info(
+                "This link was made with a file, which a link cannot contain. Choose the same file "
+                "again to see the same view.",
+                icon=":material/upload_file:",
+            )
         return None
     if file is not None:
         hold(page, DIGEST, file.digest[:DIGITS])

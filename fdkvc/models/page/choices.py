@@ -21,6 +21,7 @@ from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
+from fdkvc.ui.frame import Page
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lanes import read_lane
 from fdkvc.ui.sidebar import BUDGET_HERE
@@ -157,13 +158,14 @@ def choose_cache(page: str, titles: Mapping[str, str], start: str = "") -> str:
     return str(fields.choice(page, whose, width="content"))
 
 
-def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
+def choose_conversation(shown: Page) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
+    page, link = shown.name, shown.link
     here = {field.name: field for field in fields_of(page, {})}
     policies = _choose_policies(page, here[POLICIES.name])
     file, transcript, turn = None, None, 0
     if fields.choice(page, here[BEGINNING.name]) != NOTHING:
-        file = dialogs.chosen_file(page, (dialogs.DIALOG,))
+        file = dialogs.chosen_file(shown, (dialogs.DIALOG,))
         if file is None:
             return None
         file = dialogs.choose_tools(page, file)

@@ -34,6 +34,7 @@ from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked, show_stage
+from fdkvc.ui.frame import Page
 from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.lanes import POLICIES as LANES
@@ -127,10 +128,11 @@ def which_dialog(page: str, dialog: int | None = None, vectors: str = "") -> tup
 # ------------------------------------------------------------------------------- controls
 
 
-def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
+def choose_dialog(shown: Page) -> Chosen:
     """Show the controls and return the choice; stop the page if there is nothing to show."""
+    page, below_title = shown.name, shown.below_title
     fields.choice(page, FILE)
-    file = chosen_file(page, PLACED, below_title)
+    file = chosen_file(shown, PLACED, below_title)
     if file is None:
         expect_file(chosen_encoding(page))
         _stop(page, below_title)

@@ -96,8 +96,8 @@ def in_tokens_of(file: DialogFile, dialog: int, encoding: Encoding) -> Recording
 def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
     """Search the sizes that ways need for a file; progress has those of its first dialogs.
 
-    With a model's vectors, the numbers are means over KV heads, and the result is None if cancelled
-    before the model has read a dialog.
+    With a model's vectors, the numbers are means over KV heads. Once cancelled, it returns those of
+    the first dialogs, None if they are not complete.
     """
     file, began = run.file, perf_counter()
     about: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
@@ -114,6 +114,7 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
         about |= {"model": run.vectors, "vectors": f"vectors={run.vectors}"}
     report, latest = how.pop("on_progress", None), None
     so_far = Progress(0, len(ran), "", 0.0)
+    cancelled = how.get("cancelled") or Event()
 
     def replayed(tables: Tables, recordings: Sequence[Recording]) -> Replayed:
         table, arguments = tables if run.vectors is None else map(_over_heads, tables)
@@ -123,12 +124,14 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
 
     def on_first(tables: Tables, first: Sequence[Recording]) -> None:
         nonlocal latest
+        if cancelled.is_set():  # the search that found these tables, too
+            return
         latest = replayed(tables, first if run.vectors is None else shown)
         # Now, since the first step over all dialogs takes seconds; and the page, which shares the
         # interpreter with this thread, is drawn before it goes on.
         progress(so_far)
         if report is not None:
-            (how.get("cancelled") or Event()).wait(DRAWING_SECONDS)
+            cancelled.wait(DRAWING_SECONDS)
 
     def progress(step: Progress) -> None:
         nonlocal so_far
@@ -136,8 +139,10 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
         if report is not None:
             report(replace(step, partial=latest))
 
-    how = how | {"on_progress": progress}
-    return replayed(find_sizes(run.replay, ran, run.target, on_first, **how), shown)
+    tables = find_sizes(run.replay, ran, run.target, on_first, **how | {"on_progress": progress})
+    if cancelled.is_set():  # a way may need a size that was not tried
+        return latest
+    return replayed(tables, shown)
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:

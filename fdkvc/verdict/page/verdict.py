@@ -82,14 +82,17 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             file, encoding = chosen.file, chosen_encoding(page)
             wanted = Replay(_ways(file, added, encoding), (1,), (heads,))
             run = FileRun(wanted, target, file.key, chosen.vectors, encoding, file, dialog)
-            job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
+            key = f"{page}/verdict"
+            job = session_job(key, shared_jobs(), partial(replay_file, run), run)
             running = not job.finished  # now: it may end while the page is drawn
+            stopped = job.cancelled.is_set() and not running
             check = before = None
             if running or job.result is None:  # a model that reads would slow this one down
                 session_jobs().let_go(f"{page}/check")
             else:
                 by_words = _card(job.result, None, shape, target, None)
-                check, before = _check(page, job.result, by_words)
+                if not stopped:
+                    check, before = _check(page, job.result, by_words)
                 read = before if check is None else check.result or before
                 card = card_of(job.result, read)
                 about = {"shape": shape, "target": target, "recorded": chosen.recorded}
@@ -105,7 +108,16 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
         if job.finished or (empty and job.latest is not None):
             st.rerun()
         share, words = standing(job)
-        st.progress(share, text=plain(f"Replaying this file: {words}"))
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.progress(share, text=plain(f"Replaying this file: {words}"))
+            st.button(
+                "Stop",
+                key=f"{key}/stop",
+                icon=":material/stop_circle:",
+                on_click=job.cancel,
+                disabled=job.cancelled.is_set(),
+                help="End the run; the card stays as it is then.",
+            )
 
     def draw() -> None:
         if reading and check is not None and check.finished:
@@ -116,8 +128,24 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
     with shown:
         if running:  # the card below is drawn once: that of the first dialogs does not change
             st.fragment(run_every=POLL_SECONDS * (1 if empty else 2))(wait)()
+        if stopped:
+            _show_stopped(key, job)
         # While a model reads it has more each time, and a busy machine needs the pause.
         st.fragment(run_every=POLL_SECONDS * 4 if reading else None)(draw)()
+
+
+def _show_stopped(key: str, job: Job) -> None:
+    """Say that the run was stopped, and offer to go on."""
+    words = "Stopped before any dialog had its result." if job.result is None else "Stopped."
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(words, width="content")
+        st.button(
+            "Go on",
+            key=f"{key}/go-on",
+            icon=":material/play_arrow:",
+            on_click=session_jobs().let_go,
+            args=(key,),
+        )
 
 
 @st.cache_resource(show_spinner=False)
@@ -234,7 +262,8 @@ def _draw(
     read = before if check is None else check.latest or before
     card = card_of(done, read)
     with panel("verdict-words"):
-        begun = "" if job.finished else f"So far, from {count(len(done.recordings), 'dialog')}: "
+        whole = job.finished and not job.cancelled.is_set()
+        begun = "" if whole else f"So far, from {count(len(done.recordings), 'dialog')}: "
         lead, basis = card_sentences(card)
         st.markdown(Markdown("**{}{}**").format(begun, lead))
         st.markdown(plain(basis), help=help_on(basis))
