@@ -22,6 +22,7 @@ MAX_TOKENIZER_PARTS = 32  # of a processing step; known tokenizers have 5
 MAX_TOKENIZER_PART_CHARACTERS = 20_000  # of its JSON, without its map of characters
 MAX_TOKENIZER_INSERTED = 64  # characters that a part inserts into a text at once
 MAX_TOKENIZER_GROWTH = 16  # factor by which a step's replacements may lengthen a text
+MAX_PATTERN_SECONDS = 5  # to try its regular expressions; those of known tokenizers take 0.8
 MAX_ADDED_TOKEN_CHARACTERS = 1_000_000  # in total
 MAX_UNIGRAM_CHARACTERS = 2_500_000  # of the vocabulary; each takes up to 340 bytes
 MAX_TEMPLATE_CHARACTERS = 200_000  # of a chat template; known ones have up to 20,000

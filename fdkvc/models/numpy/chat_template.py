@@ -359,7 +359,7 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
         return f"its chat template takes more than {LIMITS}"
     (*texts, _), reason, dated = rendered
     if not any(texts):
-        return f"its chat template cannot be rendered: {reason}"
+        return f"its chat template cannot be rendered: {reason or 'it writes nothing'}"
     # 2. Cut the texts at the marks. Probes with thinking (A) matter only if the template treats
     #    thinking differently from words.
     plain = dict(zip(PROBES, texts[: len(PROBES)], strict=True))

@@ -9,10 +9,14 @@ memory. Such files are rejected before loading, and errors of the library become
 """
 
 import inspect
+import json
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,7 @@ from fdkvc.core.limits import (
     MAX_ADDED_TOKEN_CHARACTERS,
     MAX_MODEL_JSON_BYTES,
     MAX_MODEL_JSON_VALUES,
+    MAX_PATTERN_SECONDS,
     MAX_TOKENIZER_GROWTH,
     MAX_TOKENIZER_INSERTED,
     MAX_TOKENIZER_PART_CHARACTERS,
@@ -204,6 +209,7 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
 
     Raises a ValueError that names the limit.
     """
+    patterns = set[str]()
     # 1. Steps before and after the model: how many parts, and how far they lengthen a text.
     for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         parts = list(_parts(tokenizer.get(step)))
@@ -219,6 +225,10 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
         check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
         longest = max((len(str(part)) for part in parts), default=0)
         check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)
+        for part in parts:
+            pattern = part.get("pattern")
+            if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):
+                patterns.add(pattern["Regex"])
     # 2. Tokens from which the library builds automata, which take far more memory than the file.
     added = optional(tokenizer, "added_tokens", list, "its content")
     contents = [token.get("content") for token in added if isinstance(token, dict)]
@@ -230,6 +240,29 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
         _check_letters(tokens, "the vocabulary's tokens", MAX_UNIGRAM_CHARACTERS)
     if model.get("continuing_subword_prefix") and model.get("merges"):
         raise ValueError("merges with a continuing_subword_prefix are not supported")
+    if patterns:
+        _check_patterns(tuple(sorted(patterns)))
+
+
+@lru_cache(maxsize=8)
+def _check_patterns(patterns: tuple[str, ...]) -> None:
+    """Raise a ValueError if one of these regular expressions takes too long for a short text."""
+    file = str(Path(__file__).with_name("try_patterns.py"))
+    try:
+        process = subprocess.run(
+            [sys.executable, file],
+            input=json.dumps(patterns),
+            text=True,
+            capture_output=True,
+            timeout=MAX_PATTERN_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"its regular expressions take more than {MAX_PATTERN_SECONDS} s for texts of 5,000 "
+            "characters"
+        ) from None
+    if process.returncode:
+        raise ValueError("its regular expressions cannot be used, or take too many steps")
 
 
 def _parts(step: Any) -> Iterator[Mapping[str, Any]]:

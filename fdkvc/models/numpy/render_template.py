@@ -63,6 +63,11 @@ def environment(dates: list[str]) -> ImmutableSandboxedEnvironment:
     return sandbox
 
 
+def reason_of(error: Exception) -> str:
+    """Return why a template fails, in one line of at most 200 characters."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def render(template: Template, names: dict[str, Any], most: int) -> str:
     """Return a text of at most `most` characters. Raises a MemoryError if it is longer."""
     text = ""
@@ -84,7 +89,7 @@ def main() -> None:
     try:
         program = environment(dates).from_string(template)
     except Exception as error:  # any content may be given as a template
-        reason, conversations = str(error), []
+        reason, conversations = reason_of(error), []
     # Some templates fail without a list of tools: if all texts do, try an empty one.
     lists: list[list[Any] | None] = [None, []]
     for no_tools in lists:
@@ -95,14 +100,14 @@ def main() -> None:
             except MemoryError:
                 raise
             except Exception as error:  # a template is a program, and may raise anything
-                reason = str(error)
+                reason = reason_of(error)
             else:
                 texts[number], most = text, most - len(text)  # the limit is for all together
         pairs = zip(texts, conversations, strict=False)
         plain = [text for text, (_, tools, _) in pairs if tools is None]
         if any(plain) or not plain:
             break
-    json.dump([texts, reason[:200], bool(dates)], sys.stdout)
+    json.dump([texts, reason, bool(dates)], sys.stdout)
 
 
 if __name__ == "__main__":

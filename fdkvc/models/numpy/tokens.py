@@ -601,6 +601,8 @@ def read_tokens(
         tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
         tokenizer.no_padding()
         tokenizer.no_truncation()
+        if getattr(tokenizer.model, "dropout", None):
+            tokenizer.model.dropout = None  # it leaves out merges by chance, for training
         # A tokenizer may load and yet fail on use: better now, with one sentence, than in a run.
         _encoded(tokenizer, "a")
         for token in range(min(highest + 1, 1000)):

@@ -185,6 +185,9 @@ ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
     [
         ("", "it has no chat template"),
         ("{% for", "cannot be rendered"),
+        ("{% for m in messages %}{% break %}{% endfor %}", "cannot be rendered: it writes nothing"),
+        ("{{ raise_exception('no\\n  roles') }}", "cannot be rendered: no roles"),
+        ("{{ raise_exception('') }}", "cannot be rendered: TemplateError"),
         ("{{ messages }}", "more than the roles"),
         ("{{ messages[0].content }}", "more than the roles"),
         ("{{ messages.__class__.__base__.__subclasses__() }}", "cannot be rendered"),

@@ -14,7 +14,7 @@ from fdkvc.models.numpy import BUNDLED, model_folder
 from fdkvc.models.numpy import tokens as tokens_module
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_folder import check_tokenizer
-from fdkvc.models.numpy.tokens import load_tokens
+from fdkvc.models.numpy.tokens import load_tokens, read_tokens
 from tests.language_models import write_model
 from tests.refusals import assert_one_sentence
 
@@ -71,6 +71,14 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
     ),
     # The library ends the process.
     "a prefix within merges": (bpe(continuing_subword_prefix="x"), "merges with a continuing_sub"),
+    "a search that does not end": (
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(.*o){22}"}}},
+        "its regular expressions take more than 5 s for texts of 5,000 characters",
+    ),
+    "a search of too many steps": (
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(\w+\s?)*$"}}},
+        "its regular expressions cannot be used, or take too many steps",
+    ),
     "a step of another kind": ({"normalizer": {"normalizers": 1}}, "'normalizers' is missing or"),
     "tokens of another kind": ({"added_tokens": {}}, "'added_tokens' is missing or not a list"),
     "a model of another kind": ({"model": []}, "'model' is missing or not an object"),
@@ -83,6 +91,13 @@ def test_what_would_be_too_much_is_refused_before_it_is_loaded(what: str) -> Non
     with pytest.raises(ValueError, match=sentence) as caught:
         check_tokenizer(changes)
     assert_one_sentence(caught.value)
+
+
+def test_merges_are_not_left_out_by_chance() -> None:
+    vocabulary = {letter: token for token, letter in enumerate("UsersytmalCAin:b\n")}
+    changes = bpe(vocab=vocabulary | {"a": 30, "ab": 31}, dropout=0.9)
+    tokens = read_tokens(json.dumps(changes).encode())
+    assert tokens.encode("ab" * 99)[0] == (31,) * 99
 
 
 def test_the_check_comes_before_the_library(
