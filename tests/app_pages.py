@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,13 +57,23 @@ def press(app: AppTest, label: str) -> AppTest:
 
 def run_until(app: AppTest, words: str) -> AppTest:
     """Rerun the page until its background work has ended and it shows these words."""
-    deadline = time.monotonic() + SECONDS
-    while not any(words in said.value for said in (*app.caption, *app.warning, *app.error)):
-        if time.monotonic() > deadline:
-            pytest.fail(f"it never said {words!r}")
+
+    def has_words(app: AppTest) -> bool:
+        return any(words in said.value for said in (*app.caption, *app.warning, *app.error))
+
+    return rerun_until(app, has_words, f"it never said {words!r}")
+
+
+def rerun_until(
+    app: AppTest, holds: Callable[[AppTest], bool], failure: str = "it never held"
+) -> AppTest:
+    """Rerun the page until this holds of it."""
+    for _ in range(10 * SECONDS):
+        if holds(app):
+            return app
         time.sleep(0.1)
         settled(app.run())
-    return app
+    pytest.fail(failure)
 
 
 def specs(app: AppTest) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import shlex
-import time
 from collections.abc import Callable
 from html import escape, unescape
 from io import StringIO
@@ -68,6 +67,7 @@ from tests.app_pages import (
     link_of,
     open_page,
     press,
+    rerun_until,
     run_until,
     settled,
     specs,
@@ -626,12 +626,7 @@ def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans
 
 def card(app: AppTest) -> AppTest:
     """Rerun the page until its card has the verdict on the whole file."""
-    deadline = time.monotonic() + SECONDS
-    while not has_card(app) and time.monotonic() < deadline:
-        time.sleep(0.1)
-        settled(app.run())
-    assert has_card(app)
-    return app
+    return rerun_until(app, has_card)
 
 
 def has_card(app: AppTest) -> bool:

@@ -42,8 +42,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: obj
     (view,) = [message for message in told(app) if message.get("what") == "view"]
     question = {"run": view["run"], "turn": turn, "entry": entry}
     monkeypatch.setattr(stage, "last_message", lambda key: question if "answer" in key else {})
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+    for _ in range(20 * SECONDS):
         messages = told(settled(app.run()))
         (answer,) = [message for message in messages if message.get("what") == "answer"]
         if answer["done"]:
