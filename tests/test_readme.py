@@ -46,6 +46,7 @@ DOCUMENTS = (
             "policies",
         )
     ),
+    ROOT / "fdkvc" / "policies" / "reference.md",
     ROOT / "fdkvc" / "results.md",
     ROOT / "tests" / "README.md",
     ROOT / "benchmarks" / "README.md",
