@@ -936,7 +936,7 @@ def test_a_file_cut_or_overwritten_anywhere_is_read_or_refused(data: st.DataObje
 def test_every_format_stands_in_the_documentation_and_the_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    documented = (ROOT / "fdkvc/conversations/README.md").read_text("utf-8").splitlines()
+    documented = (ROOT / "fdkvc/conversations/formats.md").read_text("utf-8").splitlines()
     heading = next(at for at, line in enumerate(documented) if line.startswith("|"))
     table = list(takewhile(lambda line: line.startswith("|"), documented[heading:]))
     assert len(table[2:]) == len({file_format.label for file_format in FORMATS.values()})
