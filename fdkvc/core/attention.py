@@ -95,11 +95,12 @@ def entry_sum(x: Floats) -> Floats:
     # For short rows a plain sum over a multiple of eight is exactly those lanes.
     width = x.shape[-1]
     if width % LANES:
-        zeros = np.zeros_like(x, shape=(*x.shape[:-1], -width % LANES))
-        x = np.concatenate([x, zeros], axis=-1)
-    blocks = (*x.shape[:-1], x.shape[-1] // LANES, LANES)  # (..., C / 8, 8)
-    lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
-    sums: Floats = lanes.sum(axis=-1)
+        missing = (*x.shape[:-1], -width % LANES)
+        x = np.concatenate([x, np.zeros_like(x, shape=missing)], axis=-1)
+    if width > _ONE_PASS:
+        blocks = (*x.shape[:-1], x.shape[-1] // LANES, LANES)  # (..., C / 8, 8)
+        x = x.reshape(blocks).sum(axis=-2)
+    sums: Floats = x.sum(axis=-1)
     return sums
 
 
@@ -160,7 +161,8 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
     [[0.0, 1.0, 0.5, 0.0]]
     """
     if present is None:
-        low, high = x.min(axis=-1, keepdims=True), x.max(axis=-1, keepdims=True)
+        low = x.min(axis=-1, keepdims=True)
+        high = x.max(axis=-1, keepdims=True)
         return np.asarray((x - low) / (high - low + np.float32(EPSILON)))
     low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
     high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
@@ -198,7 +200,8 @@ def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
     # The shape of a matrix product may change its rounding, so unmarked vectors are left out.
     products = np.zeros((*in_a.shape, in_b.shape[1]), np.float32)
     for row in range(len(products)):
-        m, n = np.flatnonzero(in_a[row]), np.flatnonzero(in_b[row])
+        m = np.flatnonzero(in_a[row])
+        n = np.flatnonzero(in_b[row])
         products[row, m[:, None], n] = a[row, m] @ b[row, n].T
     return products
 
@@ -212,7 +215,8 @@ def _largest(cosines: Floats, position: Ints, new_position: Ints) -> Floats:
     before_turn = position < new_position.min(initial=0)
     if not before_turn.all():
         # Only the turn's own entries, which come last, may be newer than some of its tokens.
-        first = int(before_turn.reshape(-1, before_turn.shape[-1]).all(axis=0).argmin())
+        in_all_rows = before_turn.reshape(-1, before_turn.shape[-1]).all(axis=0)
+        first = int(in_all_rows.argmin())
         not_newer = new_position[..., None, :] <= position[..., first:, None]
         np.copyto(cosines[..., first:, :], 0, where=not_newer)
     return np.asarray(cosines.max(axis=-1, initial=0))
@@ -221,21 +225,26 @@ def _largest(cosines: Floats, position: Ints, new_position: Ints) -> Floats:
 def _starts(x: Floats, turn: int) -> Ints:
     """Return the index (B, 1) at which a turn of each row begins in `x` (B, S, M), flattened."""
     rows, turns, columns = x.shape
-    return np.asarray(((np.arange(rows) * turns + turn) * columns)[:, None])
+    turns_so_far = np.arange(rows) * turns + turn
+    return np.asarray((turns_so_far * columns)[:, None])
 
 
 def row_products(
-    a: Floats, b: Floats, real: Sequence[tuple[Ints, int]] | None = None, out: Floats | None = None
+    a: Floats,
+    b: Floats,
+    real: Sequence[tuple[Ints, int]] | None = None,
+    buffer: Floats | None = None,
 ) -> Floats:
     """Return the inner products (B, M, N) of each row's vectors in `a` (B, M, d) and `b` (B, N, d).
 
     For padded rows, `real` has the indices (m,) of the real vectors in `a`, and their number in
-    `b`; all other products are zero. The result is written to `out`, if given.
+    `b`; all other products are zero. The result is written to `buffer`, if given.
     """
     if real is None:
-        return np.matmul(a, b.swapaxes(-1, -2), out=out)
+        return np.matmul(a, b.swapaxes(-1, -2), out=buffer)
     # The shape of a matrix product may change its rounding, so each row is multiplied alone.
-    products = np.empty((len(a), a.shape[1], b.shape[1]), np.float32) if out is None else out
+    shape = (len(a), a.shape[1], b.shape[1])
+    products = np.empty(shape, np.float32) if buffer is None else buffer
     products[:] = 0
     for row, (indices, count) in enumerate(real):
         products[row, indices, :count] = a[row, indices] @ b[row, :count].T
@@ -348,12 +357,13 @@ class Observation:
     tokens: ObservedTokens
     """All tokens of the rows."""
 
-    def remembered(self, what: str, token: Ints, compute: Callable[[], T]) -> T:
+    def remembered(self, name: str, token: Ints, compute: Callable[[], T]) -> T:
         """Return `compute()` for these tokens, computed once while `token` is the same array."""
-        stored = self._remembered.get(what)
+        stored = self._remembered.get(name)
         # The same object, not equal numbers: to compare them would cost as much as many results.
         if stored is None or stored[0] is not token:
-            self._remembered[what] = stored = token, compute()
+            stored = token, compute()
+            self._remembered[name] = stored
         value: T = stored[1]
         return value
 
@@ -389,13 +399,17 @@ class Observation:
     def position(self, token: Ints) -> Ints:
         """Position of each token in its dialog, from 0 (B, C); −1 in empty slots."""
         positions = self.tokens.positions
-        if positions is None:
-            return token
-        return np.where(token >= 0, positions.reshape(-1).take(token + self._row_start), -1)
+        return token if positions is None else self._of_token(positions, token, -1)
 
     def born(self, token: Ints) -> Ints:
         """Turn in which each token arrived (B, C); −1 in empty slots."""
-        return np.where(token >= 0, self.tokens.born.reshape(-1).take(token + self._row_start), -1)
+        return self._of_token(self.tokens.born, token, -1)
+
+    def _of_token(self, column: NDArray[Any], token: Ints, missing: int) -> NDArray[Any]:
+        """Return a number (B, N) of each token (B, C), `missing` in empty slots."""
+        # An empty slot reads a token of another row, so it is masked.
+        numbers = column.reshape(-1).take(token + self._row_start)
+        return np.where(token >= 0, numbers, missing)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:
         """Whether a speaker of `SPEAKERS` said each token (B, C); false where unknown.
@@ -423,14 +437,12 @@ class Observation:
         """Whether each token is of a call or result of one of these tools (B, C)."""
         return self._among("tools", token, map(word_id, names))
 
-    def _among(self, name: Feature, token: Ints, wanted: Iterable[int]) -> Bools:
-        """Whether a feature of each token is among the wanted numbers (B, C)."""
+    def _among(self, name: Feature, token: Ints, numbers: Iterable[int]) -> Bools:
+        """Whether a feature of each token is one of these numbers (B, C); never in empty slots."""
         column = self.tokens.feature(name)
         if column is None:
             return np.zeros(token.shape, np.bool_)
-        numbers = column.reshape(-1).take(token + self._row_start)
-        # An empty slot reads a token of another row, so it is masked.
-        return np.isin(numbers, [*wanted]) & (token >= 0)
+        return np.isin(self._of_token(column, token, -1), [*numbers])
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
@@ -462,17 +474,20 @@ class Observation:
         group = len(token) // len(embeddings)  # rows that share embeddings
         if (token != np.repeat(token[::group], group, axis=0)).any():
             group = 1  # they hold different tokens
-        return np.repeat(self._repetition(token, embeddings, slice(None, None, group)), group, 0)
+        largest = self._repetition(token, embeddings, slice(None, None, group))
+        return np.repeat(largest, group, axis=0)
 
     def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
         """Return the `repetition` of some rows."""
-        position, new_position = self.position(token)[rows], self.position(self.new)[rows]
+        position = self.position(token)[rows]
+        new_position = self.position(self.new)[rows]
         token, new = token[rows], self.new[rows]
         in_cache, in_turn = token >= 0, new >= 0
         cached = self._directions(embeddings, token)  # (B, C, d)
         added = self._directions(embeddings, new)  # (B, n, d)
-        most = BLOCK // 4  # stays in a core's cache
-        if token.shape[1] * self.new.size <= most and in_cache.all() and in_turn.all():
+        max_numbers = BLOCK // 4  # stays in a core's cache
+        is_small = token.shape[1] * self.new.size <= max_numbers
+        if is_small and in_cache.all() and in_turn.all():
             return _largest(row_products(cached, added), position, new_position)
         # The shape of a matrix product may change its rounding, so each row is multiplied alone.
         largest = np.zeros(token.shape, np.float32)
@@ -480,9 +495,10 @@ class Observation:
             columns = added[row, in_turn[row]].T  # (d, n)
             new_positions = new_position[row, in_turn[row]]  # (n,)
             slots = np.flatnonzero(in_cache[row])
-            # Blocks of slots whose cosines have at most `most` numbers; one buffer serves all.
-            step = max(1, most // max(1, len(new_positions)))
-            cosines = np.empty((min(step, len(slots)), len(new_positions)), np.float32)
+            # Blocks of slots whose cosines have at most so many numbers; one buffer serves all.
+            step = max(1, max_numbers // max(1, len(new_positions)))
+            shape = min(step, len(slots)), len(new_positions)
+            cosines = np.empty(shape, np.float32)
             for first in range(0, len(slots), step):
                 block = slots[first : first + step]
                 part = np.matmul(cached[row, block], columns, out=cosines[: len(block)])
@@ -505,11 +521,12 @@ class Observation:
             raise ValueError(
                 "this policy needs the surprisal of every token, which these dialogs do not have"
             )
-        return np.where(token >= 0, surprisal.reshape(-1).take(token + self._row_start), 0)
+        return self._of_token(surprisal, token, 0)
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h), the result of Algorithm 1."""
-        return np.asarray((weights[:, None, :] @ self._vectors(self.tokens.values, token))[:, 0])
+        values = self._vectors(self.tokens.values, token)
+        return np.asarray((weights[:, None, :] @ values)[:, 0])
 
     def keys(self, token: Ints) -> Floats:
         """Key of each token (B, C, h); zero in empty slots."""
@@ -545,17 +562,18 @@ class Observation:
 
         Attention is causal: a query sees its own token and all before it.
         """
-        last = self._queried[:, :, None]
-        return (token[:, None, :] <= last) & (token[:, None, :] >= 0)
+        query_token = self._queried[:, :, None]
+        return (token[:, None, :] <= query_token) & (token[:, None, :] >= 0)
 
-    def attention_of_each(self, token: Ints, last: Ints | None = None) -> Floats:
+    def attention_of_each(self, token: Ints, count: Ints | None = None) -> Floats:
         """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0.
 
-        With `last` (B, 1), only that many last queries of each row, in order (B, max(last), C).
+        With a `count` (B, 1), only so many last queries of each row, in order (B, max(count), C).
         """
-        products, stop = self.tokens.query_logits(self.turn), self.query_count
-        start = np.zeros_like(stop) if last is None else stop - last[:, 0]
-        width = products.shape[1] if last is None else int(last.max(initial=0))
+        products = self.tokens.query_logits(self.turn)
+        stop = self.query_count
+        start = np.zeros_like(stop) if count is None else stop - count[:, 0]
+        width = products.shape[1] if count is None else int(count.max(initial=0))
         logits = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
         for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
             row_logits = logits[row, : end - first]  # (queries, C)

@@ -89,9 +89,10 @@ class Cache:
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        # A channel is an array of NumPy, also where it was computed on a device.
-        numbers = {name: np.asarray(column) for name, column in channels.items()}
-        return Cache(self.token, {**self.channels, **numbers}, self.state)
+        columns = dict(self.channels)
+        for name, column in channels.items():
+            columns[name] = np.asarray(column)  # where it was computed on a device, too
+        return Cache(self.token, columns, self.state)
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
@@ -104,33 +105,32 @@ class Cache:
 
     def without(self, removed: Bools) -> Cache:
         """Empty the slots that are True in `removed` (B, C)."""
-        return Cache(
-            np.where(removed, EMPTY, self.token),
-            {name: np.where(removed, 0, column) for name, column in self.channels.items()},
-            self.state,
-        )
+        token = np.where(removed, EMPTY, self.token)
+        return Cache(token, _zeroed(self.channels, removed), self.state)
 
     def insert(self, token: Ints, channels: Mapping[str, Floats]) -> Cache:
         """Append new entries (B, n) behind the old ones, with their initial channels."""
         empty = token == EMPTY
         if empty.any():
-            channels = {name: np.where(empty, 0, column) for name, column in channels.items()}
-        columns = joined([self.channels, channels], beside)
-        return Cache(beside([self.token, token]), columns, self.state)
+            channels = _zeroed(channels, empty)
+        columns = joined([self.channels, channels], join_columns)
+        return Cache(join_columns([self.token, token]), columns, self.state)
 
-    def keep(self, kept: Bools, slots: int) -> Cache:
+    def keep(self, mask: Bools, slots: int) -> Cache:
         """Keep the marked entries (B, C), at most `slots` a row; spare slots are empty."""
-        if np.count_nonzero(kept) < len(kept) * slots:
+        if np.count_nonzero(mask) < len(mask) * slots:
             # Some rows keep fewer: fill up with emptied slots.
-            return self.without(~kept).keep(pad_kept(kept, slots), slots)
+            filled = pad_kept(mask, slots)
+            return self.without(~mask).keep(filled, slots)
         # Every row keeps exactly `slots`, so the flattened result has equal rows.
-        (slot,) = kept.reshape(-1).nonzero()
+        (slot,) = mask.reshape(-1).nonzero()
         shape = (len(self.token), slots)
         return self._each_column(lambda column: column.reshape(-1).take(slot).reshape(shape))
 
     def sorted_by(self, key: Ints) -> Cache:
         """Return the entries sorted by `key` (B, C), empty slots last."""
-        order = np.argsort(np.where(self.present, key, np.iinfo(np.intp).max), axis=1)
+        last_place = np.iinfo(np.intp).max
+        order = np.argsort(np.where(self.present, key, last_place), axis=1)
         return self._each_column(lambda column: np.take_along_axis(column, order, axis=1))
 
     def _each_column(self, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Cache:
@@ -138,25 +138,32 @@ class Cache:
         channels = {name: pick(column) for name, column in self.channels.items()}
         return Cache(pick(self.token), channels, self.state)
 
-    def where(self, rows: Bools, other: Cache) -> Cache:
-        """Take the rows that are True in `rows` (B,) from this cache and the rest from `other`."""
+    def where(self, rows: Bools, alternative: Cache) -> Cache:
+        """Take the rows that are True (B,) from this cache, and all others from `alternative`."""
         column = rows[:, None]
-        return Cache(
-            np.where(column, self.token, other.token),
-            {name: np.where(column, self[name], other[name]) for name in self.channels},
-            {name: np.where(rows, self.state[name], other.state[name]) for name in self.state},
-        )
+        token = np.where(column, self.token, alternative.token)
+        channels = {}
+        for name, numbers in self.channels.items():
+            channels[name] = np.where(column, numbers, alternative[name])
+        state = {}
+        for name, numbers in self.state.items():
+            state[name] = np.where(rows, numbers, alternative.state[name])
+        return Cache(token, channels, state)
+
+
+def _zeroed(channels: Mapping[str, Floats], removed: Bools) -> dict[str, Floats]:
+    """Return the channels with 0 in the marked slots (B, C)."""
+    return {name: np.where(removed, 0, column) for name, column in channels.items()}
 
 
 def empty_cache(
     rows: int, budget: int, channels: tuple[str, ...], state: Mapping[str, float]
 ) -> Cache:
     """Return a cache of `budget` empty slots a row, with row states at their start values."""
-    return Cache(
-        np.full((rows, budget), EMPTY, np.intp),
-        {name: np.zeros((rows, budget), np.float32) for name in channels},
-        {name: np.full(rows, start, np.float32) for name, start in state.items()},
-    )
+    token = np.full((rows, budget), EMPTY, np.intp)
+    columns = {name: np.zeros((rows, budget), np.float32) for name in channels}
+    states = {name: np.full(rows, start, np.float32) for name, start in state.items()}
+    return Cache(token, columns, states)
 
 
 def padded(tokens: Sequence[Ints]) -> list[Ints]:
@@ -164,12 +171,13 @@ def padded(tokens: Sequence[Ints]) -> list[Ints]:
     longest = max(array.shape[-1] for array in tokens)
     result = []
     for array in tokens:
-        widths = [*[(0, 0)] * (array.ndim - 1), (0, longest - array.shape[-1])]
+        widths = [(0, 0)] * array.ndim
+        widths[-1] = (0, longest - array.shape[-1])
         result.append(np.pad(array, widths, constant_values=EMPTY))
     return result
 
 
-beside = partial(np.concatenate, axis=1)
+join_columns = partial(np.concatenate, axis=1)
 """Joins arrays along the axis of entries, or of turns."""
 
 
@@ -191,12 +199,13 @@ def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
     [[-1, 4, 2, 7]]
     """
     empty = np.full((len(queue), places), EMPTY, np.intp)
-    joined = np.concatenate([empty, queue, token], axis=1)
-    order = np.argsort(joined != EMPTY, axis=1, kind="stable")  # empty places first
-    return np.take_along_axis(joined, order, axis=1)[:, joined.shape[1] - places :]
+    whole_queue = join_columns([empty, queue, token])
+    order = np.argsort(whole_queue != EMPTY, axis=1, kind="stable")  # empty places first
+    ordered = np.take_along_axis(whole_queue, order, axis=1)
+    return ordered[:, ordered.shape[1] - places :]
 
 
-def pad_kept(kept: Bools, slots: int) -> Bools:
+def pad_kept(mask: Bools, slots: int) -> Bools:
     """Pad what each row keeps (B, C) with the first of its other slots, to `slots` in total.
 
     Examples
@@ -204,16 +213,18 @@ def pad_kept(kept: Bools, slots: int) -> Bools:
     >>> pad_kept(np.array([[False, False, True], [True, True, False]]), 2).tolist()
     [[True, False, True], [True, True, False]]
     """
-    room = slots - kept.sum(axis=1, keepdims=True)
-    padding: Bools = ~kept & (np.cumsum(~kept, axis=1) <= room)
-    return kept | padding
+    room = slots - mask.sum(axis=1, keepdims=True)
+    unmarked = ~mask
+    padding: Bools = unmarked & (np.cumsum(unmarked, axis=1) <= room)
+    return mask | padding
 
 
 def newest(cache: Cache, count: int | Ints) -> Bools:
     """Mark the newest `count` entries of every row (B, C); `count` may differ by row (B, 1)."""
     if cache.full:
         slots = cache.token.shape[1]
-        return np.broadcast_to(np.arange(slots) >= slots - count, cache.token.shape)
+        marked = np.arange(slots) >= slots - count
+        return np.broadcast_to(marked, cache.token.shape)
     from_the_end = np.cumsum(cache.present[:, ::-1], axis=1)[:, ::-1]
     return cache.present & (from_the_end <= count)
 
@@ -228,20 +239,22 @@ def ranking(score: Floats, cache: Cache) -> Ints:
     """
     # Stable: of equal scores the older entry, which has the lower slot, comes first.
     order = np.argsort(np.where(cache.present, -score, np.inf), axis=1, kind="stable")
+    ranks = np.arange(1, order.shape[1] + 1)
     rank = np.empty(order.shape, np.intp)
-    np.put_along_axis(rank, order, np.arange(1, order.shape[1] + 1)[None], axis=1)
+    np.put_along_axis(rank, order, ranks[None], axis=1)
     return np.where(cache.present, rank, 0)
 
 
-def contains(token: Ints, wanted: Ints) -> Bools:
-    """Mark the slots (B, C) whose token is one of its row's wanted tokens (B, P), −1 for none.
+def contains(token: Ints, targets: Ints) -> Bools:
+    """Mark the slots (B, C) whose token is one of its row's targets (B, P), −1 for none.
 
     Examples
     --------
     >>> contains(np.array([[7, -1, 9]]), np.array([[9, -1]])).tolist()
     [[False, False, True]]
     """
-    return np.asarray((token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY))
+    equal = token[:, :, None] == targets[:, None, :]
+    return np.asarray(equal.any(axis=2) & (token != EMPTY))
 
 
 def select(
@@ -264,7 +277,7 @@ def select(
 
     Returns
     -------
-    kept : array (B, C) of bool
+    stays : array (B, C) of bool
         At most `budget` a row; exactly that for one budget without pages that some row exceeds,
         filled up with empty slots.
     cutoff : array (B, 1)
@@ -274,8 +287,8 @@ def select(
     --------
     >>> cache = Cache(np.arange(4)[None])
     >>> score = np.array([[2, 1, 2, 2.000001]], np.float32)
-    >>> kept, cutoff = select(score, cache, np.zeros((1, 4), bool), 2)
-    >>> kept.tolist(), cutoff.tolist()
+    >>> stays, cutoff = select(score, cache, np.zeros((1, 4), bool), 2)
+    >>> stays.tolist(), cutoff.tolist()
     ([[True, False, False, True]], [[2.0]])
     >>> select(score, cache, np.zeros((1, 4), bool), 2, ties=Ties())[0].tolist()
     [[True, False, True, False]]
@@ -285,28 +298,35 @@ def select(
         return cache.present, np.full((len(score), 1), -np.inf, np.float32)
     if pages is not None:
         return _select_pages(score, cache, protected, budget, ties, pages)
-    slots = score.shape[1]
     # 1. Empty slots come last, protected entries first.
     priority = score if cache.full else np.where(cache.present, score, -np.inf)
     if protected.any():
         priority = np.where(protected, np.inf, priority)
     # 2. The cutoff is the budget-th largest; all that ties with it is kept for now.
-    cutoff: Floats
-    if isinstance(budget, int):
-        cutoff = np.partition(priority, -budget, axis=1)[:, -budget, None].copy()
-    else:  # a full sort, since the budget-th largest differs by row
-        descending = -np.sort(-priority, axis=1)
-        lowest = np.take_along_axis(descending, np.clip(budget, 1, slots) - 1, axis=1)
-        cutoff = np.where(budget >= slots, -np.inf, lowest)
+    cutoff = _nth_largest(priority, budget)
     tolerance = ties.tolerance(cutoff)
-    kept: Bools = priority >= cutoff - tolerance
+    stays: Bools = priority >= cutoff - tolerance
     # 3. If that is too many, the newer of the tied entries go.
-    if not isinstance(budget, int) or np.count_nonzero(kept) > len(kept) * budget:
-        above = priority > cutoff + tolerance
-        tied = kept & ~above
-        room = budget - above.sum(axis=1, keepdims=True)
-        kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
-    return (kept if isinstance(budget, int) else kept & cache.present), cutoff
+    if not isinstance(budget, int) or np.count_nonzero(stays) > len(stays) * budget:
+        clear = priority > cutoff + tolerance
+        tied = stays & ~clear
+        room = budget - clear.sum(axis=1, keepdims=True)
+        stays = clear | (tied & (np.cumsum(tied, axis=1) <= room))
+    if isinstance(budget, int):
+        return stays, cutoff
+    return stays & cache.present, cutoff
+
+
+def _nth_largest(priority: Floats, count: int | Ints) -> Floats:
+    """Return the priority of the `count`-th highest entry of each row (B, 1)."""
+    if isinstance(count, int):
+        return np.partition(priority, -count, axis=1)[:, -count, None].copy()
+    # A full sort, since the place differs by row.
+    slots = priority.shape[1]
+    descending = -np.sort(-priority, axis=1)
+    place = np.clip(count, 1, slots) - 1
+    lowest = np.take_along_axis(descending, place, axis=1)
+    return np.where(count >= slots, -np.inf, lowest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,16 +341,18 @@ class Pages:
 
     def first(self, cache: Cache) -> Bools:
         """Mark the first entry of each page (B, C): its page comes after those of older entries."""
-        so_far = np.maximum.accumulate(np.where(cache.present, self.page, -1), axis=1)
+        page = np.where(cache.present, self.page, -1)
+        newest_page = np.maximum.accumulate(page, axis=1)
         first = cache.present.copy()
-        first[:, 1:] &= self.page[:, 1:] > so_far[:, :-1]
+        first[:, 1:] &= self.page[:, 1:] > newest_page[:, :-1]
         return first
 
     def over(
         self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
-        number, rows = self.number(cache), np.arange(len(column))[:, None]
+        number = self.number(cache)
+        rows = np.arange(len(column))[:, None]
         values = np.where(cache.present, column, start)
         reduced = np.full_like(values, start)  # (B, pages), with room for a page per slot
         combine.at(reduced, (rows, number), values)
@@ -338,20 +360,21 @@ class Pages:
 
     def sum(self, cache: Cache, column: NDArray[Any]) -> NDArray[np.float64]:
         """Return the sum of a column (B, C) over the page of each entry, in double precision."""
-        place = self.number(cache) + np.arange(len(column))[:, None] * column.shape[1]
+        row_start = np.arange(len(column))[:, None] * column.shape[1]
+        place = self.number(cache) + row_start
         values = np.where(cache.present, column, 0)
-        return np.asarray(np.bincount(place.ravel(), values.ravel(), minlength=place.size)[place])
+        sums = np.bincount(place.ravel(), values.ravel(), minlength=place.size)
+        return np.asarray(sums[place])
 
     def mean(self, cache: Cache, columns: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return the mean of each column (B, C) over the page of each entry; 0 in empty slots."""
-        most = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
-
-        def mean(column: Floats) -> Floats:
+        size = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
+        means = {}
+        for name, column in columns.items():
             double = column.dtype == np.float64
             total = self.sum(cache, column) if double else self.over(cache, np.add, column, 0)
-            return np.where(cache.present, total / most, 0)
-
-        return {name: mean(column) for name, column in columns.items()}
+            means[name] = np.where(cache.present, total / size, 0)
+        return means
 
     def of_whole(self, marked: Bools, cache: Cache) -> Bools:
         """Mark all entries of every page with a marked one (B, C)."""
@@ -363,7 +386,8 @@ class Pages:
         """Return the number of each entry's page (B, C), from 0; stored for the last cache."""
         stored: tuple[Cache, Ints] | None = vars(self).get("_stored")
         if stored is None or stored[0] is not cache:
-            stored = cache, np.maximum(np.cumsum(self.first(cache), axis=1) - 1, 0)
+            number = np.cumsum(self.first(cache), axis=1) - 1
+            stored = cache, np.maximum(number, 0)
             vars(self)["_stored"] = stored
         return stored[1]
 
@@ -377,8 +401,9 @@ def runs(cache: Cache, label: Ints) -> Ints:
     [[1, 1, 1, 2, 3]]
     """
     if not cache.full:  # an empty slot has the label of the entry before it
-        slot = np.maximum.accumulate(np.where(cache.present, np.arange(label.shape[1]), 0), axis=1)
-        label = np.take_along_axis(label, slot, axis=1)
+        slot = np.where(cache.present, np.arange(label.shape[1]), 0)
+        source = np.maximum.accumulate(slot, axis=1)
+        label = np.take_along_axis(label, source, axis=1)
     begins = np.ones(label.shape, np.bool_)
     begins[:, 1:] = label[:, 1:] != label[:, :-1]
     return np.asarray(np.cumsum(begins, axis=1))
@@ -388,33 +413,41 @@ def _select_pages(
     score: Floats, cache: Cache, protected: Bools, budget: int | Ints, ties: Ties, pages: Pages
 ) -> tuple[Bools, Floats]:
     """Select whole pages; one with a protected entry stays. A budget below a page keeps a part."""
-    most = np.broadcast_to(np.asarray(budget), (len(score), 1))
+    budgets = np.broadcast_to(np.asarray(budget), (len(score), 1))
     # 1. A page is decided by its first entry, since its entries have equal scores.
-    first, whole = pages.first(cache), pages.of_whole(protected, cache)
+    first = pages.first(cache)
+    protected_pages = pages.of_whole(protected, cache)
     if pages.size:
-        frames = np.maximum(most // pages.size, 1)
+        frames = np.maximum(budgets // pages.size, 1)
         leaders = Cache(np.where(first, cache.token, EMPTY))
-        chosen, cutoff = select(score, leaders, whole & first, frames, ties)
-        kept = pages.of_whole(chosen, cache)
+        chosen, cutoff = select(score, leaders, protected_pages & first, frames, ties)
+        stays = pages.of_whole(chosen, cache)
     else:
         number = pages.number(cache)
         leader = first.nonzero()
         place = leader[0], number[leader]
 
         def by_page(column: NDArray[Any], empty: int) -> NDArray[Any]:
-            pages_of_rows = np.full((len(score), int(number.max()) + 1), empty, column.dtype)
+            shape = len(score), int(number.max()) + 1
+            pages_of_rows = np.full(shape, empty, column.dtype)
             pages_of_rows[place] = column[leader]
             return pages_of_rows
 
-        leaders, size = Cache(by_page(cache.token, EMPTY)), pages.sum(cache, cache.present)
-        columns = by_page(score, 0), leaders, by_page(whole, 0), most, ties, by_page(size, 0)
-        chosen, cutoff = _select_by_size(*columns)
-        kept = np.take_along_axis(chosen, number, axis=1) & cache.present
+        size = pages.sum(cache, cache.present)
+        chosen, cutoff = _select_by_size(
+            by_page(score, 0),
+            Cache(by_page(cache.token, EMPTY)),
+            by_page(protected_pages, 0),
+            budgets,
+            ties,
+            by_page(size, 0),
+        )
+        stays = np.take_along_axis(chosen, number, axis=1) & cache.present
     # 2. Even one page may exceed the budget: then entries of it leave singly.
-    if (kept.sum(axis=1, keepdims=True) > budget).any():
-        part, _ = select(score, cache.without(~kept), protected & kept, budget, ties)
-        kept &= part
-    return kept, cutoff
+    if (stays.sum(axis=1, keepdims=True) > budget).any():
+        part, _ = select(score, cache.without(~stays), protected & stays, budget, ties)
+        stays &= part
+    return stays, cutoff
 
 
 def _select_by_size(
@@ -424,23 +457,28 @@ def _select_by_size(
 
     Protected pages are chosen even if they do not fit, and so is the best page if no other is.
     """
-    priority = np.where(protected, np.inf, np.where(leaders.present, score, -np.inf))
+    priority = np.where(leaders.present, score, -np.inf)
+    priority = np.where(protected, np.inf, priority)
     # 1. As many of the best pages as fit; the score of the last of them is the cutoff.
     order = np.argsort(-priority, axis=1, kind="stable")
-    fits = np.cumsum(np.take_along_axis(size, order, axis=1), axis=1) <= budget
+    ordered_size = np.take_along_axis(size, order, axis=1)
+    fits = np.cumsum(ordered_size, axis=1) <= budget
     fits &= np.take_along_axis(leaders.present, order, axis=1)
     number = fits.sum(axis=1, keepdims=True)
-    last = np.take_along_axis(order, np.maximum(number, 1) - 1, axis=1)
-    cutoff: Floats = np.take_along_axis(priority, last, axis=1)
+    place = np.maximum(number, 1) - 1
+    last_page = np.take_along_axis(order, place, axis=1)
+    cutoff: Floats = np.take_along_axis(priority, last_page, axis=1)
     cutoff = np.where(number == leaders.count[:, None], -np.inf, cutoff)
     # 2. Of the pages that tie with it, the older ones.
     tolerance = ties.tolerance(cutoff)
-    above = leaders.present & (priority > cutoff + tolerance)
-    tied = leaders.present & (priority >= cutoff - tolerance) & ~above
-    room = budget - np.where(above, size, 0).sum(axis=1, keepdims=True)
-    chosen = above | protected | (tied & (np.cumsum(np.where(tied, size, 0), axis=1) <= room))
+    clear = leaders.present & (priority > cutoff + tolerance)
+    tied = leaders.present & (priority >= cutoff - tolerance) & ~clear
+    room = budget - np.where(clear, size, 0).sum(axis=1, keepdims=True)
+    tied_size = np.where(tied, size, 0)
+    chosen = clear | protected | (tied & (np.cumsum(tied_size, axis=1) <= room))
     # Never nothing: if no page fits, the oldest of the best.
-    chosen |= ~chosen.any(axis=1, keepdims=True) & tied & (np.cumsum(tied, axis=1) == 1)
+    oldest = tied & (np.cumsum(tied, axis=1) == 1)
+    chosen |= oldest & ~chosen.any(axis=1, keepdims=True)
     return chosen, cutoff
 
 
@@ -453,7 +491,9 @@ def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
     >>> top_k(score, Cache(np.arange(3)[None]), np.array([[1]]), Ties()).tolist()
     [[False, True, False]]
     """
-    return select(score, cache, np.zeros_like(cache.present), count, ties)[0]
+    unprotected = np.zeros_like(cache.present)
+    chosen, _ = select(score, cache, unprotected, count, ties)
+    return chosen
 
 
 def snap_ties(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:
@@ -462,7 +502,7 @@ def snap_ties(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Fl
     Examples
     --------
     >>> score = np.array([[1.999999, 1, 2, 3]], np.float32)
-    >>> kept, cutoff = select(score, Cache(np.arange(4)[None]), score > 5, 2, Ties())
+    >>> _, cutoff = select(score, Cache(np.arange(4)[None]), score > 5, 2, Ties())
     >>> snap_ties(score, score > 5, cutoff, Ties()).tolist()
     [[2.0, 1.0, 2.0, 3.0]]
     """

@@ -120,7 +120,8 @@ class DialogBatch:
     def new_tokens(self, turn: int) -> Ints:
         """Return the indices of the turn's tokens (B, n), padded with −1."""
         low, high = self.bounds[:, turn, None], self.bounds[:, turn + 1, None]
-        token = low + np.arange(int((high - low).max(initial=0)), dtype=np.intp)
+        longest = int((high - low).max(initial=0))
+        token = low + np.arange(longest, dtype=np.intp)
         return np.where(token < high, token, -1)
 
     @cached_property
@@ -183,8 +184,9 @@ class DialogBatch:
             return self._turn_means(self.queries)
         # The mean of projected tokens is the projected mean: T products instead of N.
         matrix = self.projection("query").swapaxes(-1, -2)
-        real, width = self._real(), matrix.shape[1]
-        real = real and [(turns, width) for turns, _ in real]
+        real = self._real()
+        if real is not None:
+            real = [(turns, matrix.shape[1]) for turns, _ in real]
         return row_products(self.mean_embeddings, matrix, real)
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
@@ -202,7 +204,8 @@ class DialogBatch:
             recent = None  # so that the old products are freed before new ones are computed
             self._recent.pop(name, None)
             turns = slice(first, min(first + span, self.turns))
-            self._recent[name] = recent = first, self._turn_products(name, turns)
+            recent = first, self._turn_products(name, turns)
+            self._recent[name] = recent
         return recent[1], turn - first
 
     @cached_property
@@ -216,7 +219,8 @@ class DialogBatch:
         Index −1, the empty slot, finds the last column: −inf for logits, 0 for similarities.
         """
         if name == "logits":
-            by_turn = self.mean_queries[:, turns] * np.float32(1 / np.sqrt(self.keys.shape[-1]))
+            scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
+            by_turn = self.mean_queries[:, turns] * scale
             by_token = self.keys
         else:
             by_turn = self.mean_embeddings[:, turns]
@@ -225,7 +229,7 @@ class DialogBatch:
         count = int(self.bounds[:, turns.stop].max())
         by_token = by_token[:, :count]
         products = np.empty((*by_turn.shape[:2], count + 1), np.float32)
-        row_products(by_turn, by_token, self._real(turns), out=products[:, :, :-1])
+        row_products(by_turn, by_token, self._real(turns), buffer=products[:, :, :-1])
         if name == "similarities":
             products[:, :, :-1] *= (1 / lengths_of(by_token))[:, None, :]
         products[:, :, -1] = -np.inf if name == "logits" else 0
@@ -236,8 +240,10 @@ class DialogBatch:
         """Each token's own query (B, N, h)."""
         if self.queries is not None:
             return self.queries
-        matrix, real = self.projection("query").swapaxes(-1, -2), self._real()
-        real = real and [(np.arange(tokens), matrix.shape[1]) for _, tokens in real]
+        matrix = self.projection("query").swapaxes(-1, -2)
+        real = self._real()
+        if real is not None:
+            real = [(np.arange(tokens), matrix.shape[1]) for _, tokens in real]
         return row_products(self.embeddings, matrix, real)
 
     def query_logits(self, turn: int) -> Floats:
@@ -246,8 +252,9 @@ class DialogBatch:
         The last column is −inf: index −1, the empty slot, finds it. Raises a ValueError if they
         exceed `MAX_QUERY_LOGITS`.
         """
-        token, ends = self.new_tokens(turn), self.bounds[:, turn + 1]
-        tokens = int(ends.max())
+        token = self.new_tokens(turn)
+        end = self.bounds[:, turn + 1]
+        tokens = int(end.max())
         if token.size * tokens > MAX_QUERY_LOGITS:
             raise ValueError(
                 f"turn {turn} has {token.size:,} queries over {tokens:,} tokens, but a policy that "
@@ -257,11 +264,12 @@ class DialogBatch:
         scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
         rows = np.arange(self.rows)[:, None]
         queries = self.token_queries[rows, token] * scale
-        counts = ends - self.bounds[:, turn]
+        counts = end - self.bounds[:, turn]
         products = np.empty((self.rows, token.shape[1], tokens + 1), np.float32)
-        has_padding = (counts != counts[0]).any() or (ends != ends[0]).any()
-        real = [*zip(map(np.arange, counts), ends.tolist(), strict=True)] if has_padding else None
-        row_products(queries, self.keys[:, :tokens], real, out=products[:, :, :-1])
+        real = None
+        if (counts != counts[0]).any() or (end != end[0]).any():
+            real = list(zip(map(np.arange, counts), end.tolist(), strict=True))
+        row_products(queries, self.keys[:, :tokens], real, buffer=products[:, :, :-1])
         products[:, :, -1] = -np.inf
         return products
 
@@ -269,11 +277,11 @@ class DialogBatch:
     def full_attention(self) -> Floats:
         """Attention of each turn's mean query without eviction (B, T, N); 0 for later tokens."""
         # Causal, without padding, and only for turns that have a query.
-        seen = self.born[:, None, :] <= np.arange(self.turns)[:, None]
-        seen &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
-        seen &= (np.diff(self.bounds) > 0)[:, :, None]
+        visible = self.born[:, None, :] <= np.arange(self.turns)[:, None]
+        visible &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
+        visible &= (np.diff(self.bounds) > 0)[:, :, None]
         logits = self._turn_products("logits", slice(0, self.turns))
-        return softmax(np.where(seen, logits[:, :, :-1], np.float32(-np.inf)))
+        return softmax(np.where(visible, logits[:, :, :-1], np.float32(-np.inf)))
 
     @cached_property
     def full_output(self) -> Floats:
@@ -333,9 +341,14 @@ class DialogBatch:
 
     def row(self, index: int) -> DialogBatch:
         """Return one row as a batch of its own, without padding."""
-        turns, rows = int(self.turn_counts[index]), slice(index, index + 1)
+        rows = slice(index, index + 1)
+        turns = int(self.turn_counts[index])
         tokens = int(self.bounds[index, turns])
-        arrays = {name: getattr(self, name) for name in BY_TOKEN if getattr(self, name) is not None}
+        columns = {}
+        for name in BY_TOKEN:
+            column = getattr(self, name)
+            if column is not None:
+                columns[name] = column[rows, :tokens]
         return dataclasses.replace(
             self,
             bounds=self.bounds[rows, : turns + 1],
@@ -344,14 +357,15 @@ class DialogBatch:
             topics=None if self.topics is None else self.topics[rows],
             projections=None if self.projections is None else self.projections[:, rows],
             heads=1,
-            **{name: array[rows, :tokens] for name, array in arrays.items()},
+            **columns,
         )
 
 
 def topic_bit(topic: Ints) -> Bits:
     """Return a number with the bit of each topic (...); 0 for topic −1."""
     # `maximum`: a shift by −1 is undefined, even where `where` drops its result.
-    return np.where(topic >= 0, 1 << np.maximum(topic, 0), 0).astype(np.uint32)
+    bit = 1 << np.maximum(topic, 0)
+    return np.where(topic >= 0, bit, 0).astype(np.uint32)
 
 
 def _mean_of_tokens(x: Floats) -> Floats:
@@ -371,14 +385,14 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     if len(batches) == 1:
         return first
     for batch in batches:
-        for what, value, expected in (
+        for noun, value, expected in (
             ("topic names", batch.topic_names, first.topic_names),
             ("embedding dimension", batch.embeddings.shape[2], first.embeddings.shape[2]),
             ("head dimension", batch.keys.shape[2], first.keys.shape[2]),
             ("number of heads", batch.heads, first.heads),
         ):
             if value != expected:
-                raise ValueError(f"the dialogs differ in their {what}: {value} and {expected}")
+                raise ValueError(f"the dialogs differ in their {noun}: {value} and {expected}")
         for name in (*BY_TOKEN, "topics", "projections"):
             if (getattr(batch, name) is None) != (getattr(first, name) is None):
                 raise ValueError(f"some of the dialogs have {name}, others do not")

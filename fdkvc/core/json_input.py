@@ -68,10 +68,10 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def check_structure(content: bytes, most_values: int | None = None) -> None:
+def check_structure(content: bytes, max_values: int | None = None) -> None:
     r"""Check the depth, the number of values and the longest text of JSON without parsing it.
 
-    Raises a ValueError above `MAX_JSON_DEPTH`, above `most_values` (default `MAX_JSON_VALUES`), or
+    Raises a ValueError above `MAX_JSON_DEPTH`, above `max_values` (default `MAX_JSON_VALUES`), or
     for a text of over `MAX_JSON_TEXT_BYTES`, which takes up to eight times as much once parsed.
 
     Examples
@@ -81,7 +81,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     Traceback (most recent call last):
     ValueError: line 1 is nested too deeply: at most 32 levels are allowed
     """
-    most_values = MAX_JSON_VALUES if most_values is None else most_values
+    max_values = MAX_JSON_VALUES if max_values is None else max_values
     # 1. Without escaped quotes, every second quote ends a text. Parts bound the memory.
     escaped = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     codes = np.frombuffer(escaped, np.uint8)
@@ -98,7 +98,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     # quotes so far says whether a byte is within a text.
     outside = codes[~np.logical_xor.accumulate(codes == ord('"'))].tobytes()
     values = sum(map(outside.count, (b",", b"[", b"{")))
-    check_most("the file has", values, "values", most_values)
+    check_most("the file has", values, "values", max_values)
     # 3. The depth after each bracket and line's end; the lines before tell where it is exceeded.
     steps = np.frombuffer(outside.translate(_STEPS, _UNNESTED), np.int8)
     depth = np.cumsum(steps, dtype=np.int8)  # wraps around only after a depth that is refused
@@ -141,7 +141,7 @@ def parse_within(text: str) -> Any:
 def json_only(value: Any) -> Any:
     """Return a Python literal with lists for tuples; raise a ValueError if JSON cannot hold it."""
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {name: json_only(inner) for name, inner in value.items()}
+        return {name: json_only(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [*map(json_only, value)]
     if value is None or isinstance(value, str | int | float):
@@ -174,8 +174,8 @@ def optional(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any
 def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each value of a list, which must be an object, and its place."""
     for index, value in enumerate(values):
-        where = f"{place}, {noun} {index}"
-        yield check_object(value, where), where
+        place_of_value = f"{place}, {noun} {index}"
+        yield check_object(value, place_of_value), place_of_value
 
 
 def check_object(value: Any, place: str) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def check_object(value: Any, place: str) -> dict[str, Any]:
     return value
 
 
-def read_bytes(path: str | Path, most: int) -> bytes:
-    """Read a file, but at most one byte more than `most`, so that the caller can refuse it.
+def read_bytes(path: str | Path, max_size: int) -> bytes:
+    """Read a file, but at most one byte more than `max_size`, so that the caller can refuse it.
 
     Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file whose reading
     would block.
@@ -197,7 +197,7 @@ def read_bytes(path: str | Path, most: int) -> bytes:
         flag = getattr(os, "O_NONBLOCK", 0)
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | flag)) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                content: bytes | None = file.read(most + 1)
+                content: bytes | None = file.read(max_size + 1)
                 if content is not None:
                     return content
                 reason = "it has no content now"  # it would block, as /proc/kmsg does

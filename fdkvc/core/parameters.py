@@ -102,9 +102,9 @@ class Parameter:
             value = float(value)
         except OverflowError:  # a whole number larger than any float
             return False
-        above = value > self.low if self.open_low else value >= self.low
-        below = value < self.high if self.open_high else value <= self.high
-        return above and below and math.isfinite(value)
+        is_high_enough = value > self.low if self.open_low else value >= self.low
+        is_low_enough = value < self.high if self.open_high else value <= self.high
+        return is_high_enough and is_low_enough and math.isfinite(value)
 
 
 def written(value: float | str) -> str:
@@ -140,8 +140,9 @@ class Field(Parameter):
     def labels(self) -> dict[Any, str]:
         """The label of each choice."""
         choices = self.choices
-        named = choices if isinstance(choices, Mapping) else {key: key for key in choices}
-        return {key: str(getattr(choice, "label", choice)) for key, choice in named.items()}
+        if not isinstance(choices, Mapping):
+            choices = dict(zip(choices, choices, strict=True))
+        return {key: str(getattr(choice, "label", choice)) for key, choice in choices.items()}
 
     def parse(self, text: str) -> Any:
         """Parse the value of a link; ValueError if it is not allowed.
@@ -158,7 +159,8 @@ class Field(Parameter):
         check_most(f"{self.label} has", len(text), "characters", MAX_LINK_CHARACTERS)
         if isinstance(self.default, tuple):
             parts = filter(None, split_list(text))
-            return self.check_several(list(dict.fromkeys(map(self._parse_one, parts))))
+            values = dict.fromkeys(map(self._parse_one, parts))
+            return self.check_several(list(values))
         return self._parse_one(text)
 
     def check_several(self, values: list[Any]) -> list[Any]:
@@ -272,22 +274,26 @@ def share(default: float, label: str, help: str, **facts: Any) -> Any:
 
 def parameters_of(owner: Any) -> Mapping[str, Parameter]:
     """Return the parameters of a dataclass or instance by field name, in order."""
-    declared = {field.name: field.metadata.get("parameter") for field in dataclasses.fields(owner)}
-    return {name: parameter for name, parameter in declared.items() if parameter is not None}
+    parameters = {}
+    for field in dataclasses.fields(owner):
+        if "parameter" in field.metadata:
+            parameters[field.name] = field.metadata["parameter"]
+    return parameters
 
 
 def defaults_of(owner: Any) -> Mapping[str, Any]:
     """Return the default of each declared parameter, by field name."""
-    named = parameters_of(owner)
-    return {field.name: field.default for field in dataclasses.fields(owner) if field.name in named}
+    defaults = {field.name: field.default for field in dataclasses.fields(owner)}
+    return {name: defaults[name] for name in parameters_of(owner)}
 
 
 def fields_of(settings: Any, owner: str = "") -> list[Field]:
     """Return the parameters of a dataclass with its defaults, or of an instance with its values."""
-    return [
-        Field(**vars(declared), name=name, default=getattr(settings, name), owner=owner)
-        for name, declared in parameters_of(settings).items()
-    ]
+    fields = []
+    for name, declared in parameters_of(settings).items():
+        default = getattr(settings, name)
+        fields.append(Field(**vars(declared), name=name, default=default, owner=owner))
+    return fields
 
 
 def changed(owner: Any, letters: bool = False) -> list[str]:
@@ -336,9 +342,9 @@ def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> 
 
 
 def check_most(
-    owner: str, count: int, noun: str, most: int, error: type[ValueError] = ValueError
+    owner: str, count: int, noun: str, limit: int, error: type[ValueError] = ValueError
 ) -> None:
-    """Raise an error that names the owner if it has more than `most` of something.
+    """Raise an error that names the owner if it has more than `limit` of something.
 
     Examples
     --------
@@ -346,8 +352,8 @@ def check_most(
     Traceback (most recent call last):
     ValueError: the file has 2,001 dialogs, but at most 2,000 are allowed
     """
-    if count > most:
-        raise error(f"{owner} {count:,} {noun}, but at most {most:,} are allowed")
+    if count > limit:
+        raise error(f"{owner} {count:,} {noun}, but at most {limit:,} are allowed")
 
 
 def check_values(kind: str, values: Sequence[Any], field: Field | None = None) -> None:

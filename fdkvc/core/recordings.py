@@ -12,7 +12,7 @@ from fdkvc.core.arrays import check_surprisal, check_vectors, one_dialog
 from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.token_text import TokenText, TurnTokens
-from fdkvc.core.transcripts import SPAN_KINDS, Demand, SpanKind, Transcript, check_size
+from fdkvc.core.transcripts import SPAN_KINDS, Demand, Mention, SpanKind, Transcript, check_size
 
 
 class Token(NamedTuple):
@@ -96,8 +96,9 @@ class Recording:
             turn_topics=[turn.topic for turn in self.transcript.turns],
             surprisal=self.surprisal,
         )
-        from_text = ("speakers", "words", "kinds", "tools", "traits")
-        shared = vars(dialog) | {name: getattr(self.text, name)[None] for name in from_text}
+        shared = dict(vars(dialog))
+        for name in ("speakers", "words", "kinds", "tools", "traits"):
+            shared[name] = getattr(self.text, name)[None]
         count = len(self.heads)
         rows: dict[str, Any] = {}
         for name, array in shared.items():
@@ -111,12 +112,13 @@ class Recording:
     def text(self) -> TokenText:
         """The tokens without vectors."""
         dialog, turns = self.transcript, list[TurnTokens]()
-        for number, (turn, tokens) in enumerate(zip(dialog.turns, self.tokens, strict=True)):
-            places = [(token.start, token.end) for token in tokens]
+        for number, turn in enumerate(dialog.turns):
+            places = [(token.start, token.end) for token in self.tokens[number]]
             spans = np.array(places, np.intp).reshape(-1, 2)
-            called, is_user = turn.call_characters, dialog.spoken_by[number] == "user"
-            kind, tools = dialog.span_kind(number, called), dialog.tool_names[number]
-            turns.append(TurnTokens(turn.text, spans, kind, is_user, called, tools))
+            kind = dialog.span_kind(number, turn.call_characters)
+            is_user = dialog.spoken_by[number] == "user"
+            tools = dialog.tool_names[number]
+            turns.append(TurnTokens(turn.text, spans, kind, is_user, turn.call_characters, tools))
         return TokenText(tuple(turns))
 
     @cached_property
@@ -135,15 +137,17 @@ class Recording:
     def spans(self) -> tuple[tuple[int, SpanKind], ...]:
         """The first token of each span, and its kind."""
         names = [*SPAN_KINDS]
-        kinds = [names[kind] for kind in self.text.kinds]
-        steps = enumerate(pairwise([None, *kinds]))
-        return tuple((index, kinds[index]) for index, (before, kind) in steps if kind != before)
+        starts = np.flatnonzero(np.diff(self.text.kinds, prepend=-1)).tolist()
+        return tuple((start, names[self.text.kinds[start]]) for start in starts)
 
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
         """Each demand that has tokens, with those of each of its mentions."""
-        # Cached, since demands share mentions.
-        tokens_of = cache(lambda mention: tuple(self.text.tokens_of(mention).tolist()))
+
+        @cache  # demands share mentions
+        def tokens_of(mention: Mention) -> tuple[int, ...]:
+            return tuple(self.text.tokens_of(mention).tolist())
+
         evidence = []
         for demand in self.transcript.demands:
             mentions = tuple(filter(None, map(tokens_of, demand.mentions)))
@@ -159,7 +163,8 @@ class Recording:
         """
         values = {}
         # Later values replace earlier ones, so calls come last.
-        for demand, mentions in sorted(self.evidence, key=lambda pair: pair[0].kind == "call"):
+        calls_last = sorted(self.evidence, key=lambda pair: pair[0].kind == "call")
+        for demand, mentions in calls_last:
             for token in chain.from_iterable(mentions):
                 values[token] = (demand.value, mentions)
         return values
@@ -172,12 +177,15 @@ class Recording:
         the number after the last. Then for each of `evidence` the numbers of its mentions' tokens,
         one mention after the other, and the index at which each mention begins.
         """
-        needs = [[*chain.from_iterable(mentions)] for _, mentions in self.evidence]
-        tokens = sorted({*chain.from_iterable(needs)})
+        token_lists = [[*chain.from_iterable(mentions)] for _, mentions in self.evidence]
+        tokens = sorted({*chain.from_iterable(token_lists)})
         place = np.full(self.starts[-1] + 1, len(tokens))
         place[tokens] = np.arange(len(tokens))
-        starts = (np.cumsum([0, *map(len, mentions[:-1])]) for _, mentions in self.evidence)
-        return place, [(place[need], begin) for need, begin in zip(needs, starts, strict=True)]
+        numbers = []
+        for (_, mentions), mentioned in zip(self.evidence, token_lists, strict=True):
+            starts = np.cumsum([0, *map(len, mentions[:-1])])
+            numbers.append((place[mentioned], starts))
+        return place, numbers
 
     def piece_lengths(self, turn: int) -> list[int]:
         """Return the length of each token's piece of a turn's text; gaps between them are negative.
@@ -192,8 +200,10 @@ class Recording:
                 lengths.append(position - start)
             lengths.append(max(token.end - start, 0))
             position = token.end if token.end > start else position
-        rest = len(self.transcript.turns[turn].text) - position
-        return [*lengths, -rest] if rest else lengths
+        remainder = len(self.transcript.turns[turn].text) - position
+        if remainder:
+            lengths.append(-remainder)
+        return lengths
 
 
 def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
@@ -202,6 +212,7 @@ def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
     Topics are named by their index in each dialog. Raises a ValueError if the recordings differ in
     dimensions or in their number of heads, or only some have surprisal.
     """
-    most = max(len(recording.dialogs.topic_names) for recording in recordings)
-    names = tuple(f"topic {number}" for number in range(most))
-    return stack([replace(recording.dialogs, topic_names=names) for recording in recordings])
+    batches = [recording.dialogs for recording in recordings]
+    count = max(len(batch.topic_names) for batch in batches)
+    names = tuple(f"topic {number}" for number in range(count))
+    return stack([replace(batch, topic_names=names) for batch in batches])

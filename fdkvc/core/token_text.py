@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -39,8 +40,10 @@ class TurnTokens(NamedTuple):
     def tool_ids(self) -> Ints:
         """`word_id` of the tool of each token (n,), 0 for none."""
         # The final 0 is for lines beyond the named tools.
-        ids = np.array([*(word_id(name) if name else 0 for name in self.tools), 0])
-        breaks = [end for end, mark in enumerate(self.text[: self.called]) if mark == "\n"]
+        ids = np.zeros(len(self.tools) + 1, np.intp)
+        for index, name in enumerate(self.tools):
+            ids[index] = word_id(name) if name else 0
+        breaks = [match.start() for match in re.finditer("\n", self.text[: self.called])]
         # Each call is a line; the tokens of a result, which begins the text, are on line 0.
         line = np.searchsorted(breaks, np.minimum(self.spans[:, 0], self.called))
         of_tool = self.is_call | (self.kind == "result")
@@ -59,7 +62,8 @@ class TokenText:
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """The index of each turn's first token, and of the token after the last."""
-        return tuple(accumulate((len(turn.spans) for turn in self.turns), initial=0))
+        lengths = [len(turn.spans) for turn in self.turns]
+        return tuple(accumulate(lengths, initial=0))
 
     @cached_property
     def born(self) -> Ints:
@@ -69,17 +73,18 @@ class TokenText:
     @property
     def speakers(self) -> Ints:
         """Speaker of each token (N,), as an index into `SPEAKERS`."""
-        is_prompt = np.array([turn.kind == "system" for turn in self.turns], np.bool_)
-        is_user = np.array([turn.is_user for turn in self.turns], np.bool_)
-        spoken = np.where(is_user, SPEAKERS.index("user"), SPEAKERS.index("system"))
-        return np.where(is_prompt, SPEAKERS.index("prompt"), spoken)[self.born]
+        speakers = []
+        for turn in self.turns:
+            speaker = "user" if turn.is_user else "system"
+            speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
+        return np.array(speakers, np.intp)[self.born]
 
     @cached_property
     def kinds(self) -> Ints:
         """Kind of each token (N,), as an index into `KINDS`."""
-        call = KINDS.index("call")
-        kinds = (np.where(turn.is_call, call, KINDS.index(turn.kind)) for turn in self.turns)
-        return np.concatenate([*kinds])
+        kinds = np.array([KINDS.index(turn.kind) for turn in self.turns], np.intp)[self.born]
+        is_call = np.concatenate([turn.is_call for turn in self.turns])
+        return np.where(is_call, KINDS.index("call"), kinds)
 
     @cached_property
     def tools(self) -> Ints:
@@ -89,8 +94,10 @@ class TokenText:
     @cached_property
     def words(self) -> Ints:
         """`word_id` of each token's word (N,), 0 for none."""
-        words = (np.array(word_ids(turn.text, turn.spans), np.intp) for turn in self.turns)
-        return np.concatenate([*words])
+        ids: list[int] = []
+        for turn in self.turns:
+            ids += word_ids(turn.text, turn.spans)
+        return np.array(ids, np.intp)
 
     @property
     def surprisal(self) -> Floats:
@@ -108,19 +115,21 @@ class TokenText:
 
     def tokens_of(self, mention: Mention) -> Ints:
         """Return the indices of the tokens that cover any of a mention's characters."""
-        starts, ends, last_end, next_start = self._edges[mention.turn]
+        start, end, last_end, next_start = self._edges[mention.turn]
         # Tokens may overlap, so the range is found by bounds that only grow.
         low = int(np.searchsorted(last_end, mention.start, "right"))
         high = int(np.searchsorted(next_start, mention.end))
-        start = np.maximum(starts[low:high], mention.start)
-        end = np.minimum(ends[low:high], mention.end)
-        return self.starts[mention.turn] + low + np.flatnonzero(start < end)
+        covered_from = np.maximum(start[low:high], mention.start)
+        covered_to = np.minimum(end[low:high], mention.end)
+        return self.starts[mention.turn] + low + np.flatnonzero(covered_from < covered_to)
 
     @cached_property
     def _edges(self) -> list[NDArray[Any]]:
         """By turn, tokens' starts and ends, largest end so far and least start to come (4, n)."""
         edges = []
-        for starts, ends in (turn.spans.T for turn in self.turns):
-            least = np.minimum.accumulate(starts[::-1])[::-1]
-            edges.append(np.stack([starts, ends, np.maximum.accumulate(ends), least]))
+        for turn in self.turns:
+            start, end = turn.spans.T
+            last_end = np.maximum.accumulate(end)
+            next_start = np.minimum.accumulate(start[::-1])[::-1]
+            edges.append(np.stack([start, end, last_end, next_start]))
         return edges

@@ -38,14 +38,14 @@ def token_traits(text: str, spans: ArrayLike, user: bool) -> Floats:
     >>> traits[:, TRAITS.index("digit")].tolist()
     [0.0, 1.0]
     """
-    words = word_spans(text)
-    texts = [text[start:end] for start, end in words]
-    places = words_at(words, spans)
+    bounds = word_spans(text)
+    words = [text[start:end] for start, end in bounds]
+    places = words_at(bounds, spans)
     index = np.array(places, np.intp)
     traits = np.zeros((len(index), len(TRAITS)), np.float32)
-    traits[index >= 0] = _word_traits(texts)[index[index >= 0]]
+    traits[index >= 0] = _word_traits(words)[index[index >= 0]]
     traits[index < 0, _MARK] = 1
-    ids = [word_id(word) for word in texts]
+    ids = [word_id(word) for word in words]
     # Tokens are numbered within their word, so that the parts of a word do not equal each other.
     previous, part = -1, 0
     for row, place in enumerate(places):
@@ -60,17 +60,21 @@ def token_traits(text: str, spans: ArrayLike, user: bool) -> Floats:
 def _word_traits(words: list[str]) -> Floats:
     """Return the traits of the words of a turn (n, F); word, speaker and mark are left at 0."""
     place = np.arange(len(words))
-    surprisal = np.array([word_surprisal(word) for word in words], np.float32)
-    # A capital says nothing where a sentence begins.
-    previous = [".", *words][: len(words)]
-    begins = np.array([word in ".!?" for word in previous], bool)
-    capital = np.array([word[0].isupper() for word in words], bool) & ~begins
-    digit = np.array([any(map(str.isdigit, word)) for word in words], bool)
+    surprisal = np.array([*map(word_surprisal, words)], np.float32)
+    capital = np.zeros(len(words), np.bool_)
+    digit, punctuation = np.zeros_like(capital), np.zeros_like(capital)
+    previous = "."
+    for index, word in enumerate(words):
+        # A capital says nothing where a sentence begins.
+        capital[index] = word[0].isupper() and previous not in ".!?"
+        digit[index] = any(map(str.isdigit, word))
+        punctuation[index] = not word[0].isalnum()
+        previous = word
     named = {
         "surprisal": surprisal,
         "capital": capital,
         "digit": digit,
-        "punctuation": [not word[0].isalnum() for word in words],
+        "punctuation": punctuation,
         "near_surprisal": _beside(surprisal, -2, -1, 1, 2) / 4,
         "near_capital": _beside(capital, -1, 1),
         "near_digit": _beside(digit, -1, 1),
@@ -86,7 +90,10 @@ def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
     """Return the sum over the words at these distances, 0 beyond the turn."""
     padded = np.zeros(len(column) + 4, np.float32)
     padded[2:-2] = column
-    return np.asarray(sum(padded[2 + step : 2 + step + len(column)] for step in steps))
+    total = np.zeros(len(column), np.float32)
+    for step in steps:
+        total += padded[2 + step : 2 + step + len(column)]
+    return total
 
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)
@@ -102,20 +109,23 @@ def word_surprisal(word: str) -> float:
     (3.6, 11.4)
     """
     counts = _counts()
-    return math.log(counts[""]) - math.log(counts.get(plain(word).translate(_MARKS).casefold(), 1))
+    usual = plain(word).translate(_MARKS).casefold()
+    return math.log(counts[""]) - math.log(counts.get(usual, 1))
 
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)
 def text_surprisal(text: str) -> float:
     """Return the surprisal of the first word of a text, 0 without one."""
-    words = word_spans(text)
-    return word_surprisal(text[slice(*words[0])]) if words else 0.0
+    bounds = word_spans(text)
+    return word_surprisal(text[slice(*bounds[0])]) if bounds else 0.0
 
 
 @cache
 def _counts() -> Mapping[str, int]:
     """Return the count of each word; that of the empty word is the total."""
-    lines = TABLE.read_text("utf-8").splitlines()
-    # Comments have no tab; a # alone would not do, since it is also a word.
-    rows = (line.split("\t") for line in lines if "\t" in line)
-    return {word: int(count) for word, count in rows}
+    counts = {}
+    for line in TABLE.read_text("utf-8").splitlines():
+        word, tab, count = line.partition("\t")
+        if tab:  # comments have none; a # alone would not do, since it is also a word
+            counts[word] = int(count)
+    return counts

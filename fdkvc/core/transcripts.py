@@ -218,10 +218,10 @@ class Transcript:
         users = USERS & {*speakers}
         if not users:
             # In order of appearance, without system prompts and results.
-            turns = (turn for turn in self.turns if turn.kind is None)
-            spoken = dict.fromkeys(role_of(turn.speaker) for turn in turns)
-            others = [speaker for speaker in spoken if speaker not in _ASSISTANTS]
-            users = frozenset(others if len(others) < len(spoken) else others[:1])
+            talkers = [turn.speaker for turn in self.turns if turn.kind is None]
+            roles = dict.fromkeys(map(role_of, talkers))
+            candidates = [role for role in roles if role not in _ASSISTANTS]
+            users = frozenset(candidates if len(candidates) < len(roles) else candidates[:1])
         return tuple("user" if speaker in users else "system" for speaker in speakers)
 
     @property
@@ -342,7 +342,9 @@ class Transcript:
 
     def with_topics(self, topics: Sequence[str | None]) -> Transcript:
         """Return the same dialog with another topic for each turn."""
-        turns = (replace(turn, topic=topic) for turn, topic in zip(self.turns, topics, strict=True))
+        turns = []
+        for turn, topic in zip(self.turns, topics, strict=True):
+            turns.append(replace(turn, topic=topic))
         return replace(self, turns=tuple(turns))
 
 
@@ -409,7 +411,8 @@ def word_ids(text: str, spans: ArrayLike) -> list[int]:
     (True, 0)
     """
     words = word_spans(text)
-    numbers = [*(word_id(text[start:end]) for start, end in words), 0]
+    numbers = [word_id(text[start:end]) for start, end in words]
+    numbers.append(0)
     return [numbers[index] for index in words_at(words, spans)]  # index −1 reads the final 0
 
 
@@ -450,11 +453,11 @@ def different_names(names: Iterable[str]) -> list[str]:
     """
     different: dict[str, None] = {}
     times = Counter[str]()
-    for given in names:
-        name = given
+    for original in names:
+        name = original
         while name in different:
-            times[given] += 1
+            times[original] += 1
             # 7: the length of " (2000)", since a file has at most `MAX_DIALOGS`.
-            name = f"{given[: MAX_NAME_CHARACTERS - 7]} ({times[given] + 1})"
+            name = f"{original[: MAX_NAME_CHARACTERS - 7]} ({times[original] + 1})"
         different[name] = None
     return [*different]

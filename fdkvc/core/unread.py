@@ -126,12 +126,13 @@ def is_thinking(name: str) -> bool:
 def has_words(value: Any, name: str = "") -> bool:
     """Whether a JSON value has words that somebody said, other than ids, types and the like."""
     if isinstance(value, dict):
-        return any(has_words(inner, key) for key, inner in value.items())
+        return any(has_words(part, key) for key, part in value.items())
     if isinstance(value, list):
-        return any(has_words(inner, name) for inner in value)
+        return any(has_words(part, name) for part in value)
     if not isinstance(value, str) or not _WORD.search(value):
         return False
     if name.casefold() not in LABELS and not _ID.search(name):
         return True
     # A label or an id is one word; two words at the start were written by somebody.
-    return sum(_WORD.search(word) is not None for word in value.split(None, 3)) > 1
+    words = [*filter(_WORD.search, value.split(None, 3))]
+    return len(words) > 1

@@ -81,13 +81,14 @@ def p_words(p: float) -> str:
     return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
 
 
-def digits_for(*numbers: float | None, least: int = 3) -> int:
-    """Return the fewest decimals, `least` to 6, at which different numbers look different."""
+def digits_for(*numbers: float | None, min_digits: int = 3) -> int:
+    """Return the fewest decimals, `min_digits` to 6, at which different numbers look different."""
     different = {x for x in numbers if x is not None}
-    for digits in range(least, MOST_DIGITS + 1):
-        if len({number(x, digits) for x in different}) == len(different):
+    for digits in range(min_digits, MOST_DIGITS + 1):
+        texts = {number(x, digits) for x in different}
+        if len(texts) == len(different):
             return digits
-    return least
+    return min_digits
 
 
 def contrast(a: float, b: float, digits: int = 3) -> tuple[str, str]:
@@ -100,7 +101,7 @@ def contrast(a: float, b: float, digits: int = 3) -> tuple[str, str]:
     >>> contrast(0.5, 0.5)
     ('0.500', '0.500')
     """
-    places = digits_for(a, b, least=digits)
+    places = digits_for(a, b, min_digits=digits)
     return number(a, places), number(b, places)
 
 
@@ -116,8 +117,8 @@ def gap(a: float, b: float, digits: int = 3) -> str:
     if first == second:
         return number(abs(a - b))
     # Decimal, since the difference of the floats may round to another last digit.
-    one, other = (Decimal(text.translate(AS_TYPED)) for text in (first, second))
-    return f"{abs(one - other):,f}"
+    difference = Decimal(first.translate(AS_TYPED)) - Decimal(second.translate(AS_TYPED))
+    return f"{abs(difference):,f}"
 
 
 def written_bytes(size: float) -> str:
@@ -133,7 +134,8 @@ def written_bytes(size: float) -> str:
         if size < 1000:
             break
         size, unit = size / 1000, larger
-    return f"{size:.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"
+    digits = 0 if unit == "bytes" or size >= 100 else 1
+    return f"{size:.{digits}f} {unit}"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -184,10 +186,11 @@ def count(n: int, noun: str, plural: str = "") -> str:
     >>> count(1, "token"), count(3000, "entry", "entries"), count(0, "turn")
     ('1 token', '3,000 entries', 'no turns')
     """
-    return f"{f'{n:,}' if n else 'no'} {noun if n == 1 else plural or noun + 's'}"
+    quantity = f"{n:,}" if n else "no"
+    return f"{quantity} {noun if n == 1 else plural or noun + 's'}"
 
 
-def clipped(text: str, most: int) -> str:
+def clipped(text: str, width: int) -> str:
     """Cut a text to a number of characters.
 
     Examples
@@ -195,7 +198,7 @@ def clipped(text: str, most: int) -> str:
     >>> clipped("an account", 10), clipped("an account", 6)
     ('an account', 'an ac…')
     """
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def all_of(n: int, noun: str, plural: str = "") -> str:
@@ -230,13 +233,16 @@ def listed(parts: Sequence[str]) -> str:
     >>> listed(["20 A", "12 B", "3 C"])
     '20 A, 12 B and 3 C'
     """
-    *rest, last = parts
-    return f"{', '.join(rest)} and {last}" if rest else last
+    *earlier, last = parts
+    return f"{', '.join(earlier)} and {last}" if earlier else last
 
 
 def first_three(names: Sequence[str]) -> str:
     """Join the first three names with commas, and say if there are more."""
-    return ", ".join([*names[:3], *(["and so on"] if len(names) > 3 else [])])
+    parts = list(names[:3])
+    if len(names) > 3:
+        parts.append("and so on")
+    return ", ".join(parts)
 
 
 def sentence(text: str) -> str:
@@ -262,12 +268,14 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
     """
     words = []
     for name, value in {**options, "out": "results"}.items():
-        words += [f"--{name.replace('_', '-')}"]
+        words.append(f"--{name.replace('_', '-')}")
         if value is True:  # a flag
             continue
         values = value if isinstance(value, list | tuple) else (value,)
-        # A policy's name without spaces, as `read_policy` also reads it.
-        words += [shlex.quote(str(text).replace(", ", ",").replace(" ", ":")) for text in values]
+        for part in values:
+            # A policy's name without spaces, as `read_policy` also reads it.
+            text = str(part).replace(", ", ",").replace(" ", ":")
+            words.append(shlex.quote(text))
     return " ".join(["python -m fdkvc", command, *words])
 
 
@@ -285,7 +293,9 @@ def error_reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         message = error.strerror[:1].lower() + error.strerror[1:]
     reason = " ".join(message.split()) or type(error).__name__
-    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
+    if isinstance(error, KeyError):
+        reason = f"there is no {reason}"
+    return reason[:200]
 
 
 @contextmanager

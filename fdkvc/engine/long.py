@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.core.cache import beside, joined
+from fdkvc.core.cache import join_columns, joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_KEPT_ENTRIES
 from fdkvc.engine.simulate import simulate
@@ -84,7 +84,7 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
     return replace(
         blocks[-1],
-        **joined(columns, beside),
+        **joined(columns, join_columns),
         first_turn=0,
         seconds=np.concatenate([block.seconds for block in blocks]),
         results=BlockResults(dialogs.turns, results_of),
