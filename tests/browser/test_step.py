@@ -9,17 +9,11 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.engine.simulate import simulate
-from fdkvc.engine.trace import Status
 from fdkvc.player.entry_files import file_stem, trace_files
 from fdkvc.player.run import DialogChoice, build_run
-from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
-from fdkvc.synthetic.draw import generate
+from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World, scenario_named
-from tests.app_pages import SECONDS
 from tests.browser.address import expect_linked
-from tests.browser.test_history import choose
-from tests.worlds import all_entries
 
 ENTRY = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (new, evicted|new|kept|evicted)\b")
 
@@ -63,39 +57,6 @@ def statuses(page: Page) -> dict[int, str]:
     )
     told = (ENTRY.search(name) for name in names)
     return {int(match[1]): match[2].replace(", ", "_") for match in told if match}
-
-
-def expect_statuses(page: Page, decided: dict[int, str]) -> None:
-    """Expect the cache to be drawn so, as soon as the browser has done it."""
-    for _ in range(50 * SECONDS):
-        if statuses(page) == decided:
-            return
-        page.wait_for_timeout(20)
-    assert statuses(page) == decided
-
-
-@pytest.mark.long
-def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> None:
-    """One policy chosen after the other; that it gets the run of every one is in `test_stage`."""
-    scenario = scenario_named("complex")
-    dialogs = generate(scenario, 1, 3)
-    last = len(scenario.schedule) - 1
-    first, *_ = PAPER_POLICIES
-    open_step(page, scenario="complex", seed=3, policy=first)
-    page.get_by_role("button", name="Last").click()
-
-    for key in PAPER_POLICIES:
-        if key != first:
-            choose(page, "Policy", POLICIES[key].label)
-        expect_linked(page, policy=key)
-        expect_turn(page, last, last)
-        entries = all_entries(simulate(policy_named(key), dialogs, 56))
-        decided = {
-            int(token): Status(status).name
-            for token, status in zip(entries.token[0, last], entries.status[0, last], strict=True)
-            if status != Status.empty
-        }
-        expect_statuses(page, decided)
 
 
 def test_keys_buttons_and_the_slider_step(page: Page) -> None:

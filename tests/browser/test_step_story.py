@@ -241,37 +241,6 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
     assert {name: wide for name, wide in shown.items() if wide > room} == {}
 
 
-@pytest.mark.long
-def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control(
-    page: Page,
-) -> None:
-    open_step(page, scenario="own", schedule="AAB", seed=7, turn=0)
-    page.get_by_text("Hyperparameters", exact=True).click()
-    gamma = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
-    gamma.fill("0.7")
-    gamma.press("Enter")
-
-    changed = page.get_by_text("Recency decay (γ) at 0.7 instead of 0.88.", exact=True)
-    expect(changed).to_be_visible()
-    expect_linked(page, gamma=0.7)
-    page.get_by_role("button", name="Restore the paper's values").click()
-    expect(changed).to_have_count(0)
-    expect(gamma).to_have_value("0.88")
-
-    schedule = page.get_by_role("textbox", name="Custom schedule")
-    schedule.fill("AA1")
-    schedule.press("Enter")
-    expect(page.get_by_text("must be letters A to Z")).to_be_visible()
-    expect_turn(page, 0, 2)
-
-    budget = page.get_by_role("spinbutton", name="Budget")
-    budget.fill("0")
-    budget.press("Enter")
-    expect(page.get_by_text("Budget is 0, but must be a whole number from 1")).to_be_visible()
-    page.get_by_role("button", name="Last").click()
-    expect_turn(page, 2, 2)
-
-
 def expect_scene(page: Page, chapter: Chapter) -> None:
     """Expect the panels of the scene in sight, and phrases that light up what they name."""
     expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{chapter.turn} of "))

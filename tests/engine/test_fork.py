@@ -71,6 +71,8 @@ def test_a_fork_that_changes_nothing_repeats_the_future_to_the_last_bit(
         assert future.turns == batch.turns - turn - 1
         for row in range(batch.rows):
             assert_same_run(future, trace, row, row)
+        for later in range(turn + 1, batch.turns):  # and a fork can be forked
+            assert_same_state(future.result(later).end_state, trace.result(later).end_state)
 
 
 @given(forkable(), any_policy, budgets)

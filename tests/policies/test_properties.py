@@ -258,38 +258,6 @@ def test_generated_dialogs_are_the_same_to_the_last_bit_in_any_batch(
 # ------------------------------------------------------------------------------- forks
 
 
-@given(policies() | st.just(EVICTING), ragged(), budgets, st.data())
-def test_a_fork_repeats_the_future_to_the_last_bit(
-    policy: Policy, batch: DialogBatch, budget: int, data: st.DataObject
-) -> None:
-    trace = simulate(policy, batch, budget)
-    assert_same_state(trace.result(batch.turns - 1).end_state, trace.end_state)
-    if batch.turns == 1:
-        return
-    turn = data.draw(st.integers(0, batch.turns - 2), label="turn")
-
-    fork = simulate(policy, batch, budget, start=(turn + 1, trace.result(turn).end_state))
-
-    assert fork.first_turn == turn + 1
-    assert fork.turns == batch.turns - turn - 1
-    for row in range(batch.rows):
-        assert_same_run(fork, trace, row, row)
-    assert_same_state(fork.end_state, trace.end_state)
-    for later in range(turn + 1, batch.turns):  # and a fork can be forked
-        assert_same_state(fork.result(later).end_state, trace.result(later).end_state)
-
-
-def test_a_fork_after_the_threshold_evicted_repeats_the_future() -> None:
-    batch = stack([random_dialog(seed, [9, 8, 0, 7, 9][seed:]) for seed in range(3)])
-    trace = simulate(EVICTING, batch, budget=12)
-    assert (trace.evicted["threshold"] > 0).any(axis=0).sum() >= 3
-
-    for turn in range(4):
-        fork = simulate(EVICTING, batch, 12, start=(turn + 1, trace.result(turn).end_state))
-        for row in range(3):
-            assert_same_run(fork, trace, row, row)
-
-
 @pytest.mark.parametrize("turn", [-1, 10, 11])
 def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
     trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
