@@ -444,9 +444,11 @@ def _select_pages(
         )
         stays = np.take_along_axis(chosen, number, axis=1) & cache.present
     # 2. Even one page may exceed the budget: then entries of it leave singly.
-    if (stays.sum(axis=1, keepdims=True) > budget).any():
-        part, _ = select(score, cache.without(~stays), protected & stays, budget, ties)
+    too_many = stays.sum(axis=1, keepdims=True) > budget
+    if too_many.any():
+        part, cutoff_within = select(score, cache.without(~stays), protected & stays, budget, ties)
         stays &= part
+        cutoff = np.where(too_many, cutoff_within, cutoff)
     return stays, cutoff
 
 

@@ -399,6 +399,9 @@ def test_pages_leave_as_wholes_worked_by_hand() -> None:
     assert protected.token[0, 2][protected.protected[0, 2]].tolist() == [4, 5, 6]
     # Where the budget is less than a page, part of one stays.
     assert kept_by("blocks(fifo, size=16)", dialog, 4)[2] == [0, 1, 2, 3]
+    page = plain_dialog([[1, 1]])
+    part = explain(simulate(read_policy("blocks(fifo, size=2)"), page, 1), page, 0, 0, token=1)
+    assert (part.margin, part.marginal) == (0, 0)
     why = explain(simulate(read_policy(name), dialog, 6), dialog, 0, 2, token=3)
     assert (why.score, why.cutoff, why.deciding_terms) == (-3, -2, ("negative key norm",))
 
