@@ -37,7 +37,7 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
         earlier = np.arange(int(dialogs.bounds[0, last]), dtype=np.intp)[None]
         channels = policy.init_channels(turn.with_new(earlier))
         state = computed_state(state.cache.insert(earlier, channels), state.attended, state.tier)
-    kept = take_turn(policy, state, turn, budget).end_state.cache.token
+    cache = take_turn(policy, state, turn, budget).end_state.cache
     stays = np.zeros(tokens, np.bool_)
-    stays[kept[kept >= 0]] = True
+    stays[cache.token[cache.present]] = True
     return stays

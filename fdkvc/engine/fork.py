@@ -39,16 +39,18 @@ class Fork:
         >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=7).changes(fd_kvc, 56)
         ['recency decay (γ) at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 7 protected']
         """
-        changed, words = self.policy or policy, []
+        changed = self.policy or policy
+        words = []
         # Another policy or wrapper is named; otherwise each hyperparameter that differs.
         if [*map(type, inside(changed))] != [*map(type, inside(policy))]:
             words.append(f"{changed.title} instead of {policy.title}")
         else:
-            for name, before in policy.settings.items():
-                after = changed.settings[name]
-                if after != before:
-                    values = f"{written(after.default)} instead of {written(before.default)}"
-                    words.append(f"{before.title.lower()} at {values}")
+            for name, setting in policy.settings.items():
+                changed_setting = changed.settings[name]
+                if changed_setting != setting:
+                    value = written(changed_setting.default)
+                    original = written(setting.default)
+                    words.append(f"{setting.title.lower()} at {value} instead of {original}")
         if self.budget is not None and self.budget != budget:
             words.append(f"budget {self.budget:,} instead of {budget:,}")
         if self.pinned is not None:
@@ -74,11 +76,11 @@ class Fork:
         """
         if self.policy is None or not self.policy.channels:
             return False
-        after, before = self.policy.core, policy.core
-        if type(after) is not type(before) or after.channels != before.channels:
+        core, original = self.policy.core, policy.core
+        if type(core) is not type(original) or core.channels != original.channels:
             return True
-        fields = after.settings.values()
-        return any(field.choices and field != before.settings[field.name] for field in fields)
+        choices = [field for field in core.settings.values() if field.choices]
+        return any(field != original.settings[field.name] for field in choices)
 
 
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
@@ -117,42 +119,42 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     Parameters and errors are those of `fork`.
     """
     policy, budget, pinned = _settings(trace, dialogs, change)
-    before, turn = trace.result(change.turn).end_state, dialogs.observe(change.turn)
+    state = trace.result(change.turn).end_state
+    turn = dialogs.observe(change.turn)
     for token, verb in ((change.pinned, "protected"), (change.dropped, "dropped")):
-        if token is not None and not (before.cache.token == token).any(axis=1).all():
+        if token is not None and not (state.cache.token == token).any(axis=1).all():
             raise ValueError(
                 f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
             )
 
     # 1. The entries with channels of the fork's policy. Attention weights move with their entries,
     # like channels, through steps 2 and 3.
-    cache = _entries(before.cache, policy, turn, reset=change.resets(trace.policy))
+    cache = _entries(state.cache, policy, turn, reset=change.resets(trace.policy))
+    attended = state.attended
     carried = cache.with_channels(
-        before=before.attended.weights, after=before.attended.modulated_weights
+        raw_attention=attended.weights, modulated_attention=attended.modulated_weights
     )
     # 2. Drop the token; it does not wait in the second tier.
     if change.dropped is not None:
         carried = carried.without(cache.token == change.dropped)
-    held = carried.token
+    candidates = carried.token
     # 3. Fit the entries into the fork's budget.
     carried = _resized(carried, policy, turn, budget, pinned)
-    evicted = np.where(contains(held, carried.token), EMPTY, held)
+    evicted = np.where(contains(candidates, carried.token), EMPTY, candidates)
     channels = {name: carried[name] for name in cache.channels}
     cache = Cache(carried.token, channels, carried.state)
 
     # 4. Where a row lost entries, the attention of the others is scaled up to a sum of 1.
-    lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
-    attended = Attended(carried["before"], carried["after"], before.attended.output)
-    tier = enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1]))
-    if lost.any():
-        raw = normalize(attended.weights)
-        bent = policy.modulate(raw, cache)
-        output, row = turn.context(bent, cache.token), lost[:, None]
-        attended = Attended(
-            np.where(row, raw, attended.weights),
-            np.where(row, bent, attended.modulated_weights),
-            np.where(row, output, attended.output),
-        )
+    has_losses = cache.count < state.cache.count
+    attended = Attended(carried["raw_attention"], carried["modulated_attention"], attended.output)
+    places = policy.tier_places(budget, dialogs.keys.shape[1])
+    tier = enqueue(state.tier, evicted, places)
+    if has_losses.any():
+        weights = normalize(attended.weights)
+        modulated = policy.modulate(weights, cache)
+        output = turn.context(modulated, cache.token)
+        rescaled = Attended(weights, modulated, output)
+        attended = rescaled.where(has_losses, attended)
     return computed_state(cache, attended, tier)
 
 
@@ -194,10 +196,10 @@ def _resized(
     cache: Cache, policy: Policy, turn: Observation, budget: int, pinned: Ints | None
 ) -> Cache:
     """Evict down to a smaller budget, or add the empty slots of a larger one."""
-    rows, before = cache.token.shape
+    rows, old_slots = cache.token.shape
     slots = policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
-    if slots < before:
-        kept = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned).kept_slots
-        return cache.keep(kept, slots)
-    empty = np.full((rows, slots - before), EMPTY, np.intp)
-    return cache.insert(empty, {name: np.zeros(empty.shape, np.float32) for name in cache.channels})
+    if slots < old_slots:
+        choice = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned)
+        return cache.keep(choice.kept_slots, slots)
+    added = empty_cache(rows, slots - old_slots, tuple(cache.channels), {})
+    return cache.insert(added.token, added.channels)

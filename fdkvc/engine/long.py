@@ -53,11 +53,11 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     >>> trace.kept_tokens[0, 19].tolist()
     [636, 637, 638, 639]
     """
-    kept = dialogs.turns * policy.capacity(budget, dialogs.keys.shape[1])
-    if kept > MAX_KEPT_ENTRIES:
+    entries_in_all = dialogs.turns * policy.capacity(budget, dialogs.keys.shape[1])
+    if entries_in_all > MAX_KEPT_ENTRIES:
         raise ValueError(
-            f"{policy.title}: turns × budget are {kept:,}, but at most {MAX_KEPT_ENTRIES:,} are "
-            "allowed: choose a smaller budget or another policy"
+            f"{policy.title}: turns × budget are {entries_in_all:,}, but at most "
+            f"{MAX_KEPT_ENTRIES:,} are allowed: choose a smaller budget or another policy"
         )
     starts: list[tuple[int, State] | None] = [None]
 

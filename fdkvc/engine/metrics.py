@@ -34,7 +34,8 @@ def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
     """Topics of every kept entry (B, T, budget); no bits in empty slots."""
     # Index −1, the empty slot, finds no bits at the end of the row before.
     padded = np.pad(dialogs.topic_bits, ((0, 0), (0, 1)))
-    return np.stack([row.take(kept) for row, kept in zip(padded, trace.kept_tokens, strict=True)])
+    pairs = zip(padded, trace.kept_tokens, strict=True)
+    return np.stack([bits.take(tokens) for bits, tokens in pairs])
 
 
 def _in_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -53,9 +54,11 @@ def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
 
 def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of all the dialog's topics with at least one cached entry (B, T), in [0, 1]."""
-    held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, dialogs), axis=2))
+    cached_bits = np.bitwise_or.reduce(_kept_bits(trace, dialogs), axis=2)
+    cached_topics = np.bitwise_count(cached_bits)
     topics = np.where(dialogs.topic_counts > 0, dialogs.topic_counts, np.nan)
-    return _in_turns((held / topics[:, None]).astype(np.float32), trace, dialogs)
+    share = (cached_topics / topics[:, None]).astype(np.float32)
+    return _in_turns(share, trace, dialogs)
 
 
 def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
@@ -94,8 +97,8 @@ def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
     is that of the turn's mean query. NaN in turns without tokens.
     """
     full = dialogs.full_attention[:, trace.first_turn :]
-    held = np.take_along_axis(full, np.maximum(trace.kept_tokens, 0), axis=2)
-    missed = 1 - np.where(trace.kept_tokens >= 0, held, 0).sum(axis=2)
+    attention = np.take_along_axis(full, np.maximum(trace.kept_tokens, 0), axis=2)
+    missed = 1 - np.where(trace.kept_tokens >= 0, attention, 0).sum(axis=2)
     has_tokens = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
     series = np.where(has_tokens, np.clip(missed, 0, 1), np.float32(np.nan))
     return _in_turns(series, trace, dialogs)
@@ -112,11 +115,12 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
 
 def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
     """Entries in the cache, and in a second `tier`, as a share of all tokens so far (B, T)."""
-    held = (trace.kept_tokens >= 0).sum(axis=2)
+    entries = (trace.kept_tokens >= 0).sum(axis=2)
     if tier:
-        held += (trace.tier >= 0).sum(axis=2)
-    so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
-    return _in_turns((held / np.maximum(so_far, 1)).astype(np.float32), trace, dialogs)
+        entries += (trace.tier >= 0).sum(axis=2)
+    tokens = dialogs.bounds[:, 1:] - dialogs.bounds[:, :1]
+    share = entries / np.maximum(tokens[:, trace.first_turn :], 1)
+    return _in_turns(share.astype(np.float32), trace, dialogs)
 
 
 def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -135,9 +139,10 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
         # 2. Its tokens of earlier turns (B, N), and how many of them are cached.
         earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
         earlier &= dialogs.born < turn
-        kept = trace.kept_tokens[:, index]
+        token = trace.kept_tokens[:, index]
         count = earlier.sum(axis=1)
-        share = (earlier[rows, kept] & (kept >= 0)).sum(axis=1) / np.maximum(count, 1)
+        cached = (earlier[rows, token] & (token >= 0)).sum(axis=1)
+        share = cached / np.maximum(count, 1)
         series[:, index] = np.where(returns & (count > 0), share, np.nan)
     return series
 
@@ -421,10 +426,10 @@ METRICS: Mapping[str, Metric] = {
         *(
             _right(
                 f"values_right_of_full_{kind}",
-                f"Values {given} that are right, of those right with the full cache",
-                f"Of values last {given}.",
+                f"Values {origin} that are right, of those right with the full cache",
+                f"Of values last {origin}.",
             )
-            for kind, given in GIVEN_BY.items()
+            for kind, origin in GIVEN_BY.items()
         ),
         _of_answers("nats", "All tokens", f"{_LIKELIHOOD} of the dialog's text."),
         _of_answers(
@@ -543,12 +548,13 @@ def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
     change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
     topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
     # 2. The new topic ends where the topic changes again, or the row ends.
-    left = (turn >= change) & ((current != topic) | ~in_turns)
-    end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
+    is_past = (turn >= change) & ((current != topic) | ~in_turns)
+    end = np.where(is_past.any(axis=1), is_past.argmax(axis=1), dialogs.turns)[:, None]
     # 3. The turns from the change to the first with enough retention, or to the end.
     adapted = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
     never = ~adapted.any(axis=1)
-    count = np.where(never, end[:, 0] - change[:, 0], adapted.argmax(axis=1) - change[:, 0] + 1)
+    stop = np.where(never, end[:, 0], adapted.argmax(axis=1) + 1)
+    count = stop - change[:, 0]
     changes = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
     turns = np.where(changes, count, np.nan).astype(np.float32)
     return Adaptation(turns, never & changes)
@@ -575,8 +581,8 @@ class CacheBytes:
 
 def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
     """Count the bytes of the first row's cache after a turn, by default of its largest cache."""
-    until = dialogs.turn_counts[0] if turn is None else turn + 1
-    tokens = int(dialogs.bounds[0, until])
+    turns = dialogs.turn_counts[0] if turn is None else turn + 1
+    tokens = int(dialogs.bounds[0, turns])
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
     number = np.dtype(np.float32).itemsize
     # By default the most that it may hold; for a given turn, what it did hold.

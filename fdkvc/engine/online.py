@@ -1,6 +1,7 @@
 """The same policies as a cache for a stream of turns."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.core.arrays import check_surprisal, check_vectors, check_whole
 from fdkvc.core.attention import TRAITS, Floats, Ints
-from fdkvc.core.cache import Cache
+from fdkvc.core.cache import joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.simulate import initial_state, take_turn
@@ -68,7 +69,7 @@ class OnlineCache:
         self._state: State | None = None
         self._turns = 0
         # By name, columns of the token in each slot: of the cache, then of the second tier.
-        self._held: dict[str, NDArray[Any]] = {}
+        self._columns: dict[str, NDArray[Any]] = {}
 
     def feed(
         self,
@@ -109,36 +110,20 @@ class OnlineCache:
         """
         # 1. Check the columns of the new tokens.
         vectors = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
-        new: dict[str, NDArray[Any]] = {
-            name: check_vectors(name, array, 2) for name, array in vectors.items()
-        }
-        if traits is not None:
-            new["traits"] = check_vectors("traits", traits, 2)
-        self._check_shapes(new)
-        if surprisal is not None:
-            new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
-        columns = {"words": words, "speakers": speakers, "kinds": kinds, "tools": tools}
-        for name, column in columns.items():
-            if column is not None:
-                new[name] = check_whole(name, column, len(new["keys"]))
-        count = len(new["keys"])
-        new["positions"] = np.arange(self.fed, self.fed + count)
-        new["born"] = np.full(count, self._turns)
-        slots = self.budget + self.policy.tier_places(self.budget, 0)
-        old: dict[str, NDArray[Any]] = self._held or {
-            name: np.zeros((slots, *array.shape[1:]), array.dtype) for name, array in new.items()
-        }
+        numbers = {"words": words, "speakers": speakers, "kinds": kinds, "tools": tools}
+        new_columns = self._checked(vectors, traits, surprisal, numbers)
+        stored_columns = self._columns or self._empty_columns(new_columns)
         # A column that comes or goes would leave tokens without it.
-        missing = sorted(old.keys() ^ new.keys())
+        missing = sorted(stored_columns.keys() ^ new_columns.keys())
         if missing:
             raise ValueError(f"{missing[0]} must be given in every turn of a stream, or in none")
 
         # 2. Run one turn of a dialog that is the slots followed by the new tokens.
-        slots = len(old["keys"])
+        slots, count = len(stored_columns["keys"]), len(new_columns["keys"])
         capacity = self.policy.capacity(self.budget, slots + count)
-        held: dict[str, Any] = {name: np.concatenate([old[name], new[name]]) for name in new}
+        columns: dict[str, Any] = joined([stored_columns, new_columns])
         dialog = _Slots(
-            **{name: array[None] for name, array in held.items()},
+            **{name: array[None] for name, array in columns.items()},
             bounds=np.array([[slots, slots + count]]),
             turn_counts=np.array([1]),
             topic_bits=np.zeros((1, slots + count), np.uint32),
@@ -146,32 +131,66 @@ class OnlineCache:
             topic_names=(),
         )
         turn = dialog.observe(0)
-        before = self._state or initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
+        width = dialog.keys.shape[2]
+        state = self._state or initial_state(self.policy, 1, self.budget, width)
         # A tier that holds everything grows with the stream.
-        before = before.with_tier(self.policy.tier_places(self.budget, self.fed + count))
-        after = take_turn(self.policy, before, turn, capacity).end_state
+        state = state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
+        state = take_turn(self.policy, state, turn, capacity).end_state
 
         # 3. Store the columns of the tokens that are left, renumbered by their slots.
-        slot = np.concatenate([after.cache.token[0], after.tier[0]])
+        slot = np.concatenate([state.cache.token[0], state.tier[0]])
         filled = slot >= 0  # an empty slot, −1, copies the last column, which nothing reads
-        self._held = {name: array[slot] for name, array in held.items()}
+        self._columns = {name: array[slot] for name, array in columns.items()}
         self.fed, self._turns = self.fed + count, self._turns + 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
         self._state = computed_state(
-            Cache(renumbered[:, :capacity], after.cache.channels, after.cache.state),
-            after.attended,
+            replace(state.cache, token=renumbered[:, :capacity]),
+            state.attended,
             renumbered[:, capacity:],
         )
-        ids, kept = self._held["positions"][:capacity], filled[:capacity]
-        attended = after.attended
-        return OnlineTurn(attended.output[0].copy(), ids[kept], attended.modulated_weights[0, kept])
+        is_cached = filled[:capacity]
+        ids = self._columns["positions"][:capacity]
+        attention = state.attended.modulated_weights[0, is_cached]
+        return OnlineTurn(state.attended.output[0].copy(), ids[is_cached], attention)
 
-    def _check_shapes(self, new: dict[str, NDArray[Any]]) -> None:
+    def _checked(
+        self,
+        vectors: Mapping[str, ArrayLike],
+        traits: ArrayLike | None,
+        surprisal: ArrayLike | None,
+        numbers: Mapping[str, ArrayLike | None],
+    ) -> dict[str, NDArray[Any]]:
+        """Return the columns of a turn's tokens; parameters and errors are those of `feed`."""
+        columns: dict[str, NDArray[Any]] = {}
+        for name, array in vectors.items():
+            columns[name] = check_vectors(name, array, 2)
+        if traits is not None:
+            columns["traits"] = check_vectors("traits", traits, 2)
+        self._check_shapes(columns)
+        count = len(columns["keys"])
+        if surprisal is not None:
+            columns["surprisal"] = check_surprisal(surprisal, count)
+        for name, column in numbers.items():
+            if column is not None:
+                columns[name] = check_whole(name, column, count)
+        columns["positions"] = np.arange(self.fed, self.fed + count)
+        columns["born"] = np.full(count, self._turns)
+        return columns
+
+    def _empty_columns(self, new_columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return columns like those of the first turn's tokens for empty slots."""
+        slots = self.budget + self.policy.tier_places(self.budget, 0)
+        columns = {}
+        for name, array in new_columns.items():
+            columns[name] = np.zeros((slots, *array.shape[1:]), array.dtype)
+        return columns
+
+    def _check_shapes(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Raise a ValueError unless shapes fit each other and those of earlier turns."""
-        count, width = new["keys"].shape
+        count, width = columns["keys"].shape
         widths = {"queries": width, "values": width, "traits": len(TRAITS)}
-        widths |= {name: array.shape[-1] for name, array in self._held.items()}
-        for name, array in new.items():
+        widths |= {name: array.shape[-1] for name, array in self._columns.items()}
+        for name, array in columns.items():
             if len(array) != count:
                 raise ValueError(f"{name} hold {len(array)} tokens, but keys hold {count}")
             expected = widths.get(name, array.shape[1])

@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from fdkvc.core.attention import LANES, Bools, Floats, Ints, Observation
-from fdkvc.core.cache import EMPTY, Cache, contains, empty_cache, enqueue, joined, select
+from fdkvc.core.cache import (
+    EMPTY,
+    Cache,
+    contains,
+    empty_cache,
+    enqueue,
+    join_columns,
+    joined,
+    select,
+)
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import check_count
 from fdkvc.engine.trace import Attended, Choice, State, Trace, TurnResult, computed_state
-from fdkvc.policies.base import Policy, total, within
+from fdkvc.policies.base import Policy, Update, total, within
 
 
 def initial_state(
@@ -39,12 +48,12 @@ def initial_state(
     )
 
 
-def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cache, Ints]:
+def with_recalled(policy: Policy, state: State, turn: Observation) -> tuple[Cache, Ints]:
     """Return the cache with the entries recalled from the second tier, and the tier without them.
 
     The cache has (B, budget + R) slots, older entries first; without a second tier it is unchanged.
     """
-    cache, tier = before.cache, before.tier
+    cache, tier = state.cache, state.tier
     if not tier.size:
         return cache, tier
     recalled = policy.recalls(cache, tier, turn) & turn.active[:, None]
@@ -71,8 +80,8 @@ def protection(
         return marked
     if pinned is None:
         return policy.protects(entries, turn, budget)
-    held = contains(entries.token, pinned)
-    return within(budget, lambda places: policy.protects(entries, turn, places) | held)
+    is_pinned = contains(entries.token, pinned)
+    return within(budget, lambda places: policy.protects(entries, turn, places) | is_pinned)
 
 
 def choose(
@@ -87,17 +96,40 @@ def choose(
     if not terms:
         unscored = np.zeros(entries.token.shape, np.float32)
         return Choice(unscored, unscored > 0, entries.present, budget, None, unscored[:, :1])
-    score, budgets = total(terms), policy.budgets(budget, turn)
+    score = total(terms)
+    budgets = policy.budgets(budget, turn)
     protected = protection(policy, entries, turn, budgets, pinned)
     places = policy.places(score, entries, protected, budgets, turn.tokens.heads)
     pages = policy.pages(entries, turn)
-    kept, lowest = select(score, entries, protected, places, policy.ties, pages)
-    return Choice(score, protected, kept, places, pages, lowest)
+    stays, lowest = select(score, entries, protected, places, policy.ties, pages)
+    return Choice(score, protected, stays, places, pages, lowest)
+
+
+def _stale(update: Update, turn: Observation, pinned: Ints | None) -> Bools | None:
+    """Mark the entries below the policy's threshold (B, C), if any; pinned ones never are.
+
+    A row without tokens in this turn has none.
+    """
+    if update.stale is None:
+        return None
+    stale = update.stale & turn.active[:, None]
+    if pinned is not None:
+        stale &= ~contains(update.cache.token, pinned)
+    return stale if stale.any() else None
+
+
+def _stored(cache: Cache, tier: Ints, evicted: Ints, recalled: Ints) -> tuple[Cache, Ints]:
+    """Return the cache, which counts moves, and the second tier with the evicted tokens (B, C)."""
+    places = tier.shape[1]
+    # Of more evicted entries than places, the tier stores the newest.
+    stored = np.minimum((evicted != EMPTY).sum(axis=1), places)
+    moves = cache.state["moves"] + (recalled + stored).astype(np.float32)
+    return cache.with_state(moves=moves), enqueue(tier, evicted, places)
 
 
 def take_turn(
     policy: Policy,
-    before: State,
+    state: State,
     turn: Observation,
     budget: int,
     pinned: Ints | None = None,
@@ -109,16 +141,12 @@ def take_turn(
     `slots` are those of the cache after it, by default as many as the policy may fill.
     """
     # 1. Recall entries from the second tier.
-    old, tier = with_recalled(policy, before, turn)
+    old, tier = with_recalled(policy, state, turn)
     all_active = turn.active.all()
 
     # 2. Update the old entries, and remove those below the policy's threshold.
     update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
-    stale = update.stale
-    if stale is not None:
-        stale = stale & turn.active[:, None]
-        stale = stale if pinned is None else stale & ~contains(old.token, pinned)
-        stale = stale if stale.any() else None
+    stale = _stale(update, turn, pinned)
     survivors = update.cache if stale is None else update.cache.without(stale)
 
     # 3. Insert the turn's tokens: from here (B, C + n).
@@ -128,21 +156,17 @@ def take_turn(
         entries = entries.where(turn.active, old.insert(turn.new, initial))
 
     # 4. Evict down to the budget. If all fit, and only what stays is wanted, scores are not.
-    roomy = not before.attend and policy.page_size < 2
-    fits = roomy and (entries.count[:, None] <= policy.room(budget, turn)).all()
+    unscored = not state.attend and policy.page_size < 2
+    fits = unscored and (entries.count[:, None] <= policy.room(budget, turn)).all()
     terms = {} if fits else policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
     slots = slots or policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
     cache = entries.keep(chosen.kept_slots, slots)
     # 5. What the threshold or the budget evicted goes to the second tier.
     if tier.size:
-        candidates = np.concatenate([old.token, turn.new], axis=1)
+        candidates = join_columns([old.token, turn.new])
         evicted = np.where(chosen.kept_slots & entries.present, EMPTY, candidates)
-        recalled = old.count - before.cache.count
-        # Of more evicted entries than places, the tier stores the newest.
-        stored = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
-        moves = cache.state["moves"] + (recalled + stored).astype(np.float32)
-        cache, tier = cache.with_state(moves=moves), enqueue(tier, evicted, tier.shape[1])
+        cache, tier = _stored(cache, tier, evicted, old.count - state.cache.count)
 
     # 6. Attend over what stays. This must not refer to the state before: each state would keep the
     # one before it in memory.
@@ -151,13 +175,11 @@ def take_turn(
         modulated = policy.modulate(attention, cache)
         return Attended(attention, modulated, turn.context(modulated, cache.token))
 
-    after = State(cache, attend if before.attend else None, tier)
+    end_state = State(cache, attend if state.attend else None, tier)
     # 7. A row without tokens has the attention of its last turn with tokens.
-    if not all_active and before.attend:
-        new, earlier = vars(after.attended), vars(before.attended)
-        active = turn.active[:, None]
-        attended = {name: np.where(active, new[name], earlier[name]) for name in new}
-        after = computed_state(cache, Attended(**attended), tier)
+    if not all_active and state.attend:
+        attended = end_state.attended.where(turn.active, state.attended)
+        end_state = computed_state(cache, attended, tier)
     return TurnResult(
         **vars(chosen),
         old_entries=old,
@@ -165,13 +187,14 @@ def take_turn(
         stale=stale,
         entries=entries,
         terms=terms,
-        end_state=after,
+        end_state=end_state,
     )
 
 
 def _widened(state: State, slots: int) -> State:
     """Return the state with empty slots in front, up to so many."""
-    cache, missing = state.cache, slots - state.cache.token.shape[1]
+    cache = state.cache
+    missing = slots - cache.token.shape[1]
     if missing <= 0:
         return state
     front = empty_cache(len(cache.token), missing, tuple(cache.channels), {})
@@ -227,17 +250,18 @@ def simulate(
     first, state = start or (0, nothing)
     check_count("the first turn", first, low=0, high=dialogs.turns - 1)
     if pinned is not None:
-        check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
+        pinned_counts = (pinned >= 0).sum(axis=1)
+        check_count("budget", budget, low=max(1, int(pinned_counts.max())))
     end = dialogs.turns if stop is None else min(stop, dialogs.turns)
     slots = state.cache.token.shape[1]
     if not (start or entries or state.tier.size) and outputs_from >= end:
         # Only what stays is wanted: no attention, and not more slots than are filled so far.
-        few = state.cache.keep(state.cache.present, (slots - 1) % LANES + 1)
-        state = State(few, None, state.tier)
+        narrow = state.cache.keep(state.cache.present, (slots - 1) % LANES + 1)
+        state = State(narrow, None, state.tier)
     seconds = np.zeros(end - first)
     results: list[TurnResult] = []
     turns: list[dict[str, Any]] = []
-    kept = np.full((rows, end - first, slots), EMPTY, np.intp)
+    kept_tokens = np.full((rows, end - first, slots), EMPTY, np.intp)
     no_output = np.full((rows, head_dimension), np.nan, np.float32)
     for index, number in enumerate(range(first, end)):
         turn = dialogs.observe(number)
@@ -247,7 +271,7 @@ def simulate(
         state = _widened(state, slots - free // LANES * LANES)
         result = take_turn(policy, state, turn, budget, pinned, state.cache.token.shape[1])
         state = result.end_state
-        kept[:, index, slots - state.cache.token.shape[1] :] = state.cache.token
+        kept_tokens[:, index, slots - state.cache.token.shape[1] :] = state.cache.token
         # No decision needs attention, so it is computed only where it is recorded.
         output = state.attended.output if entries or number >= outputs_from else no_output
         seconds[index] = perf_counter() - began
@@ -269,7 +293,7 @@ def simulate(
         seconds=seconds,
         results=tuple(results) if entries else None,
         end_state=_widened(state, slots),
-        kept_tokens=kept,
+        kept_tokens=kept_tokens,
         pinned=pinned,
         **joined(turns, partial(np.stack, axis=1)),
     )

@@ -6,7 +6,7 @@ A row is the `value` of a `metric` in one `dialog`, whose cluster is named in `s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,13 @@ def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
     Columns `CASE` and count as far as the rows have them, n (dialogs), services (clusters) and
     `INTERVAL`. The interval of a share ends at 0 and 1, and is NaN for too few clusters.
     """
-    by = [name for name in CASE if name in rows]
-    means = [
-        (*key, *_mean(group, group.value.to_numpy(), share=late_metric(key[-1]).percent))
-        for key, group in _cases(rows, by)
-    ]
-    return pd.DataFrame(means, columns=[*by, *_over(rows), *INTERVAL])
+    columns = [name for name in CASE if name in rows]
+    means = []
+    for case, group in _cases(rows, columns):
+        metric = late_metric(case[-1])  # the last column of `CASE`
+        figures = _mean(group, group.value.to_numpy(), share=metric.percent)
+        means.append((*case, *figures))
+    return pd.DataFrame(means, columns=[*columns, *_sample(rows), *INTERVAL])
 
 
 def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
@@ -50,21 +51,20 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
     groups = dict(_cases(rows, ["policy", *case]))
     results = []
     for (policy, *key), group in groups.items():
-        other = groups.get((baseline, *key))
-        if policy == baseline or other is None:
+        reference = groups.get((baseline, *key))
+        if policy == baseline or reference is None:
             continue
         # Rows of a case are in the same order of dialogs, so differences are paired.
-        change = differences(group.value.to_numpy(), other.value.to_numpy())
-        *over, low, high = _mean(group, change)
+        change = differences(group.value.to_numpy(), reference.value.to_numpy())
+        *sample, low, high = _mean(group, change)
         significant = None if np.isnan(low) else bool(low > 0 or high < 0)
-        metric = late_metric(key[-1])  # the last column of `CASE`
+        metric = late_metric(key[-1])
         mean = cluster_mean(change, group.services.tolist(), _weights(group))
         tests = mean.p, verdict_on(mean, metric), mean.clusters_to_settle(metric.margin)
-        results.append((*key, policy, baseline, *over, low, high, significant, *tests))
-    columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
-    table = pd.DataFrame(
-        results, columns=[*columns, "significant", "p", "verdict", "more_clusters"]
-    )
+        results.append((*key, policy, baseline, *sample, low, high, significant, *tests))
+    columns = [*case, "policy", "baseline", *_sample(rows), "mean_diff", "ci_low", "ci_high"]
+    columns += ["significant", "p", "verdict", "more_clusters"]
+    table = pd.DataFrame(results, columns=columns)
     return table.astype({"more_clusters": "Int64"})
 
 
@@ -75,9 +75,10 @@ def verdict_on(difference: ClusterMean, metric: Metric) -> str:
     level of 5 %; better or worse if the 95 % interval excludes 0.
     """
     settled = difference.settled(metric.margin)
-    if settled in ("higher", "lower"):
-        return "better" if (settled == "lower") == metric.lower_is_better else "worse"
-    return settled
+    if settled not in ("higher", "lower"):
+        return settled
+    is_better = (settled == "lower") == metric.lower_is_better
+    return "better" if is_better else "worse"
 
 
 def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
@@ -88,19 +89,22 @@ def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
     """
     case = [name for name in CASE if name in rows]
     marks: dict[tuple[Any, ...], str] = {}
-    by = [name for name in case if name != "policy"]
-    for _, group in rows.groupby(by, sort=False):
+    shared = [name for name in case if name != "policy"]
+    for _, group in rows.groupby(shared, sort=False):
         means = mean_table(group)
-        if len(means) > 1:
-            metric = late_metric(means.metric.iloc[0])
-            best = means["mean"].argmin() if metric.lower_is_better else means["mean"].argmax()
-            figures = means["mean"].map(metric.figure)
-            paired = paired_differences(group, means.policy.iloc[best]).set_index("policy")
-            # Without an interval (also the best itself) equal figures count as tied.
-            differs = means.policy.map(paired.significant)
-            first = means[differs.where(differs.notna(), figures != figures[best]).eq(False)]
-            mark = TIED if len(first) > 1 else FIRST
-            marks |= dict.fromkeys(first[case].itertuples(index=False, name=None), mark)
+        if len(means) < 2:
+            continue
+        metric = late_metric(means.metric.iloc[0])
+        best = means["mean"].argmin() if metric.lower_is_better else means["mean"].argmax()
+        paired = paired_differences(group, means.policy.iloc[best]).set_index("policy")
+        differs = means.policy.map(paired.significant)
+        # Without an interval (also the best itself) equal figures count as tied.
+        figures = means["mean"].map(metric.figure)
+        differs = differs.where(differs.notna(), figures != figures[best])
+        first = means[differs.eq(False)]
+        mark = TIED if len(first) > 1 else FIRST
+        for key in first[case].itertuples(index=False, name=None):
+            marks[key] = mark
     return marks
 
 
@@ -121,12 +125,12 @@ def mean_by_cluster(
     return len(values), len(set(clusters)), mean, low, high
 
 
-def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield the rows with a value of each case, in order of appearance."""
-    yield from rows[rows.value.notna()].groupby(by, sort=False)
+def _cases(rows: pd.DataFrame, columns: list[str]) -> Iterable[tuple[Any, pd.DataFrame]]:
+    """Return the rows with a value of each case, in order of appearance."""
+    return rows[rows.value.notna()].groupby(columns, sort=False)
 
 
-def _over(rows: pd.DataFrame) -> list[str]:
+def _sample(rows: pd.DataFrame) -> list[str]:
     """Return the columns that say over how many dialogs and clusters a mean is taken."""
     return ["n", "services", "count"] if "count" in rows else ["n", "services"]
 
@@ -134,9 +138,11 @@ def _over(rows: pd.DataFrame) -> list[str]:
 def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:
     """Return dialogs, clusters, the weight where there is one, and the mean with its interval."""
     weights = _weights(group)
-    mean = mean_by_cluster(values, group.services.tolist(), weights, share=share)
-    total = () if weights is None else (int(weights.sum()),)
-    return *mean[:2], *total, *mean[2:]
+    dialogs, clusters, *interval = mean_by_cluster(
+        values, group.services.tolist(), weights, share=share
+    )
+    total = [] if weights is None else [int(weights.sum())]
+    return dialogs, clusters, *total, *interval
 
 
 def _weights(group: pd.DataFrame) -> NDArray[np.float64] | None:

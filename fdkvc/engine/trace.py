@@ -48,6 +48,15 @@ class Attended:
     output: Floats
     """Shape (B, h). The context output."""
 
+    def where(self, rows: Bools, alternative: Attended) -> Attended:
+        """Take the rows that are True (B,) from this one, and all others from `alternative`."""
+        column = rows[:, None]
+        return Attended(
+            np.where(column, self.weights, alternative.weights),
+            np.where(column, self.modulated_weights, alternative.modulated_weights),
+            np.where(column, self.output, alternative.output),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -149,7 +158,8 @@ class TurnResult(Choice):
     def entry_trace(self, ties: Ties) -> EntryTrace:
         """Return the entries of this turn for display; scores that tie are equal to the cutoff."""
         # 1. What happened to each slot.
-        slots, present = self.old_entries.token.shape[1], self.entries.present
+        slots = self.old_entries.token.shape[1]
+        present = self.entries.present
         took_part = self.token != EMPTY
         status = np.where(took_part, np.uint8(Status.kept), np.uint8(Status.empty))
         # Codes: kept (1) times 2 is new (2), and 2 more is evicted (3) or new_evicted (4).
@@ -162,8 +172,8 @@ class TurnResult(Choice):
         stays = present & self.kept_slots
 
         # 2. Columns with NaN where a value does not apply.
-        def only(where: Bools, column: Floats) -> Floats:
-            return np.where(where, column, np.nan).astype(np.float32, copy=False)
+        def only(mask: Bools, column: Floats) -> Floats:
+            return np.where(mask, column, np.nan).astype(np.float32, copy=False)
 
         def channel(name: str) -> Floats:
             column = self.entries[name]
