@@ -127,7 +127,7 @@ def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
     with _unpacking(kind):
         archive = zipfile.ZipFile(io.BytesIO(content))
     # macOS adds files of its own; those with a dot are hidden.
-    hidden = re.compile(r"(^|/)(__MACOSX/|\.(?!/))")
+    hidden = re.compile(r"(^|/)(__MACOSX/|\.(?!\.?/))")
     files = (member for member in archive.infolist() if not member.is_dir())
     members = [member for member in files if not hidden.search(member.filename)]
     if len(members) != 1:

@@ -57,7 +57,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 USERS = frozenset(("user", "human", "customer", "client"))
-_ASSISTANTS = frozenset(
+ASSISTANTS = frozenset(
     ("assistant", "system", "agent", "ai", "bot", "model", "gpt", "chatgpt", "chatbot", "claude")
 )
 
@@ -193,6 +193,8 @@ class Transcript:
     """Whether the first turn lists the tools; see `fdkvc.conversations.tools.begin_with_tools`."""
     numbered: bool = False
     """Whether its file has another dialog of the same name, so that a number was added."""
+    reading: str = ""
+    """Of the first dialog of a file of no known format: a sentence on how the file is read."""
 
     def __post_init__(self) -> None:
         check_texts(self.name, self.texts, self.unread)
@@ -220,7 +222,7 @@ class Transcript:
             # In order of appearance, without system prompts and results.
             talkers = [turn.speaker for turn in self.turns if turn.kind is None]
             roles = dict.fromkeys(map(role_of, talkers))
-            candidates = [role for role in roles if role not in _ASSISTANTS]
+            candidates = [role for role in roles if role not in ASSISTANTS]
             users = frozenset(candidates if len(candidates) < len(roles) else candidates[:1])
         return tuple("user" if speaker in users else "system" for speaker in speakers)
 
@@ -250,7 +252,7 @@ class Transcript:
         the assistant; of three or more, all after the first stay unknown.
         """
         names = {role_of(turn.speaker): turn.speaker for turn in self.turns if turn.kind is None}
-        unknown = [name for key, name in names.items() if key not in USERS | _ASSISTANTS]
+        unknown = [name for key, name in names.items() if key not in USERS | ASSISTANTS]
         if not USERS.isdisjoint(names):
             return tuple(unknown)
         return tuple(unknown[1:]) if len(unknown) == len(names) > 2 else ()

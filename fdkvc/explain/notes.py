@@ -128,7 +128,7 @@ def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:
 
 
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
-    """Count calls and parts that are not read, and name unknown roles and repeated names."""
+    """Say how a file of no known format is read, and count and name what is not read."""
     malformed = sum(transcript.malformed_calls for transcript in transcripts)
     parts = [f"{part} ({times:,}×)" for part, times in unread_kinds(transcripts).items()]
     roles = dict.fromkeys(chain(*(transcript.unknown_speakers for transcript in transcripts)))
@@ -140,4 +140,5 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
         f"Unknown roles are read as the assistant: {first_three([*roles])}.": roles,
         f"Dialogs of the same name are numbered: {first_three(numbered)}.": numbered,
     }
-    return [note for note, applies in notes.items() if applies]
+    readings = [transcript.reading for transcript in transcripts if transcript.reading]
+    return [*readings, *(note for note, applies in notes.items() if applies)]

@@ -165,11 +165,8 @@ def test_calls_in_words_may_be_several_and_their_values_lists() -> None:
         "[1]",
     ):
         assert cut_calls(words, Unread()) == (words, [])
-    plain = "Action: rent\nAction Input: two bikes"
-    assert cut_calls(plain, Unread()) == (
-        "",
-        [{"name": "rent", "arguments": {"input": "two bikes"}}],
-    )
+    plain = {"role": "assistant", "content": "Action: rent\nAction Input: two bikes"}
+    assert called(read(ASKED, plain)) == [("rent", {"input": "two bikes"})]
 
 
 @pytest.mark.parametrize(
@@ -350,7 +347,7 @@ def test_results_of_invocations_are_turns_before_the_words() -> None:
     both = read(ASKED, {**said, "tool_calls": [{"function": {"name": "look", "arguments": {}}}]})
     assert {method for method, _ in called(both)} == {"look", "rent"}
     for wrong, sentence in (
-        ([done, 3], r"turn 1, tool invocation 1 is not an object$"),
+        ([done, 3], r"turn 1: a call is not an object$"),
         ([done, {"args": {}}], r"turn 1: 'name' is missing"),
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -491,7 +488,7 @@ def test_preferences_may_have_a_system_prompt_and_a_prompt_of_their_own() -> Non
     assert (dialog.texts, dialog.unread) == (("hello", "hi there"), ())
     wrong: Any
     for wrong in ({"prompt": 3, "chosen": "a"}, {"chosen": [3]}, {"chosen": True}, {"chosen": []}):
-        with pytest.raises(ValueError, match=r"^dialog 0"):
+        with pytest.raises(ValueError, match=r"^(dialog 0|the file)"):
             read_transcripts(json.dumps(wrong).encode())
 
 
@@ -544,7 +541,7 @@ def test_nothing_is_without_words_that_has_some(message: dict[str, Any], kind: s
 
 def test_lines_of_an_unknown_type_with_words_are_refused() -> None:
     begin = {"type": "begin", "id": "s"}
-    for line in ({"type": "user", "content": "Two bikes"}, {"type": "note", "more": ["yes"]}):
+    for line in ({"type": "event", "content": "Two bikes"}, {"type": "note", "more": ["yes"]}):
         for lines in ([begin, line, ASKED], [ASKED, begin, line], [line]):
             content = "\n".join(map(json.dumps, lines)).encode()
             with pytest.raises(ValueError, match=rf"of the type '{line['type']}', which is not"):
@@ -561,8 +558,7 @@ def test_lines_of_an_unknown_type_with_words_are_refused() -> None:
             "'output', so it seems to be .*Alpaca",
         ),
         ({"question": "Bikes?", "answer": "Yes"}, "a single question with its answer"),
-        ({"data": [{"messages": [ASKED]}]}, "'data'.*: give what 'data' holds alone$"),
-        ({"words": "Two bikes"}, "^dialog 0: it has 'words', and neither"),
+        ({"words": "Two bikes"}, "^dialog 0: it has 'words'; no list in it has objects with"),
     ],
 )
 def test_a_file_of_no_known_format_is_named_by_its_fields(value: Any, sentence: str) -> None:

@@ -46,6 +46,7 @@ READ: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "bzip2": ("A.JSONL.BZ2", bz2.compress),
     "xz": ("a.xz", lzma.compress),
     "ZIP": ("a.zip", lambda text: zipped("folder/", "folder/a.jsonl", content=text)),
+    "ZIP from beside": ("a.zip", lambda text: zipped("../a.jsonl", content=text)),
     "ZIP of a Mac": ("a.zip", lambda _: zipped("./a.jsonl", "__MACOSX/._a.jsonl", ".DS_Store")),
     "stored": ("a.zip", lambda _: zipped("a.jsonl", method=zipfile.ZIP_STORED)),
     "big-endian mark": ("a.jsonl", lambda text: ("\ufeff" + text.decode()).encode("utf-16-be")),

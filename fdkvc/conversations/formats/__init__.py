@@ -5,6 +5,7 @@ or rejected with one sentence that names the place.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,21 @@ from fdkvc.conversations.formats import (
     claude,
     claude_code,
     codex,
-    gemini,
+    general,
     inspect_log,
-    langchain,
-    lmsys,
+    markdown,
+    pi,
     plain,
     preferences,
     responses,
+    rows,
     swe_agent,
     tau_bench,
     tooltalk,
 )
 from fdkvc.conversations.formats.base import Format, read_each
-from fdkvc.conversations.formats.unknown import unknown_sentence
+from fdkvc.conversations.formats.messages import is_message
+from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.extensions import register_installed
 from fdkvc.core.json_input import check_structure, parse_json, read_bytes
@@ -48,14 +51,13 @@ FORMATS: dict[str, Format] = {
         inspect_log.FORMAT,
         inspect_log.SAMPLE,
         swe_agent.FORMAT,
-        lmsys.FORMAT,
-        lmsys.ARENA,
+        rows.ROW,
+        rows.ARENA,
         tooltalk.FORMAT,
         chatgpt.FORMAT,
         claude.FORMAT,
-        gemini.FORMAT,
-        langchain.FORMAT,
-        langchain.MESSAGES,
+        rows.GEMINI,
+        rows.COPILOT,
         preferences.FORMAT,
         preferences.PREFERRED,
         preferences.COMPLETION,
@@ -66,6 +68,8 @@ FORMATS: dict[str, Format] = {
         responses.OUTPUT,
         claude_code.FORMAT,
         codex.FORMAT,
+        pi.FORMAT,
+        markdown.FORMAT,
         plain.FORMAT,
     )
 }
@@ -130,23 +134,24 @@ def read_dialogs(
     by_name = next((format for format in texts if ending in format.endings), None)
     log = None if by_name else _log_format(text)
     if log is not None:
-        dialogs = list(log.read(text, 0, calls))
+        dialogs, reading = list(log.read(text, 0, calls)), ""
     elif by_name or not text.lstrip().startswith(("{", "[")):
         if not by_name and ending in endings():
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
         if not by_name and ending in TABLES:
             raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
-        dialogs = list((by_name or texts[0]).read(text, 0, calls))
+        dialogs, reading = list((by_name or texts[0]).read(text, 0, calls)), ""
     else:
         check_structure(text.encode())
-        dialogs = list(_conversations(text, ending == "jsonl", calls))
+        dialogs, reading = _conversations(text, ending == "jsonl", calls)
     skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
     transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
     if not transcripts:
-        if skipped and log:  # a session of one long context, say
+        if skipped and log and log.sessions:  # a session of one long context, say
             raise SkippedError(f"{skipped[0]}; python -m fdkvc forgot compares ways to fit it")
         nothing = EMPTY_LOG if log else "the file has no dialogs"
         raise ValueError(skipped[0] if skipped else nothing)
+    transcripts[0] = replace(transcripts[0], reading=reading)
     names = different_names([dialog.name for dialog in transcripts])
     return tuple(map(Transcript.with_name, transcripts, names)), skipped
 
@@ -202,27 +207,47 @@ def read_file(path: str | Path) -> tuple[Transcript, ...]:
     return read_transcripts(read_bytes(path, MAX_DIALOG_FILE_BYTES), str(path))
 
 
-def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | SkippedError]:
+def _conversations(
+    text: str, by_line: bool, calls: bool
+) -> tuple[list[Transcript | SkippedError], str]:
+    """Return the dialogs of JSON, and how they are read if no format fits them."""
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
+    dialogs, beside = _dialogs_in(values)
+    objects = [dialog for dialog in dialogs if isinstance(dialog, dict)]
+    if objects and not any(map(_format_of, objects)):
+        return general.read_any(values, calls)
+    return [*read_each(_read, dialogs, "dialog", 0, calls, beside)], ""
+
+
+def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
+    """Return the dialogs of a file, and what stands beside them."""
     beside = Unread()
     if isinstance(values, dict):
         inner = values.get("conversations", [values])
         if not isinstance(inner, list):
             raise ValueError("'conversations' is not a list")
-        if values.keys() & {*preferences.ANSWERS} or _are_messages(inner):
-            values = [values]
-        else:
+        is_dialog = values.keys() & {*preferences.ANSWERS} or _are_messages(inner)
+        if not is_dialog and inner == [values] and _format_of(values) is None:
+            name = next((name for name, held in values.items() if _has_dialogs(held)), "")
+            beside.fields(values if name else {}, {name})
+            held = values.get(name, values)
+            inner = held if isinstance(held, list) else [held]
+        elif not is_dialog:
             beside.fields({} if inner == [values] else values, {"conversations"})
-            values = inner
+        values = [values] if is_dialog else inner
     if _are_messages(values):
         values = [values]  # one conversation
-    yield from read_each(_read, [*map(_dialog, values)], "dialog", 0, calls, beside)
+    return [*map(_dialog, values)], beside
 
 
 def _read(
     value: Mapping[str, Any], number: int, calls: bool
 ) -> Iterator[Transcript | SkippedError]:
-    return _format_of(value, number).read(value, number, calls)
+    format = _format_of(value)
+    if format is None:
+        place = seems_to_be(f"dialog {number}", value)
+        raise ValueError(f"{place}, and no field of the format of the others")
+    return format.read(value, number, calls)
 
 
 def _dialog(value: Any) -> Any:
@@ -236,29 +261,27 @@ def _dialog(value: Any) -> Any:
 def _are_messages(values: list[Any]) -> bool:
     """Whether the first of a list is a message or an item of a response."""
     first = values[0] if values else None
-    return isinstance(first, dict) and ("role" in first or "from" in first or _is_item(first))
+    if not isinstance(first, dict) or _format_of(first):
+        return False
+    return is_message(first) or _is_item(first)
 
 
 def _is_item(value: Mapping[str, Any]) -> bool:
     """Whether an object is an item of a response other than a message, such as a call."""
     dialogs = {format.field for format in FORMATS.values()} - {"input", "output"}
-    return isinstance(value.get("type"), str) and not value.keys() & {"role", "from", *dialogs}
+    is_typed = isinstance(value.get("type"), str) and value.keys().isdisjoint(dialogs)
+    return is_typed and not is_message(value)
 
 
-def _format_of(value: Mapping[str, Any], number: int) -> Format:
-    for format in FORMATS.values():
-        if format.fits(value):
-            return format
-    inside = next((name for name, inner in value.items() if _has_dialogs(inner)), None)
-    raise ValueError(unknown_sentence(f"dialog {number}", value, inside))
+def _format_of(value: Mapping[str, Any]) -> Format | None:
+    """Return the format that fits an object, None if none does."""
+    return next((format for format in FORMATS.values() if format.fits(value)), None)
 
 
 def _has_dialogs(value: Any) -> bool:
     """Whether a field holds dialogs, or one, in a known format."""
-    if isinstance(value, list) and _are_messages(value):
-        return True
     first = value[0] if isinstance(value, list) and value else value
-    return isinstance(first, dict) and any(format.fits(first) for format in FORMATS.values())
+    return isinstance(first, dict) and _format_of(first) is not None and not is_message(first)
 
 
 def _is_lines(text: str) -> bool:

@@ -13,8 +13,8 @@ from json import JSONDecoder
 from typing import Any, Protocol
 
 from fdkvc.conversations.formats.base import Format, Placed, parts_in
-from fdkvc.conversations.formats.chat import Said, turns_of, with_demands
-from fdkvc.conversations.formats.parts import call_id
+from fdkvc.conversations.formats.chat import Spoken, new_calls, turns_of, with_demands
+from fdkvc.conversations.formats.parts import CALL_IDS, call_id, is_result, turns_of_parts
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
 from fdkvc.core.json_input import check_structure, parse_json
 from fdkvc.core.limits import (
@@ -26,7 +26,7 @@ from fdkvc.core.limits import (
 )
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
-from fdkvc.core.unread import Unread
+from fdkvc.core.unread import Unread, is_thinking
 from fdkvc.core.words import count
 
 _LINE = re.compile(r"(?m)^.*$")
@@ -161,6 +161,7 @@ class Thread:
         """Tokens in the model's context at its last answer, as the file says."""
         self.is_fresh = False
         """Whether nothing was said since the last compaction."""
+        self.calls: dict[str, str] = {}  # by id, those without a result so far
 
     @property
     def context(self) -> list[int]:
@@ -169,6 +170,10 @@ class Thread:
 
     def add(self, message: Mapping[str, Any], place: str) -> int:
         """Add a message to the context; return its number."""
+        if is_result(message):
+            self.calls.pop(call_id(message), None)
+        if isinstance(message.get("tool_calls"), list):
+            message = {**message, "tool_calls": new_calls(message["tool_calls"], self.calls)}
         self.messages.append((message, place))
         self.context.append(len(self.messages) - 1)
         self.is_fresh = False
@@ -270,7 +275,7 @@ class Thread:
         alone = list[str]()  # places of results without a call
         for index, (message, place) in enumerate(self.messages):
             try:
-                said: list[Said] = [*turns_of([(message, place)], unread, calls_in_text=True)]
+                said: list[Spoken] = [*turns_of([(message, place)], unread, calls_in_text=True)]
             except ValueError as error:
                 unread.add(f"message that cannot be read: {error}")
                 continue
@@ -348,9 +353,34 @@ def transcript_of(
     return with_demands(clean_name(name), said, calls, session.name, unread)
 
 
-def _said(message: Message, calls: bool) -> Said:
+def _said(message: Message, calls: bool) -> Spoken:
     turn, made = message.turn, [(call.method, call.arguments) for call in message.calls]
     if calls:
         return turn, made
     silent = turn.text[turn.call_characters :]
     return replace(turn, text=silent, call_characters=0), made
+
+
+def turns_of_answer(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Line]:
+    """Yield a message as chat messages, without what the model thought and without empty ones."""
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        unread.add(f"content of {place}, which is neither a text nor a list")
+        return
+    blocks = []
+    for block in content:
+        if not isinstance(block, dict):
+            unread.add(f"part of {place}, which is not an object")
+        elif is_thinking(str(block.get("type"))):
+            unread.part(str(block["type"]))
+        else:
+            blocks.append(block)
+    ids = {name: message[name] for name in CALL_IDS if name in message and name != "id"}
+    said = {**ids, "role": message.get("role"), "content": blocks}
+    for turn, where in turns_of_parts(said, place, unread):
+        if turn["content"] or turn["tool_calls"]:
+            yield turn, where
+        elif turn["role"] == "tool":
+            yield {**turn, "content": "(no output)"}, where

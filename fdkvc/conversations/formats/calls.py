@@ -40,9 +40,6 @@ search_and_replace search_files switch_mode update_todo_list use_mcp_tool web_fe
 XML_TOOLS = tuple(_NAMES.split())
 """Tools that Cline and Roo Code call by a tag of their name, which has a tag for each argument."""
 
-RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))
-"""The marks before and after a tool's result in a user's words."""
-
 # What models write after the arguments, such as </s>, <|im_end|> and the end of a code block.
 _END = re.compile(r"(?:</functioncall>|</s>|<\|\w{1,24}\|>|```)\s*\Z")
 _NAMED = re.compile(  # a name, and the marks before its arguments
@@ -52,9 +49,14 @@ _NAMED = re.compile(  # a name, and the marks before its arguments
 # GLM's arguments, which are rewritten as <parameter=key>.
 _ARGUMENT = re.compile(r"<arg_key>\s?([^<>]{1,128})</arg_key>\s?<arg_value>")
 _XML = re.compile(r"(?s)\s*<(\w{1,64})>(.*?)</\1>\s*")
-# A list of Python's calls, as Llama and LFM write it.
-_PYTHON = re.compile(r"(?s)\[\s?[\w.]{1,128}\(.*\)\s?\]")
-_REACT = re.compile(r"(?ms)^Action: {0,9}(\S{1,128}) {0,9}\n{1,9}Action Input:(.*)")
+# A list of Python's calls, as Llama and LFM write it; names may have spaces, as ToolACE's.
+_PYTHON = re.compile(r"(?s)\[\s?[^\W\d][\w .:/&-]{0,127}\(.*\)\s?\]")
+# A text, which stays; the name of a call; JSON's constants.
+_TOKEN = re.compile(
+    r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+    r"|([^\W\d][\w.:/&-]{0,64}(?: [\w.:/&-]{1,64}){0,8})\s?\(|\b(true|false|null)\b"
+)
+_CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 THINKING_TAGS = (
     *((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "reasoning")),
@@ -98,21 +100,46 @@ def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
 def _named_calls(text: str) -> list[Mapping[str, Any]]:
     """Return the calls of a text that is Python, or the one whose name begins the text."""
     if _PYTHON.fullmatch(text) and len(text) <= MAX_LITERAL_CHARACTERS:
-        with suppress(
-            AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError
-        ):
-            parsed: Any = ast.parse(text, mode="eval").body
-            return [*map(_python_call, parsed.elts)]
-    if (named := _NAMED.match(text)) is None:
+        return _python_calls(text)
+    named = _NAMED.match(text)
+    if named is None:
         return []
-    rest, arguments = text[named.end() :].strip(), {}
-    rest = _ARGUMENT.sub(r"<parameter=\1>", rest).replace("</arg_value>", "</parameter>")
-    for _, inside in blocks(rest, "<parameter", "</parameter>"):
+    arguments_text = text[named.end() :].strip()
+    arguments = {}
+    tagged = _ARGUMENT.sub(r"<parameter=\1>", arguments_text)
+    tagged = tagged.replace("</arg_value>", "</parameter>")
+    for _, inside in blocks(tagged, "<parameter", "</parameter>"):
         name, _, value = (inside or "").partition(">")
-        if name := re.sub(r'^.*?=\s*"?|["\s].*', "", name.strip()):
+        name = re.sub(r'^.*?=\s*"?|["\s].*', "", name.strip())
+        if name:
             arguments[name] = _value(value)
-    given = parse_within(rest) if rest.startswith("{") else arguments or None
-    return [{"name": named[1], "arguments": given}] if isinstance(given, dict) else []
+    parsed = parse_within(tagged) if tagged.startswith("{") else arguments or None
+    return [{"name": named[1], "arguments": parsed}] if isinstance(parsed, dict) else []
+
+
+def _python_calls(text: str) -> list[Mapping[str, Any]]:
+    """Return the calls of a list in Python; none if an argument is not a value with a name."""
+    methods: list[str] = []
+
+    def plain(token: re.Match[str]) -> str:
+        if token[2]:
+            methods.append(token[2])
+            return f"f{len(methods) - 1}("
+        return token[1] or _CONSTANTS[token[3]]
+
+    calls: list[Mapping[str, Any]] = []
+    with suppress(
+        AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError, KeyError
+    ):
+        parsed: Any = ast.parse(_TOKEN.sub(plain, text), mode="eval").body
+        for call in parsed.elts:
+            if call.args:
+                return []
+            arguments = {row.arg: ast.literal_eval(row.value) for row in call.keywords}
+            name = methods[int(call.func.id[1:])]
+            calls.append({"name": name, "arguments": json_only(arguments)})
+        return calls
+    return []
 
 
 def _value(text: str) -> Any:
@@ -134,24 +161,13 @@ def _tagged(text: str) -> dict[str, Any]:
     return {name: several if several[1:] else several[0] for name, several in values.items()}
 
 
-def _python_call(call: Any) -> Mapping[str, Any]:
-    named = {row.arg: ast.literal_eval(row.value) for row in (*call.args, *call.keywords)}
-    return {"name": ast.unparse(call.func), "arguments": json_only(named)}
-
-
 def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
     """Return an assistant's words without the calls in them, and these calls."""
     # 1. Words that are JSON or Python alone.
     alone = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
     if alone and all(isinstance(call["arguments"], dict) for call in alone):
         return "", alone
-    # 2. An action after a thought, as agents in the style of ReAct write it.
-    if (acted := _REACT.search(text)) is not None:
-        given = acted[2].partition("\nObservation:")[0].strip()
-        parsed = parse_within(given)
-        arguments = parsed if isinstance(parsed, dict) else {"input": given}
-        return text[: acted.start()].strip(), [{"name": acted[1], "arguments": arguments}]
-    # 3. Calls between marks. What is between marks but is no call stays in the words.
+    # 2. Calls between marks. What is between marks but is no call stays in the words.
     all_calls: list[Mapping[str, Any]] = []
     named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}
     in_order = sorted(named, key=text.find)

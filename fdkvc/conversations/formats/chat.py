@@ -16,22 +16,23 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Format, Placed, restated, with_calls
 from fdkvc.conversations.formats.calls import (
-    RESULT_TAGS,
     UNKNOWN_CALL,
     as_call,
-    blocks,
     calls_in,
     cut_calls,
     cut_thinking,
 )
+from fdkvc.conversations.formats.messages import CALL_ROLES, ROLES, as_message, is_message
 from fdkvc.conversations.formats.parts import (
     CONTENT_FIELDS,
     KINDS,
     MESSAGE_FIELDS,
     call_id,
+    is_call_field,
     text_of,
     turns_of_parts,
 )
+from fdkvc.conversations.formats.steps import parts_of_words
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.conversations.tools import LISTS, listed_tools
 from fdkvc.core.json_input import objects, optional, parse_within, require
@@ -52,17 +53,15 @@ from fdkvc.core.transcripts import (
 )
 from fdkvc.core.unread import THINKING, Unread, bare, has_words, is_thinking
 
-SYSTEM_FIELDS = ("system", "system_prompt", "system_message")
-"""Fields of a system prompt that stands beside the messages."""
+PROMPT_FIELDS = frozenset(
+    ("system", "systemprompt", "systemmessage", "systeminstruction", "systeminstructions")
+)
+"""Fields of a system prompt that stands beside the messages, as `bare` writes them."""
+
+COPIED_CALL = "call written again under its id"
 
 DIALOG_FIELDS = frozenset(("id", "toolConfig", *LISTS))
 """Fields that are read of any dialog's object."""
-
-CALL_ROLES = frozenset(("functioncall", "functioncalls", "toolcall", "toolcalls", "tooluse"))
-"""Roles whose words are calls, as `bare` writes them."""
-
-ROLES = {"human": "user", "gpt": "assistant", **dict.fromkeys(CALL_ROLES, "assistant")}
-"""The names of roles that files call otherwise, as `bare` writes them."""
 
 
 def chat_format(
@@ -70,10 +69,10 @@ def chat_format(
     label: str,
     field: str,
     messages: Callable[[Mapping[str, Any], str, Unread], Iterable[Placed]] | None = None,
-    reads: Iterable[str] = SYSTEM_FIELDS,
+    reads: Iterable[str] = (),
     names: Sequence[str] = ("id",),
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
-    about: Callable[[Mapping[str, Any], str], tuple[str, str]] = lambda value, place: ("", ""),
+    name_of: Callable[[Mapping[str, Any], str], tuple[str, str]] = lambda value, place: ("", ""),
     noun: str = "dialog",
 ) -> Format:
     """Return a format of JSON whose dialogs are restated as chat messages.
@@ -81,7 +80,7 @@ def chat_format(
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
     default, they are those of `with_system`. `restated` keeps what is not read of a message, so
     that it is counted. `reads` are the fields of the object that are read besides the `field` and
-    `DIALOG_FIELDS`. `about` returns the cluster and the name of a dialog; without a
+    `DIALOG_FIELDS`. `name_of` returns the cluster and the name of a dialog; without a
     name, it is the first text in the fields `names`, or else its place, which begins with `noun`.
     """
 
@@ -89,19 +88,31 @@ def chat_format(
         value: Mapping[str, Any], number: int, calls: bool = False
     ) -> Iterator[Transcript | SkippedError]:
         place, unread = f"{noun} {number}", Unread()
-        cluster, name = about(value, place)
+        cluster, name = name_of(value, place)
         named = next(filter(value.get, names), "id")
-        unread.fields(value, {field, named, *DIALOG_FIELDS, *reads})
+        prompts = () if messages else filter(is_prompt, value)
+        unread.fields(value, {field, named, *DIALOG_FIELDS, *reads, *prompts})
         listed = messages(value, place, unread) if messages else with_system(value, field, place)
         if not name and isinstance(value.get(named), str):
             name = clean_name(value[named])
-        placed = [*listed]
-        check_turns(name or place, len(placed))
-        said = [*turns_of(placed, unread, calls)]
-        tools = listed_tools(value, unread)
-        yield replace(with_demands(name or place, said, calls, cluster, unread), tools=tools)
+        yield conversation(value, name or place, [*listed], calls, unread, cluster)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
+
+
+def conversation(
+    owner: Mapping[str, Any],
+    name: str,
+    messages: Sequence[Placed],
+    calls: bool,
+    unread: Unread,
+    cluster: str = "",
+) -> Transcript:
+    """Return the dialog of some messages; the object around them lists its tools."""
+    check_turns(name, len(messages))
+    turns = [*turns_of(messages, unread, calls)]
+    tools = listed_tools(owner, unread)
+    return replace(with_demands(name, turns, calls, cluster, unread), tools=tools)
 
 
 def messages_of(
@@ -114,30 +125,49 @@ def messages_of(
     yield from objects(values, noun, place)
 
 
+def is_prompt(name: str) -> bool:
+    """Whether a field beside the messages has their system prompt."""
+    return bare(name).removeprefix("genai") in PROMPT_FIELDS
+
+
+def prompts_beside(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+    """Yield the system prompts beside the messages of an object, as messages."""
+    for name in filter(is_prompt, value):
+        prompt = value[name]
+        if isinstance(prompt, dict) and "parts" in prompt:
+            yield {**prompt, "role": "system"}, f"{place}, system prompt"
+        elif prompt:
+            yield {"role": "system", "content": prompt}, f"{place}, system prompt"
+
+
 def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Placed]:
     """Yield the system prompts beside the messages, unless the first repeats them, and these."""
     messages = [*messages_of(value, field, place)]
     first = next((message for message, _ in messages), {})
-    for name in SYSTEM_FIELDS:
-        prompt = value.get(name)
-        if prompt and prompt not in (first.get("content"), first.get("value")):
-            yield {"role": "system", "content": prompt}, f"{place}, system prompt"
+    for prompt, where in prompts_beside(value, place):
+        if prompt.get("content", prompt) not in (first.get("content"), first.get("value")):
+            yield prompt, where
     yield from messages
 
 
-Said = tuple[Turn, list[tuple[str, Any]]]
+Spoken = tuple[Turn, list[tuple[str, Any]]]
 """A turn, and the method and arguments of each of its calls."""
 
 
-def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Said]:
+def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Spoken]:
     """Yield the turns of untrusted messages; errors begin with the place of a message."""
     tools: dict[str, str] = {}  # the called tool, by the id of the call
+    waiting: dict[str, str] = {}  # calls without a result so far, by their ids
     placed = chain.from_iterable(_in_chat_terms(*sent, unread) for sent in messages)
     for message, where in placed:
         topic = clean_name(optional(message, "topic", str, where))
         role, text = message["role"], text_of(message, where, unread)
         kind = KINDS.get(bare(role))
-        functions = [call["function"] for call in message["tool_calls"]]
+        if kind == "result":
+            waiting.pop(call_id(message), None)
+        calls = new_calls(message["tool_calls"], waiting)
+        unread.add(COPIED_CALL, len(message["tool_calls"]) - len(calls))
+        functions = [call["function"] for call in calls]
         if kind is None and role_of(role) not in USERS:
             text, in_words = cut_calls(cut_thinking(text, unread), unread)
             functions += in_words
@@ -152,8 +182,22 @@ def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) ->
         yield Turn(role, words, topic or None, kind, len(words) - len(text), tool), called
 
 
+def new_calls(
+    calls: Iterable[Mapping[str, Any]], waiting: dict[str, str]
+) -> list[Mapping[str, Any]]:
+    """Return calls without those that were made under their id, and have no result yet."""
+    unmade = []
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) else None
+        key, text = call_id(function if isinstance(function, dict) else {}), json.dumps(call)
+        if not key or waiting.get(key) != text:
+            unmade.append(call)
+        waiting[key] = text
+    return unmade
+
+
 def with_demands(
-    name: str, said: Iterable[Said], calls_in_text: bool, cluster: str, unread: Unread
+    name: str, said: Iterable[Spoken], calls_in_text: bool, cluster: str, unread: Unread
 ) -> Transcript:
     """Make the transcript of turns, and find the values that their calls need."""
     turns: list[Turn] = []
@@ -199,74 +243,40 @@ def with_demands(
 
 def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     """Yield a message in the form of `turns_of_parts`; nothing for what a model only thought."""
-    message = dict(sent)
-    # 1. Who says it.
-    if "role" not in message and "from" in message:
-        message["role"] = require(message, "from", str, place)
-        del message["from"]
-    role = clean_name(require(message, "role", str, place))
-    key, name = bare(role), message.get("name")
+    # 1. Who says what.
+    message = as_message(sent, place, unread)
+    role, name = message["role"], message.get("name")
+    key = bare(role)
     message["role"] = ROLES.get(key, role)
     is_person = key not in KINDS and key not in CALL_ROLES
     if is_person and isinstance(name, str) and name.strip() and bare(name) != key:
         message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
         del message["name"]
-    # 2. What is said, in the field `content`.
-    message = _of_page(message, place, unread)
-    for field in ("value", "text"):
-        if not message.keys() & CONTENT_FIELDS and (field in message or "from" in sent):
-            content = message.get(field)
-            if not isinstance(content, list | dict):
-                content = require(message, field, str, place)
-            message = restated(message, field, content=content)
     if is_thinking(key) or message.get("channel") == "analysis":
         unread.add(THINKING)
         return
+    # 2. Calls and results in its words.
     if key in CALL_ROLES:
         message = _of_calls(message, unread)
-    if key in USERS and (placed := [*_results_in_words(message, place, unread)]):
-        yield from placed
-        return
-    if not message.keys() & CONTENT_FIELDS:
+    elif is_person:
+        message = _in_parts(message, role_of(message["role"]) not in USERS)
+    if not message.keys() & CONTENT_FIELDS and not any(map(is_call_field, message)):
         require(message, "content", str, place)
     yield from turns_of_parts(message, place, unread)
 
 
-def _results_in_words(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
-    """Yield what a user says and the results in it, each as a message; nothing without results."""
-    text = message.get("content")
-    for opening, closing in RESULT_TAGS:
-        if isinstance(text, str) and closing in text:
-            unread.fields(message, MESSAGE_FIELDS)
-            about: dict[str, Any] = {"topic": message.get("topic"), "tool_calls": []}
-            for before, inside in blocks(text, opening, closing):
-                if before.strip():
-                    yield {**about, "role": message["role"], "content": before}, place
-                if inside is not None:
-                    yield {**about, "role": "tool", "content": inside.strip()}, place
-            return
-
-
-def _of_page(message: dict[str, Any], place: str, unread: Unread) -> dict[str, Any]:
-    """Return a message whose content is its ``parts``, or ``toolInvocations`` before its words."""
-    invoked = optional(message, "toolInvocations", list, place)
-    if "parts" not in message and not invoked:
-        return message
-    parts, content = message.get("parts"), message.get("content")
-    parts = [parts] if isinstance(parts, str | dict) else optional(message, "parts", list, place)
-    if parts:
-        pairs = [part for part in parts if isinstance(part, dict)]
-        in_parts = {json.dumps(part.get("toolInvocation"), sort_keys=True) for part in pairs}
-        invoked = [call for call in invoked if json.dumps(call, sort_keys=True) not in in_parts]
-        texts = "".join(str(part["text"]) for part in pairs if "text" in part)
-        repeated = "".join(str(content or "").split()) in "".join(texts.split())
-        unread.add("field 'content'", not repeated)
-    else:
-        calls = objects(invoked, "tool invocation", place)
-        parts = [{"type": "tool-invocation", "toolInvocation": call} for call, _ in calls]
-        parts += content if isinstance(content, list) else [content] if content else []
-        invoked = []
-    return restated(message, "parts", content=parts, toolInvocations=invoked)
+def _in_parts(message: dict[str, Any], is_assistant: bool) -> dict[str, Any]:
+    """Return a message with parts for the calls and results in its words."""
+    content = message.get("content")
+    parts: list[Any] = []
+    for part in content if isinstance(content, list) else [content]:
+        text = part
+        if isinstance(part, dict) and part.get("type", "text") == "text":
+            text = part.get("text")
+        inside = parts_of_words(text, is_assistant) if isinstance(text, str) else []
+        parts += inside or [part]
+    is_changed = any(isinstance(part, dict) and part.get("type") != "text" for part in parts)
+    return {**message, "content": parts} if is_changed else message
 
 
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
@@ -310,8 +320,23 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield clean_name(name), str(value)
 
 
-LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK)"
+def has_messages(value: Any) -> bool:
+    """Whether a list has a message among its first items, or none that is an object."""
+    items = parse_within(value) if isinstance(value, str) else value
+    items = (
+        [item for item in items[:8] if isinstance(item, dict)] if isinstance(items, list) else []
+    )
+    return not items or any(map(is_message, items))
 
-FORMAT = chat_format("chat", LABEL, "messages", names=("id", "title"))
+
+LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK, LangChain)"
+
+FORMAT = chat_format(
+    "chat",
+    LABEL,
+    "messages",
+    names=("id", "title"),
+    recognizes=lambda value: has_messages(value["messages"]),
+)
 
 SHARED = chat_format("shared", "ShareGPT", "conversations")

@@ -12,11 +12,11 @@ from typing import Any
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format
 from fdkvc.conversations.formats.parts import MESSAGE_FIELDS
+from fdkvc.conversations.formats.trees import OTHER_BRANCH, branch_to
 from fdkvc.core.json_input import check_object, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
-OTHER_BRANCH = "message of another branch"
 HIDDEN = "hidden message"
 
 INSTRUCTIONS = "user_editable_context"
@@ -41,17 +41,6 @@ _ORIGIN = ("conversation_origin", "gizmo_type", "metadata", "real_author", "seri
 
 BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 """Fields that are read elsewhere, or hold nobody's words."""
-
-
-def branch_to(leaf: str, parents: Mapping[str, str], place: str) -> list[str]:
-    """Return the ids from the root to a leaf; a ValueError if they go in a circle."""
-    path: dict[str, None] = {}
-    while leaf in parents:
-        if leaf in path:
-            raise ValueError(f"{place}: message {clean_name(leaf)!r} is its own ancestor")
-        path[leaf] = None
-        leaf = parents[leaf]
-    return [*path][::-1]
 
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:

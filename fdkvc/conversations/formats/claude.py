@@ -10,7 +10,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.conversations.formats.chatgpt import OTHER_BRANCH, branch_to
+from fdkvc.conversations.formats.trees import OTHER_BRANCH, branch_to
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 

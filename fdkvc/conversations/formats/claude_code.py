@@ -9,15 +9,14 @@ are read once. Lines that neither a person nor a model wrote are counted. A mess
 sent while the model was at work is an ``attachment``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Line, Thread, agent_format
+from fdkvc.conversations.formats.agents import Line, Thread, agent_format, turns_of_answer
 from fdkvc.conversations.formats.base import parts_in
-from fdkvc.conversations.formats.parts import turns_of_parts
 from fdkvc.core.transcripts import clean_name
-from fdkvc.core.unread import Unread, is_thinking
+from fdkvc.core.unread import Unread
 
 COPY = "copy of an earlier line"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
@@ -131,7 +130,7 @@ class _Reader:
         if not is_answer and not any(results):
             self._go_back(_field(line, "parentUuid", str), agent)
         numbers, key = [], _field(message, "id", str)
-        for part, where in _turns(message, place, self.unread):
+        for part, where in turns_of_answer(message, place, self.unread):
             number = agent.answers.get(key)
             if number is not None and number in agent.context[-MAX_APART:]:
                 agent.join(number, part)
@@ -173,7 +172,9 @@ class _Reader:
         stays, agent.late = self._preserved(about, agent)
         agent.compact(
             place if boundary is None else boundary[1],
-            [] if summary is None else [part for part, _ in _turns(summary, place, self.unread)],
+            []
+            if summary is None
+            else [part for part, _ in turns_of_answer(summary, place, self.unread)],
             stays,
             (_count(about, "preTokens"), _count(about, "postTokens")),
             trigger=clean_name(_field(about, "trigger", str)),
@@ -220,30 +221,6 @@ class _Reader:
 
 MAX_APART = 512
 """Messages in which the lines of one answer are joined: results may stand between them."""
-
-
-def _turns(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Line]:
-    """Yield a message as chat messages, without what the model thought and without empty ones."""
-    content = message.get("content")
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    if not isinstance(content, list):
-        unread.add(f"content of {place}, which is neither a text nor a list")
-        return
-    blocks = []
-    for block in content:
-        if not isinstance(block, dict):
-            unread.add(f"part of {place}, which is not an object")
-        elif is_thinking(str(block.get("type"))):
-            unread.part(str(block["type"]))
-        else:
-            blocks.append(block)
-    said = {"role": message.get("role"), "content": blocks}
-    for turn, where in turns_of_parts(said, place, unread):
-        if turn["content"] or turn["tool_calls"]:
-            yield turn, where
-        elif turn["role"] == "tool":
-            yield {**turn, "content": "(no output)"}, where
 
 
 def _waited(attached: Mapping[str, Any]) -> bool:

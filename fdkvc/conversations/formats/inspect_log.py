@@ -92,7 +92,7 @@ SAMPLE = chat_format(
     _messages,
     READ,
     recognizes=lambda value: "epoch" in value and "target" in value,
-    about=_about,
+    name_of=_about,
     noun="sample",
 )
 

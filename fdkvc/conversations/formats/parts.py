@@ -16,7 +16,7 @@ from typing import Any, Literal
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.calls import ARGUMENTS, METHODS, UNKNOWN_CALL, calls_in
 from fdkvc.core.json_input import check_object, optional, parse_within, require
-from fdkvc.core.unread import Unread, bare, has_words, is_thinking
+from fdkvc.core.unread import Unread, bare, is_thinking
 
 CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "function_call"))
 """Fields of which a message must have at least one."""
@@ -36,11 +36,19 @@ KINDS: Mapping[str, Literal["system", "result"]] = {
 """Kinds of span by roles, as `bare` writes them."""
 
 _CODE = "executablecode"
-_CALLS = ("tooluse", "toolcall", "functioncall", "toolinvocation", "dynamictool", _CODE)
+_CALLS = (
+    *("tooluse", "toolcall", "functioncall", "toolinvocation", "dynamictool", "toolrequest"),
+    _CODE,
+)
 """How types of parts that are calls end, as `bare` writes them; those of results, as `_RESULTS`."""
 
+CALL_FIELDS = frozenset(
+    ("toolcalls", "functioncall", "functioncalls", "tooluses", "toolinvocations")
+)
+"""Fields of calls beside a message's words, as `bare` writes them."""
+
 TEXTS = {
-    **dict.fromkeys(("text", "input_text", "output_text"), "text"),
+    **dict.fromkeys(("text", "input_text", "output_text", "markdown"), "text"),
     **{kind: kind for kind in ("refusal", "logs")},
 }
 """Types of parts that have text, and its field."""
@@ -48,7 +56,9 @@ TEXTS = {
 MEDIA = frozenset(("image", "document", "video", "audio"))
 """Fields of Bedrock's parts that are no text."""
 
-SILENT_PARTS = frozenset(("step-start", "tool-approval-request", "tool-approval-response"))
+SILENT_PARTS = frozenset(
+    ("step-start", "step-finish", "tool-approval-request", "tool-approval-response")
+)
 """Types of parts without words."""
 
 _METADATA = ("mediaresolution", "partmetadata", "videometadata")
@@ -56,19 +66,30 @@ _SILENT = (*_METADATA, "cachepoint", "thought", "thoughtsignature")
 """Fields of a part without a type that say nothing by themselves, as `bare` writes them."""
 
 GIVEN = (*ARGUMENTS, "rawInput", "code")
-RETURNED = ("output", "result", "response", "errorText", "error")
+RETURNED = ("output", "result", "response", "errorText", "error", "toolResult")
 """Fields with what a tool was given and what it returned, the first that has any."""
 
-NAMES = ("type", "toolName", "outcome", "state")
+NAMES = ("type", "toolName", "outcome", "state", "status", "title", "view")
 """Fields of calls and results that are nobody's words."""
 
-CALL_IDS = ("tool_call_id", "tool_use_id", "call_id", "toolCallId", "toolUseId", "id")
+CALL_IDS = (
+    *("tool_call_id", "tool_use_id", "call_id", "toolCallId", "toolUseId", "callID", "callId"),
+    "id",
+)
 """Fields with the id of a call, in the call and in its result."""
+
+INNER = ("toolInvocation", "function", "custom", "toolCall", "request")
+"""Fields of a call with an object that has its name and arguments."""
 
 
 def is_result(message: Mapping[str, Any]) -> bool:
     """Whether a message is what a tool returned."""
     return KINDS.get(bare(str(message.get("role")))) == "result"
+
+
+def is_call_field(name: str) -> bool:
+    """Whether a message's field of this name has calls."""
+    return bare(name) in CALL_FIELDS
 
 
 def call_id(owner: Mapping[str, Any]) -> str:
@@ -82,8 +103,8 @@ def _kind(name: str) -> Literal["call", "result", ""]:
     """Return whether a part is a call or a result, by its type or only field."""
     if bare(name).endswith(_RESULTS):
         return "result"
-    called = name.startswith("tool-") and name not in SILENT_PARTS
-    return "call" if called or bare(name).endswith(_CALLS) else ""
+    is_call = name == "tool" or (name.startswith("tool-") and name not in SILENT_PARTS)
+    return "call" if is_call or bare(name).endswith(_CALLS) else ""
 
 
 # ------------------------------------------------------------------------------- turns
@@ -94,26 +115,33 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
 
     Results that stand in calls follow the last of these calls.
     """
-    calls, parts = _calls_beside(message, place, unread), message.get("content")
+    parts = message.get("content")
+    call_fields = [name for name in message if is_call_field(name) and message[name]]
     if isinstance(parts, dict) and not is_result(message):
         parts = [parts]
-    message = restated(message, "content", "tool_calls", "function_call")
     if not isinstance(parts, list):
-        yield {**message, "content": parts, "tool_calls": calls}, place
-        return
-    typed = [part for given in parts for part in _typed(given, message, place, unread)]
+        if not call_fields:
+            yield {**message, "tool_calls": []}, place
+            return
+        parts = [parts] if parts else []
+    typed = [typed_part for part in parts for typed_part in _typed(part, message, place, unread)]
+    for name in call_fields:
+        calls = _calls_beside(message, name, place, unread)
+        # The AI SDK's calls were made before the words.
+        typed = [*calls, *typed] if name == "toolInvocations" else [*typed, *calls]
+    message = restated(message, "content", *filter(is_call_field, message))
     turns = _turns_of(typed, message.get("role"), unread)
     if any(is_thinking(str(part.get("type"))) for part in typed):  # a field repeats it
         message = {name: value for name, value in message.items() if not is_thinking(name)}
     # What stands beside the parts belongs to the first turn that is not a result of them.
     first = next((turn for turn in turns if "tool_calls" in turn), None)
-    if first is None and (calls or not turns or message.keys() & CONTENT_FIELDS):
+    if first is None and (not turns or message.keys() & CONTENT_FIELDS):
         first = {"content": [], "tool_calls": []}
         turns.append(first)
     if first is None:
         unread.fields(message, MESSAGE_FIELDS)
     else:
-        first |= {**message, "tool_calls": [*calls, *first["tool_calls"]]}
+        first |= {**message, "tool_calls": first["tool_calls"]}
     for turn in turns:
         yield {"tool_calls": [], **turn, "topic": message.get("topic")}, place
 
@@ -121,29 +149,33 @@ def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> It
 def _turns_of(typed: Iterable[dict[str, Any]], role: Any, unread: Unread) -> list[dict[str, Any]]:
     """Return the turns of typed parts: words and calls join until a result is between them."""
     turns: list[dict[str, Any]] = []
-    said: dict[str, Any] | None = None  # the last turn, if words and calls may still join it
+    turn: dict[str, Any] | None = None  # the last one, if words and calls may still join it
     returned: list[dict[str, Any]] = []  # the results that stand in its calls
+    copies = set[str]()  # of the calls so far: a message may have them in two fields
     for part in typed:
         kind = str(part.get("type"))
         if returned and _kind(kind) != "call":
             turns += returned
-            said, returned = None, []
+            turn, returned = None, []
         if kind in SILENT_PARTS:
-            unread.fields(part, {"type"})
+            unread.fields(part, {"type", "tokens"})
             continue
         if _kind(kind) == "result":
             turns.append(_result(part))
-            said = None
+            turn = None
             continue
-        if said is None:
-            said = {"role": role, "content": [], "tool_calls": []}
-            turns.append(said)
-        if _kind(kind) == "call":
-            made, results = _calls_in(part, kind, unread)
-            said["tool_calls"] += made
-            returned += results
-        else:
-            said["content"].append(part)
+        if turn is None:
+            turn = {"role": role, "content": [], "tool_calls": []}
+            turns.append(turn)
+        if _kind(kind) != "call":
+            turn["content"].append(part)
+            continue
+        for call, result in _calls_in(part, kind, unread):
+            key = json.dumps([call["function"].get(field) for field in ("name", "arguments", "id")])
+            if key not in copies or not call["function"].get("id"):
+                turn["tool_calls"].append(call)
+                returned += result
+            copies.add(key)
     return [*turns, *returned]
 
 
@@ -153,18 +185,22 @@ def _typed(
     """Yield a part with its ``type``, also if only a field says what it is."""
     part = {"text": part} if isinstance(part, str) else part
     part = check_object(part, f"{place}: a part of 'content'")
+    if part.get("type") == "message" and isinstance(part.get("content"), list):
+        for inner in part["content"]:
+            yield from _typed(inner, message, place, unread)
+        return
     if "type" in part:
         yield part
         return
-    given = {name: inner for name, inner in part.items() if inner is not None} or part
-    for name, inner in given.items():
+    fields = {name: inner for name, inner in part.items() if inner is not None} or part
+    for name, inner in fields.items():
         # In what a tool returned, a field of this name may be anything.
         if _kind(name) and (isinstance(inner, dict) or not is_result(message)):
             inner = check_object(inner, f"{place}: {name!r}")
-            unread.fields(given, {name, *filter(_is_silent, given)})
+            unread.fields(fields, {name, *filter(_is_silent, fields)})
             yield {**({"name": name} if bare(name) == _CODE else {}), **inner, "type": name}
             return
-    match given:
+    match fields:
         case {"thought": True}:
             yield {"type": "thought"}
         case {"guardContent": {"text": dict(text)}}:
@@ -172,8 +208,10 @@ def _typed(
         case {"citationsContent": {"content": list(cited)}}:
             for inner in cited:
                 yield from _typed(inner, message, place, unread)
+        case {"kind": str(kind)} if kind in TEXTS or _kind(kind):
+            yield restated(fields, "kind", type=kind)
         case _:
-            yield given
+            yield fields
 
 
 def _is_silent(name: str) -> bool:
@@ -199,13 +237,21 @@ def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:
 
 def _words(output: Any) -> Any:
     """Return an output as a text, or as the parts that a model reads of it."""
-    if isinstance(output, dict) and output.keys() == {"type", "value"}:  # of the AI SDK
-        kind, value = str(output["type"]).removeprefix("error-"), output["value"]
-        if kind in ("text", "json"):
-            return _words(value)
-        if kind == "content" and isinstance(value, list):
-            return value
+    match output:
+        case {"type": str(kind), "value": value} if len(output) == 2:  # of the AI SDK
+            if kind.endswith(("text", "json")):
+                return _words(value)
+            if kind == "content" and isinstance(value, list):
+                return value
+        case {"status": str(), "value": value} | {"text": str(value)} if len(output) <= 2:
+            return value if isinstance(value, list) else _words(value)
+    if isinstance(output, list) and output and all(map(_is_text, output)):
+        return output
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in TEXTS
 
 
 # ------------------------------------------------------------------------------- calls
@@ -213,60 +259,59 @@ def _words(output: Any) -> Any:
 
 def _calls_in(
     part: Mapping[str, Any], kind: str, unread: Unread
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the calls of a part, each as a ``function``, and the results that stand in it."""
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield the calls of a part, each as a ``function``, with the result that stands in it."""
     if isinstance(part.get("value"), str):  # a call as a text
         calls = calls_in(part["value"])
         if not calls:
             unread.part(kind)
-        return [{"function": call} for call in calls], []
-    inside = (part.get("toolInvocation"), part.get("function"))
-    inner = next((owner for owner in inside if isinstance(owner, dict)), part)
-    if inner is not part:
-        unread.fields(part, {"toolInvocation", "function", *NAMES})
-    elif kind.startswith("tool-"):
-        inner = {"toolName": kind.removeprefix("tool-"), **part}
-    named, (field, content) = call_id(inner) or call_id(part), _returned(inner)
-    results = [{"role": "tool", "content": content, "tool_call_id": named}] if field else []
-    return [{"function": _function(inner, named, field)}], results
+        for call in calls:
+            yield {"function": call}, []
+        return
+    call = {"toolName": kind.removeprefix("tool-")} if kind.startswith("tool-") else {}
+    call |= part
+    for name in INNER:
+        inner = part.get(name)
+        if isinstance(inner, dict):
+            wrapped = inner.get("value")  # Goose's
+            inner = wrapped if isinstance(wrapped, dict) else inner
+            if name == "custom":  # its input is free text
+                inner = restated(inner, "input", arguments={"input": inner.get("input")})
+            call = restated(call, name) | inner
+            break
+    if isinstance(part.get("state"), dict):  # opencode's
+        call |= part["state"]
+    key = call_id(call) or call_id(part)
+    field, content = _returned(call)
+    function = _function(call, key, field)
+    results = [{"role": "tool", "content": content, "tool_call_id": key}]
+    yield {"function": function}, results if field else []
 
 
-def _function(call: Mapping[str, Any], named: str, returned: str = "") -> dict[str, Any]:
+def _function(call: Mapping[str, Any], key: str, returned: str = "") -> dict[str, Any]:
     """Return a call with ``id``, ``name`` and ``arguments``, by whatever fields these have."""
     name = next((field for field in METHODS if isinstance(call.get(field), str)), "name")
     given = next((field for field in GIVEN if call.get(field)), "")
-    about = {"id": named, "name": call.get(name), "arguments": call[given] if given else {}}
-    return restated(call, name, given, returned, "title", *NAMES) | about
+    arguments = call[given] if given else call.get("arguments", {})
+    about = {"id": key, "name": call.get(name), "arguments": arguments}
+    return restated(call, name, given, returned, *NAMES) | about
 
 
-def _calls_beside(message: Mapping[str, Any], place: str, unread: Unread) -> list[dict[str, Any]]:
-    """Return the calls beside a message's words with ``name`` and ``arguments``."""
-    functions: list[Mapping[str, Any]] = []
-    if called := message.get("function_call"):
-        parsed = parse_within(called) if isinstance(called, str) else called
-        is_call = isinstance(parsed, dict) and parsed
-        functions.append(parsed if is_call else require(message, "function_call", dict, place))
-    items = message.get("tool_calls")
-    if isinstance(items, str):
-        parsed = parse_within(items)
-        unread.add(UNKNOWN_CALL, parsed is None and has_words(items))
-        items = parsed if isinstance(parsed, list) else []
-    if isinstance(items, dict):
-        items = [items] if items else []
-    for item in items if isinstance(items, list) else optional(message, "tool_calls", list, place):
-        call = check_object(item, f"{place}: a call")
-        if call.get("type") == "custom":  # its input is free text
-            custom = require(call, "custom", dict, place)
-            arguments = {"input": require(custom, "input", str, place)}
-            function = restated(custom, "input", arguments=arguments)
-        elif not isinstance(call.get("function"), dict) and not call.keys().isdisjoint(METHODS):
-            functions.append(_function(call, call_id(call)))
-            continue
-        else:
-            function = require(call, "function", dict, place)
-        unread.fields(call, {"function", "custom"})
-        functions.append({"id": call_id(call), **function})
-    return [{"function": function} for function in functions]
+def _calls_beside(
+    message: Mapping[str, Any], field: str, place: str, unread: Unread
+) -> list[dict[str, Any]]:
+    """Return the calls in a field of a message as parts."""
+    calls = message[field]
+    if isinstance(calls, str):
+        calls = parse_within(calls)
+        unread.add(UNKNOWN_CALL, calls is None)
+        calls = calls or []
+    if isinstance(calls, dict):
+        calls = [calls]
+    if not isinstance(calls, list):
+        require(message, field, list, place)
+    parts = [check_object(call, f"{place}: a call") for call in calls]
+    return [{**call, "type": "tool_call"} for call in parts]
 
 
 # ------------------------------------------------------------------------------- words
@@ -297,6 +342,8 @@ def _texts(part: Mapping[str, Any], in_result: bool, place: str, unread: Unread)
     field = TEXTS.get("text" if kind is None else str(kind))
     if in_result and isinstance(part.get("text"), str):  # of whatever type
         field = "text"
+    if in_result and part.keys() == {"value"} and isinstance(part["value"], str):
+        field = "value"
     if field is not None and (field in part or "type" in part):
         named = (name for name in (field, "value", "content") if name in part)
         field = next(named, field)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed
-from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of
+from fdkvc.conversations.formats.chat import chat_format, messages_of, prompts_beside
 from fdkvc.core.json_input import objects, require
 from fdkvc.core.unread import Unread
 
@@ -34,9 +34,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     if isinstance(request, dict):  # as OpenAI's files have it
         unread.fields(request, {"messages"})
         value = {**value, **request, "input": None}
-    for name in SYSTEM_FIELDS:
-        if value.get(name):
-            yield {"role": "system", "content": value[name]}, f"{place}, {name}"
+    yield from prompts_beside(value, place)
     prompts = [name for name in PROMPTS if value.get(name)]
     first = answered[0][0] if answered else {}
     if str(first.get("role", first.get("from"))).casefold() in ("user", "human", "system"):
@@ -85,7 +83,7 @@ FORMAT = chat_format(
     "preferences (DPO) and completions",
     "chosen",
     _messages,
-    reads=(*SYSTEM_FIELDS, *PROMPTS, *ANSWERS, *REJECTED),
+    reads=("system", "system_prompt", "system_message", *PROMPTS, *ANSWERS, *REJECTED),
     recognizes=_has_answer,
 )
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
-from fdkvc.conversations.formats.chat import SYSTEM_FIELDS, chat_format, messages_of, with_system
+from fdkvc.conversations.formats.chat import chat_format, is_prompt, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.transcripts import clean_name
@@ -34,7 +34,7 @@ BODY_FIELDS = frozenset(("input", "instructions", "messages", "output", *LISTS))
 def _request(value: Mapping[str, Any], place: str, unread: Unread) -> Iterable[Placed]:
     """Return the messages of a request of a batch: chat messages, or the input of a response."""
     body = require(value, "body", dict, place)
-    unread.fields(body, {*BODY_FIELDS, *SYSTEM_FIELDS})
+    unread.fields(body, {*BODY_FIELDS, *filter(is_prompt, body)})
     if "input" in body and "messages" not in body:
         return _messages(body, f"{place}, body", unread)
     return with_system(body, "messages", f"{place}, body")
@@ -64,6 +64,9 @@ def turns_of_items(
     begun = ""  # where it is
     for item, where in items:
         kind = "message" if "role" in item else str(item.get("type", "message"))
+        if kind == "agent_message":  # what another agent answers
+            item = restated(item, "author", "recipient", "content", output=item.get("content"))
+            kind = "agent_message_output"
         if kind.endswith("_call"):
             if turn is None:
                 turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where

@@ -119,7 +119,7 @@ def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
         yield {"role": message["role"], "content": "".join(message["parts"])}, place
 
 
-TRIAL = chat_format("tau-bench", "τ-bench results", "traj", about=_about)
+TRIAL = chat_format("tau-bench", "τ-bench results", "traj", name_of=_about)
 
 SIMULATION = chat_format(
     "tau2-simulation",
@@ -128,7 +128,7 @@ SIMULATION = chat_format(
     _simulated,
     ("ticks", "policy", "simulations"),
     recognizes=lambda value: "termination_reason" in value or "ticks" in value,
-    about=_about,
+    name_of=_about,
     noun="simulation",
 )
 

@@ -52,5 +52,5 @@ FORMAT = chat_format(
     _messages,
     ("metadata", "suites_used"),
     names=("name", "conversation_id"),
-    about=_about,
+    name_of=_about,
 )

@@ -1,0 +1,448 @@
+"""Files of no known format: the list in them that is most like messages is read, and said.
+
+1. Every list of objects is a candidate, wherever it stands, and so are the values of an object
+   that name their parents. Lists of one place, such as ``data.*.messages``, are read alike.
+2. The objects name a speaker in a known field, or in another whose values are known speakers; or
+   each has what was asked and what was answered.
+3. The place with most words is read. Where one has requests and another responses, the second goes
+   on after the first.
+4. The words that are read are compared with those of the file: under `MIN_COVERED`, it is refused.
+"""
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.chat import conversation, is_prompt, prompts_beside
+from fdkvc.conversations.formats.messages import (
+    DETAILS,
+    SPEAKERS,
+    WORDS,
+    is_message,
+    role_of_name,
+    unwrapped,
+)
+from fdkvc.conversations.formats.parts import is_call_field
+from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
+from fdkvc.conversations.formats.unknown import seems_to_be
+from fdkvc.conversations.tools import LISTS
+from fdkvc.core.json_input import parse_within
+from fdkvc.core.limits import MAX_DIALOGS
+from fdkvc.core.parameters import check_most
+from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
+from fdkvc.core.unread import Unread, bare, has_words, is_thinking
+from fdkvc.core.words import count
+
+MIN_COVERED = 0.8
+"""Share of a file's words below which a reading is refused."""
+
+MIN_SPEAKING = 0.6
+"""Share of a list's objects that must name a known speaker, and of its words in known fields."""
+
+IS_USER = ("isuser", "iscreatedbyuser", "fromuser", "isfromuser", "ishuman")
+"""Fields that say whether a message is the user's, as `bare` writes them."""
+
+ASKS = (
+    "user",
+    "human",
+    "prompt",
+    "question",
+    "query",
+    "input",
+    "instruction",
+    "message",
+    "request",
+)
+ANSWERS = ("assistant", "bot", "ai", "model", "response", "answer", "output", "reply", "completion")
+"""Fields of an exchange, as `bare` writes them."""
+
+SIDES = {
+    "request": frozenset(("input", "inputs", "request", "prompt", "prompts")),
+    "response": frozenset(("output", "outputs", "response", "responses", "completion")),
+}
+"""Words in the names of two places of which the second goes on after the first."""
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of objects in a file."""
+
+    path: Path
+    """The names of fields and numbers of items that lead to it."""
+    items: list[dict[str, Any]]
+    """The objects, each as `unwrapped` returns it."""
+    value: Any
+    """The list or object that has them."""
+    owners: tuple[Any, ...]
+    """The lists and objects around it, from the outermost."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, as people write it, without the numbers of items."""
+        names = [name for name in self.path if isinstance(name, str)]
+        return clean_name(".".join(names)) or "the file"
+
+    @property
+    def side(self) -> tuple[Path, str]:
+        """What leads to a list of requests or of responses, and which of the two it is."""
+        for number, name in enumerate(self.path):
+            words = {*re.split(r"[\W_]", str(name).casefold())}
+            for side, names in SIDES.items():
+                if not words.isdisjoint(names):
+                    return self.path[:number], side
+        return (), ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the lists of one place are read as messages."""
+
+    lists: list[Items]
+    speaker: str
+    """The field that names the speaker; "" for exchanges."""
+    words: str
+    """The field with the words; of exchanges, those of both sides."""
+    size: int
+    """Words in all lists."""
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The names of fields that lead to its lists."""
+        return tuple(name for name in self.lists[0].path if isinstance(name, str))
+
+    def is_within(self, place: tuple[str, ...]) -> bool:
+        """Whether its lists stand in the objects of another place."""
+        return self.place[: len(place)] == place and self.place != place
+
+    def messages(self, listed: Items, unread: Unread) -> Iterator[Placed]:
+        """Yield the messages of a list; count objects without a known speaker."""
+        for number, item in enumerate(listed.items):
+            where = f"{listed.place}, item {number}"
+            if not self.speaker:
+                asked, answered = _sides_of(item)
+                for name, role in ((asked, "user"), (answered, "assistant")):
+                    fields = item[name] if isinstance(item[name], dict) else {"content": item[name]}
+                    yield {**fields, "role": role}, where
+                unread.fields(item, (asked, answered))
+                continue
+            role = speaker_of(item, self.speaker)
+            if role:
+                message = restated(item, self.speaker, role=role)
+                if self.words not in ("content", *WORDS):
+                    message = restated(message, self.words, content=item.get(self.words))
+                yield message, where
+            else:
+                name = clean_name(str(field_at(item, self.speaker)))[:40]
+                unread.add(f"item of {self.speaker} {name!r}", has_words(item))
+
+
+def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], str]:
+    """Read a value of JSON that no format fits; return its dialogs, and how they are read.
+
+    Raises a ValueError if nothing in it is like messages, or too many of its words are left.
+    """
+    value = _parsed(value)
+    possible = [*_readings(value)]
+    places = [reading.place for reading in possible]
+    readings = [row for row in possible if not any(map(row.is_within, places))]
+    readings.sort(key=lambda reading: -reading.size)
+    if not readings:
+        needs = "a speaker, such as 'role', and words, such as 'content'"
+        raise ValueError(f"{_seems(value)}; no list in it has objects with {needs}")
+    used = _with_sequel(readings)
+    unread = Unread()
+    _count_beside(value, [listed for reading in used for listed in reading.lists], unread)
+    dialogs: list[Transcript | SkippedError] = []
+    for listed in used[0].lists:
+        for tree in _trees_of(listed, unread):
+            messages = [*used[0].messages(tree, unread)]
+            for sequel in used[1:]:
+                for row in sequel.lists:
+                    if row.side[0] == listed.side[0]:
+                        messages += sequel.messages(row, unread)
+            dialogs.append(_dialog(listed, f"dialog {len(dialogs)}", messages, calls, unread))
+            unread = Unread()
+            check_most("the file has", len(dialogs), "dialogs", MAX_DIALOGS)
+    _check_covered(value, dialogs, readings)
+    return dialogs, _sentence(used, dialogs)
+
+
+def _seems(value: Any) -> str:
+    """Say what a file seems to be, by its first object."""
+    first = value[0] if isinstance(value, list) and value else value
+    place = "the file" if first is value else "dialog 0"
+    return seems_to_be(place, first if isinstance(first, dict) else {})
+
+
+def _dialog(
+    listed: Items, place: str, messages: list[Placed], calls: bool, unread: Unread
+) -> Transcript | SkippedError:
+    """Return a dialog, with the system prompt and the tools of the object around its messages."""
+    root = listed.side[0]
+    around = listed.owners[: len(root) + 1] if root else listed.owners
+    owner = next((owner for owner in reversed(around) if isinstance(owner, dict)), {})
+    try:
+        placed = [*prompts_beside(owner, place), *messages]
+        return conversation(owner, place, placed, calls, unread)
+    except SkippedError as error:
+        return error
+
+
+def _trees_of(listed: Items, unread: Unread) -> list[Items]:
+    """Return the messages of a list: all of them, or the branch that is read of each tree."""
+    leaves = [field_of(owner, LEAVES) for owner in listed.owners if isinstance(owner, dict)]
+    leaf = next(filter(None, reversed(leaves)), "")
+    trees = branches([(item, item) for item in listed.items], leaf, listed.place)
+    unread.add(OTHER_BRANCH, len(listed.items) - sum(map(len, trees)))
+    return [replace(listed, items=tree) for tree in trees]
+
+
+def _with_sequel(readings: Sequence[Reading]) -> list[Reading]:
+    """Return the reading with most words, with the one that goes on after it, in their order."""
+    best = readings[0]
+    root, side = best.lists[0].side
+    for reading in readings[1:]:
+        same_root, other_side = reading.lists[0].side
+        if {side, other_side} == {*SIDES} and root == same_root:
+            return [best, reading] if side == "request" else [reading, best]
+    return [best]
+
+
+# ------------------------------------------------------------------------------- search
+
+
+def _parsed(value: Any) -> Any:
+    """Return a value with lists of messages in place of texts of JSON that are such."""
+    if isinstance(value, dict):
+        return {name: _parsed(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        attributes = _attributes(value)
+        return _parsed(attributes) if attributes else [*map(_parsed, value)]
+    if isinstance(value, str) and value.startswith(("[{", "[ {", "[\n")):
+        items = parse_within(value)
+        if isinstance(items, list) and items and is_message(items[0]):
+            return items
+    return value
+
+
+def _attributes(values: list[Any]) -> dict[str, Any]:
+    """Return the fields of a list of OpenTelemetry's attributes, none of another list."""
+    fields = {}
+    for item in values:
+        match item:
+            case {"key": str(key), "value": {"stringValue": text}} if len(item) == 2:
+                fields[key] = text
+            case {"key": str(key), "value": dict()}:
+                fields[key] = None
+            case _:
+                return {}
+    return fields
+
+
+def items_in(value: Any) -> Iterator[Items]:
+    """Yield the lists of objects in a value of JSON, the outermost first."""
+    waiting: deque[tuple[Path, Any, tuple[Any, ...]]] = deque([((), value, ())])
+    while waiting:
+        path, inner, owners = waiting.popleft()
+        listed = [*inner.values()] if isinstance(inner, dict) else inner
+        objects = [item for item in listed if isinstance(item, dict)]
+        is_list = isinstance(inner, list) or any(map(_has_parent, objects))
+        if is_list and objects and len(objects) == len(listed):
+            yield Items(path, [*map(unwrapped, objects)], inner, owners)
+        named = inner.items() if isinstance(inner, dict) else enumerate(inner)
+        for name, item in named:
+            if isinstance(item, dict | list) and item and name not in LISTS:
+                waiting.append(((*path, name), item, (*owners, inner)))
+
+
+def _has_parent(item: Mapping[str, Any]) -> bool:
+    return bool(field_of(item, PARENTS))
+
+
+def field_at(item: Mapping[str, Any], path: str) -> Any:
+    """Return the value of a field, or of a field of a field."""
+    name, _, inside = path.partition("/")
+    inner = item.get(name)
+    if inside:
+        return inner.get(inside) if isinstance(inner, dict) else None
+    return inner
+
+
+def speaker_of(item: Mapping[str, Any], path: str) -> str:
+    """Return the role of an object's speaker, "" if it is not known."""
+    value = field_at(item, path)
+    if isinstance(value, bool):
+        is_named = bare(path.rpartition("/")[2]) in IS_USER
+        return ("user" if value else "assistant") if is_named else ""
+    return (
+        value
+        if path == "role" and isinstance(value, str) and not role_of_name(value)
+        else role_of_name(value)
+    )
+
+
+def _readings(value: Any) -> Iterator[Reading]:
+    """Yield how each place could be read."""
+    places: dict[tuple[str, ...], list[Items]] = {}
+    for listed in items_in(value):
+        names = tuple(name if isinstance(name, str) else "" for name in listed.path)
+        places.setdefault(names, []).append(listed)
+    for lists in places.values():
+        items = [item for listed in lists for item in listed.items]
+        speaker = _speaker_field(items)
+        words = _words_field(items, speaker)
+        is_exchange = not speaker and lists[0].path and all(map(_sides_of, items))
+        if is_exchange:
+            words = " and ".join(f"`{name}`" for name in _sides_of(items[0]))
+        if words:
+            yield Reading(lists, speaker, words, sum(word_counts(items).values()))
+
+
+def _speaker_field(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return the field that names the speaker of most objects, "" if none does."""
+    known: Counter[str] = Counter()
+    spoken: dict[str, set[str]] = {}
+    for item in items:
+        paths = [*item]
+        for name, inner in item.items():
+            paths += [f"{name}/{inside}" for inside in inner] if isinstance(inner, dict) else []
+        for path in paths:
+            role = speaker_of(item, path)
+            if role:
+                known[path] += 1
+                spoken.setdefault(path, set()).add(role)
+    fits = [
+        path
+        for path, times in known.items()
+        if times >= MIN_SPEAKING * len(items) and spoken[path] & (USERS | ASSISTANTS)
+    ]
+    fits.sort(key=lambda path: (path != "role", -len(spoken[path]), -known[path]))
+    return fits[0] if fits else ""
+
+
+def _words_field(items: Sequence[Mapping[str, Any]], speaker: str) -> str:
+    """Return the field with the words of objects that name a speaker, "" if there is none."""
+    sizes: Counter[str] = Counter()
+    for item in items if speaker else ():
+        for name, inner in item.items():
+            is_said = isinstance(inner, str | list | dict) and not is_thinking(name)
+            if isinstance(inner, list) and any(_is_asked(part) for part in inner):
+                continue
+            if is_said and name != speaker and not is_call_field(name) and has_words(inner, name):
+                sizes[name] += sum(word_counts(inner).values())
+    known = [name for name in ("content", *WORDS) if sizes[name]]
+    return known[0] if known else next((name for name, _ in sizes.most_common(1)), "")
+
+
+def _is_asked(value: Any) -> bool:
+    """Whether a value is a message of a user."""
+    return isinstance(value, dict) and role_of_name(unwrapped(value).get("role")) in USERS
+
+
+def _sides_of(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fields with what was asked and answered, nothing if there is one side alone."""
+    sides = []
+    for names in (ASKS, ANSWERS):
+        sides += [name for name in item if bare(name) in names and has_words(item[name])][:1]
+    return tuple(sides) if len(sides) == 2 else ()
+
+
+# ------------------------------------------------------------------------------- what is covered
+
+
+def word_counts(value: Any) -> Counter[str]:
+    """Return how often each word stands in the texts of a value; a text counts once."""
+    texts: set[str] = set()
+    waiting = [("", value)]
+    while waiting:
+        name, inner = waiting.pop()
+        if isinstance(inner, dict):
+            is_thought = is_thinking(str(inner.get("type")))
+            waiting += [] if is_thought else [row for row in inner.items() if not _is_aside(row[0])]
+        elif isinstance(inner, list):
+            waiting += [(name, item) for item in inner]
+        elif has_words(inner, name):
+            texts.add(DETAILS.sub("", inner))
+    return Counter(word for text in texts for word in re.findall(r"\w+", text))
+
+
+def _is_aside(name: str) -> bool:
+    return is_thinking(name) or name in LISTS
+
+
+def _count_beside(value: Any, lists: Sequence[Items], unread: Unread) -> None:
+    """Count what stands beside the lists that are read."""
+    read = {id(listed.value) for listed in lists}
+    around = {id(owner): owner for listed in lists for owner in listed.owners}
+    for owner in around.values():
+        if isinstance(owner, dict):
+            inside = {name for name, inner in owner.items() if id(inner) in read | around.keys()}
+            unread.fields(owner, {*inside, *LISTS, *filter(is_prompt, owner)})
+        else:
+            beside = [item for item in owner if id(item) not in read | around.keys()]
+            unread.add("item beside the messages", sum(map(has_words, beside)))
+
+
+def _check_covered(
+    value: Any, dialogs: Sequence[Transcript | SkippedError], readings: Sequence[Reading]
+) -> None:
+    """Raise a ValueError if too many words of a file are not in its dialogs."""
+    spoken: Counter[str] = Counter()
+    for dialog in dialogs:
+        if not isinstance(dialog, Transcript):
+            return
+        texts = [*dialog.texts]
+        for call in dialog.calls:
+            texts += [call.method, *(argument.value for argument in call.arguments)]
+        for text in texts:
+            spoken.update(re.findall(r"\w+", text))
+    total = word_counts(value)
+    covered = sum((total & spoken).values()) / max(sum(total.values()), 1)
+    if covered < MIN_COVERED:
+        best, *others = readings
+        likely = [row.lists[0].place for row in others if 2 * row.size > best.size]
+        why = f"{likely[0]!r} is as likely" if likely else "the fields beside them have more"
+        place = best.lists[0].place
+        raise ValueError(
+            f"{_seems(value)}; the messages under {place!r} have {covered:.0%} of its words, "
+            f"and {why}"
+        )
+
+
+def _sentence(used: Sequence[Reading], dialogs: Sequence[Transcript | SkippedError]) -> str:
+    """Say how a file is read."""
+    lists = [listed for reading in used for listed in reading.lists]
+    items = [item for listed in lists for item in listed.items]
+    reading = used[0]
+    places = " and ".join(f"`{row.lists[0].place}`" for row in used)
+    fields = f"words from {reading.words}"
+    if reading.speaker:
+        named = _written_name(lists[0], reading.speaker)
+        fields = f"speaker from `{named}`, words from `{reading.words}`"
+    calls = [name for item in items for name in item if is_call_field(name)]
+    called = f", calls from `{calls[0]}`" if calls else ""
+    silent = 0
+    for dialog in dialogs:
+        if isinstance(dialog, Transcript):
+            calling = {call.turn for call in dialog.calls}
+            texts = enumerate(dialog.texts)
+            silent += sum(not text and turn not in calling for turn, text in texts)
+    none = f"; {count(silent, 'item')} without words" if silent else ""
+    number = count(len(items), "item")
+    return f"Read as messages: {number} under {places}; {fields}{called}{none}."
+
+
+def _written_name(listed: Items, speaker: str) -> str:
+    """Return the field with the speaker as the file has it."""
+    raw = next(iter(listed.value.values() if isinstance(listed.value, dict) else listed.value))
+    inside = [(f"{name}.", inner) for name, inner in raw.items() if isinstance(inner, dict)]
+    for prefix, owner in [("", raw), *inside]:
+        for name in (speaker, *SPEAKERS):
+            if role_of_name(owner.get(name)):
+                return f"{prefix}{name}"
+    return speaker.replace("/", ".")

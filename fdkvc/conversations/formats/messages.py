@@ -1,0 +1,143 @@
+"""Messages in the spellings of many programs: who says it, and in which field the words stand."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.base import restated
+from fdkvc.conversations.formats.parts import KINDS
+from fdkvc.core.json_input import optional, require
+from fdkvc.core.transcripts import ASSISTANTS, USERS, clean_name
+from fdkvc.core.unread import Unread, bare, is_thinking
+
+CALL_ROLES = frozenset(("functioncall", "functioncalls", "toolcall", "toolcalls", "tooluse"))
+"""Roles whose words are calls, as `bare` writes them."""
+
+ROLES = {
+    **dict.fromkeys(("human", "prompter", "enduser", "you", "requester"), "user"),
+    **dict.fromkeys(("gpt", "ai", "gemini", "copilot", "responder"), "assistant"),
+    **dict.fromkeys(CALL_ROLES, "assistant"),
+}
+"""The names of roles that files call otherwise, as `bare` writes them."""
+
+NAMED = USERS | ASSISTANTS | {"developer", "tool", "toolresult", "function"}
+"""Roles that a message may have in another field: a type of another kind is that of a part."""
+
+SPEAKERS = ("role", "from", "sender", "author", "speaker", "type", "kind")
+"""Fields that may name the speaker; `role` and `from` may have any name."""
+
+WORDS = ("value", "text", "parts", "message", "body")
+"""Fields with the words where there is no `content`."""
+
+DETAILS = re.compile(r"(?s)<details\b.*?</details>")
+"""What Open WebUI shows of calls and thinking in an assistant's words."""
+
+WRAPPERS = ("message", "data", "kwargs", "info", "author", "additional_kwargs")
+"""Fields with an object that has a part of the message."""
+
+METADATA = ("response_metadata", "usage_metadata")
+_LABELS = ("id", "model_name", "model_provider", "service_tier", "system_fingerprint")
+_REPEATED = ("lc", "tool_call_chunks", "type")
+
+
+def role_of_name(name: Any) -> str:
+    """Return the role that a speaker's name stands for, "" if it is not known.
+
+    Examples
+    --------
+    >>> role_of_name("HumanMessage"), role_of_name("tool_result"), role_of_name("note")
+    ('user', 'toolresult', '')
+    """
+    if not isinstance(name, str):
+        return ""
+    key = re.sub("message(chunk)?$", "", bare(name))
+    is_known = key in USERS | ASSISTANTS | KINDS.keys() | CALL_ROLES | ROLES.keys()
+    if key in CALL_ROLES:
+        return key
+    return ROLES.get(key, key) if is_known or is_thinking(key) else ""
+
+
+def unwrapped(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message as one object, with its speaker in ``role`` where it is known."""
+    fields = dict(message)
+    path = fields.get("id")
+    if "lc" in fields and isinstance(path, list) and path:  # a constructor of LangChain
+        fields["type"] = path[-1]
+    for name in WRAPPERS:
+        inner = fields.get(name)
+        if isinstance(inner, dict):
+            inner = unwrapped(inner)
+            outer = {field: value for field, value in fields.items() if value or field not in inner}
+            fields = inner | restated(outer, name)
+    if "role" not in fields and "from" not in fields:
+        for name in SPEAKERS:
+            role = role_of_name(fields.get(name))
+            if role in NAMED:
+                return restated(fields, name, role=role)
+    return fields
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is an object that names its speaker."""
+    return isinstance(value, dict) and not unwrapped(value).keys().isdisjoint(("role", "from"))
+
+
+def as_message(sent: Mapping[str, Any], place: str, unread: Unread) -> dict[str, Any]:
+    """Return a message with its speaker in ``role`` and its words in ``content``."""
+    message = unwrapped(sent)
+    if "role" not in message and "from" in message:
+        message = restated(message, "from", role=require(message, "from", str, place))
+    message["role"] = clean_name(require(message, "role", str, place))
+    for name in METADATA:
+        unread.fields(optional(message, name, dict, place), _LABELS)
+    refused = optional(message, "invalid_tool_calls", list, place)
+    if refused:
+        called = optional(message, "tool_calls", list, place)
+        unread.add("reason why a call was refused", len(refused))
+        calls = [restated(call, "error") if isinstance(call, dict) else call for call in refused]
+        message["tool_calls"] = [*called, *calls]
+    message = restated(message, "invalid_tool_calls", *METADATA, *_REPEATED)
+    field = "output" if _is_items(message.get("output")) else "parts"
+    parts: Any = message.get(field)
+    if parts:
+        is_alone = isinstance(parts, str | dict)
+        parts = [parts] if is_alone else require(message, field, list, place)
+        _count_beside(message, parts, unread)
+        message = restated(message, field, content=parts)
+        if message.get("toolInvocations") and not message.get("tool_calls"):
+            invoked = message["toolInvocations"]
+            message = restated(message, "toolInvocations", tool_calls=invoked)
+        return message
+    for name in WORDS:
+        if message.get("content") is None and name in message:
+            words = message[name]
+            is_structure = isinstance(words, list | dict)
+            words = words if is_structure else optional(message, name, str, place)
+            message = restated(message, name, content=words)
+    repeated = [name for name in WORDS if message.get(name) == message.get("content")]
+    return restated(message, *repeated)
+
+
+def _is_items(value: Any) -> bool:
+    """Whether a value is a list of typed items, such as calls and their outputs."""
+    items = value if isinstance(value, list) else []
+    return bool(items) and all(isinstance(item, dict) and "type" in item for item in items)
+
+
+def _count_beside(message: dict[str, Any], parts: Any, unread: Unread) -> None:
+    """Count the words beside parts that these do not repeat."""
+    joined = "".join(texts_in(parts)).split()
+    for name in ("content", *WORDS):
+        words = message.get(name)
+        if isinstance(words, str) and name != "parts":
+            words = DETAILS.sub("", words)
+            unread.add(f"field {name!r}", "".join(words.split()) not in "".join(joined))
+            del message[name]
+
+
+def texts_in(parts: Any) -> Iterator[str]:
+    """Yield the texts of parts, and of the parts in them."""
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            yield str(part.get("text", ""))
+            yield from texts_in(part.get("content"))

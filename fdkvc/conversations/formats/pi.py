@@ -1,0 +1,88 @@
+"""Sessions of pi: JSON Lines, an entry on each, which names its parent.
+
+A ``compaction`` replaces what came before its ``firstKeptEntryId`` by its ``summary``. If the
+parent of an entry is not the last one, the person went back to this parent, and what came after it
+leaves the context.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.unread import Unread
+
+
+def is_line(value: Mapping[str, Any]) -> bool:
+    """Whether an object is an entry of a session."""
+    message = value.get("message")
+    is_entry = value.get("type") == "message" and "role" not in value
+    return is_entry and isinstance(message, dict) and "role" in message
+
+
+class _Reader:
+    def __init__(self, unread: Unread) -> None:
+        self.unread = unread
+        self.thread = Thread("session")
+        self.parents: dict[str, str] = {}
+        self.messages: dict[str, range] = {}  # of each entry
+        self.last = ""
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        key, parent = str(line.get("id")), str(line.get("parentId"))
+        if parent != self.last and parent in self.messages:
+            self._go_back(parent)
+        begin = len(self.thread.messages)
+        match line:
+            case {"type": "message", "message": dict(message)}:
+                self._say(message, place)
+            case {"type": "branch_summary", "summary": str(summary)}:
+                self._say({"role": "user", "content": summary}, place)
+            case {"type": "custom_message", "content": content}:
+                self._say({"role": "user", "content": content}, place)
+            case {"type": "compaction"}:
+                self._compact(line, place)
+            case _:
+                self.unread.add(f"line of type {clean_name(str(line.get('type')))!r}")
+        self.parents[key], self.last = parent, key
+        self.messages[key] = range(begin, len(self.thread.messages))
+
+    def end(self) -> list[Thread]:
+        return [self.thread]
+
+    def _say(self, message: Mapping[str, Any], place: str) -> None:
+        """Add a message, or a command of the user's own with its output."""
+        match message:
+            case {"role": "bashExecution", "command": command, "output": output}:
+                message = {"role": "user", "content": f"{command}\n{output}"}
+            case {"summary": str(summary)}:
+                message = {"role": "user", "content": summary}
+        for turn, where in turns_of_answer(message, place, self.unread):
+            self.thread.add(turn, where)
+        match message.get("usage"):
+            case {"totalTokens": int(tokens)}:
+                self.thread.use(tokens)
+
+    def _go_back(self, parent: str) -> None:
+        """Take what does not lead to an entry from the context."""
+        stays = set[str]()
+        while parent in self.messages and parent not in stays:
+            stays.add(parent)
+            parent = self.parents[parent]
+        gone = [numbers for key, numbers in self.messages.items() if key not in stays]
+        self.thread.leave({index for numbers in gone for index in numbers}, self.unread)
+
+    def _compact(self, line: Mapping[str, Any], place: str) -> None:
+        thread, summary = self.thread, line.get("summary")
+        first = self.messages.get(str(line.get("firstKeptEntryId")))
+        tokens = line.get("tokensBefore")
+        thread.compact(
+            place,
+            [{"role": "user", "content": summary, "tool_calls": []}] if summary else [],
+            [index for index in thread.context if first and index >= first.start],
+            (tokens if isinstance(tokens, int) else None, None),
+            note="" if summary else "The file has its boundary, but not its summary.",
+        )
+
+
+FORMAT = agent_format("pi", "sessions of pi", is_line, _Reader)

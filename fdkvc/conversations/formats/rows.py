@@ -1,0 +1,136 @@
+"""Formats of messages that need a row and no file: the field of the messages, and what is peculiar.
+
+Gemini's requests have ``contents`` of parts. Rows of LMSYS-Chat-1M and WildChat, and sessions of
+Goose, have a ``conversation``; one of Chatbot Arena has two about the same question, which form a
+cluster. VS Code's export of Copilot has ``requests``, each with the rounds of its answer.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fdkvc.conversations.formats.base import Format, Placed, read_each, restated
+from fdkvc.conversations.formats.chat import (
+    chat_format,
+    has_messages,
+    messages_of,
+    prompts_beside,
+    with_system,
+)
+from fdkvc.core.json_input import check_object, objects, optional, require
+from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.core.unread import Unread
+
+# ------------------------------------------------------------------------------- Gemini
+
+
+def _contents(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    """Yield contents, each of which may be a text or a part alone; the user's have no role."""
+    yield from prompts_beside(value, place)
+    contents = value.get("contents")
+    contents = [contents] if isinstance(contents, str | dict) else contents
+    for number, content in enumerate(require({"contents": contents}, "contents", list, place)):
+        where = f"{place}, content {number}"
+        if isinstance(content, str) or (isinstance(content, dict) and "text" in content):
+            content = {"parts": content}
+        content = {"parts": [], **check_object(content, where)}
+        yield {**content, "role": content.get("role") or "user"}, where
+
+
+PROMPTS = ("systemInstruction", "system_instruction")
+
+GEMINI = chat_format("gemini", "Gemini contents", "contents", _contents, reads=PROMPTS)
+
+# ------------------------------------------------------------------------------- conversation
+
+ORIGIN = ("country", "hashed_ip", "header")
+"""Fields of WildChat that say where a message came from."""
+
+
+def _turns(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    for message, where in with_system(value, "conversation", place):
+        yield restated(message, *ORIGIN), where
+
+
+ROW = chat_format(
+    "lmsys",
+    "LMSYS, WildChat and Goose",
+    "conversation",
+    _turns,
+    ORIGIN,
+    names=("conversation_id", "conversation_hash", "name"),
+    recognizes=lambda value: (
+        has_messages(value["conversation"])
+        and not any("apis" in turn for turn in value["conversation"] if isinstance(turn, dict))
+    ),
+)
+
+
+def _side(side: str) -> Format:
+    """Return the format of one of two conversations."""
+
+    def name_of(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+        question = clean_name(str(value.get("question_id") or ""))
+        return question or place, f"{question} {side}".strip()
+
+    both = ("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner")
+    return chat_format(
+        f"arena-{side}", ROW.label, f"conversation_{side}", None, both, name_of=name_of
+    )
+
+
+SIDES = _side("a"), _side("b")
+
+
+def _read_sides(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript | SkippedError]:
+    for side in SIDES:
+        yield from read_each(side.read, [value], "dialog", number, calls, Unread())
+
+
+ARENA = replace(SIDES[0], key="arena", read=_read_sides)
+
+# ------------------------------------------------------------------------------- Copilot
+
+
+def _requests(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    """Yield what was asked, each round of the answer with its calls and results, and the rest."""
+    for request, where in messages_of(value, "requests", place, "request"):
+        asked = require(request, "message", dict, where)
+        yield {**asked, "role": "user"}, where
+        result = optional(request, "result", dict, where)
+        metadata = optional(result, "metadata", dict, where)
+        unread.fields(request, {"message", "response", "result", "variableData"})
+        unread.fields(result, {"metadata"})
+        unread.fields(metadata, {"toolCallRounds", "toolCallResults"})
+        results = optional(metadata, "toolCallResults", dict, where)
+        rounds = [*objects(optional(metadata, "toolCallRounds", list, where), "round", where)]
+        said = ""
+        for row, inside in rounds:
+            words = optional(row, "response", str, inside)
+            said += words
+            yield restated(row, "response", role="assistant", content=words), inside
+            for call, _ in objects(optional(row, "toolCalls", list, inside), "call", inside):
+                key = str(call.get("id"))
+                if key in results:
+                    content = check_object(results[key], f"{inside}: a result").get("content")
+                    yield {"role": "tool", "tool_call_id": key, "content": content}, inside
+        parts = []
+        for part, _ in objects(optional(request, "response", list, where), "part", where):
+            words = part.get("value")
+            if isinstance(words, str) and words.strip() not in said:
+                parts.append({"type": "text", "text": words})
+            elif not rounds or not part.get("toolCallId"):
+                unread.fields(part, ("value",))
+        if parts:
+            yield {"role": "assistant", "content": parts}, where
+
+
+COPILOT = chat_format(
+    "copilot",
+    "VS Code's export of Copilot",
+    "requests",
+    _requests,
+    recognizes=lambda value: "responderUsername" in value,
+)

@@ -1,0 +1,126 @@
+"""Several turns in the words of one message, as its parts: calls, results, and words between them.
+
+An assistant may write whole steps (ReAct's ``Action:`` and ``Observation:``) or channels (Harmony);
+a user's words may hold what tools returned, between tags or after a heading.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from fdkvc.conversations.formats.calls import blocks, calls_in
+from fdkvc.core.json_input import check_structure, parse_within
+
+Part = Mapping[str, Any]
+
+RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))
+"""The marks before and after a tool's result in a user's words."""
+
+_RESULT_HEADING = re.compile(
+    r"\s{0,9}(?:EXECUTION RESULT of \[[^]\n]{1,128}]|\[\w{1,64}(?: for [^\n]{0,512}?)?] Result"
+    r"|(?i:observation|(?:tool|function)[ _](?:result|response|output))(?: \d{1,4})?):\s{0,9}"
+)
+"""How a user's words begin that are a tool's result, of OpenHands, Cline, ReAct and others."""
+
+_STEP = re.compile(r"(?m)^(Thought|Action Input|Action|Observation|Final Answer)(?: \d{1,4})?:")
+_FENCE = re.compile(r"\A```(?:json)?\s|```\s*\Z")
+_BRACKETED = re.compile(r"(?s)\s*(\w{1,128})\[(.*)]\s*")
+_HARMONY = re.compile(r"<\|(?:start|end|return|call)\|>")
+
+
+def parts_of_words(text: str, is_assistant: bool) -> list[Part]:
+    """Return the parts of a text that is several turns, none if it is one."""
+    if not is_assistant:
+        parts = [*_results(text)]
+    elif "<|message|>" in text:
+        return [*_channels(text)]
+    else:
+        parts = [*_steps(text)] if "Action" in text else []
+    return parts if any(part["type"] != "text" for part in parts) else []
+
+
+def _text(words: str) -> Part:
+    return {"type": "text", "text": words.strip()}
+
+
+def _result(words: str) -> Part:
+    return {"type": "tool_result", "content": words.strip()}
+
+
+def _results(text: str) -> Iterator[Part]:
+    """Yield a user's words and the results in them."""
+    heading = _RESULT_HEADING.match(text)
+    if heading is not None:
+        yield _result(text[heading.end() :])
+        return
+    for opening, closing in RESULT_TAGS:
+        if closing in text:
+            for words, inside in blocks(text, opening, closing):
+                if words.strip():
+                    yield {"type": "text", "text": words}
+                if inside is not None:
+                    yield _result(inside)
+            return
+
+
+def _steps(text: str) -> Iterator[Part]:
+    """Yield thoughts and answers as words, actions as calls, and observations as results."""
+    pieces = _STEP.split(text)
+    labels, bodies = ["", *pieces[1::2]], pieces[0::2]
+    acted = ""
+    for number, (label, body) in enumerate(zip(labels, bodies, strict=True)):
+        has_input = labels[number + 1 : number + 2] == ["Action Input"]
+        calls, words = _action(body) if label == "Action" and not has_input else ([], "")
+        if label == "Action" and has_input and len(body.strip().splitlines()) == 1:
+            acted = body.strip()
+        elif label == "Action Input" and acted:
+            arguments, words = _given(body)
+            calls, acted = [{"name": acted, "arguments": arguments}], ""
+        elif label == "Observation":
+            yield _result(body)
+        elif not calls:
+            words = f"{label}:{body}" if label else body
+        for call in calls:
+            yield {"type": "tool_use", **call}
+        if words.strip():
+            yield _text(words)
+
+
+def _action(body: str) -> tuple[list[Part], str]:
+    """Return the calls of an action without an input of its own, and the words after them."""
+    calls = calls_in(_FENCE.sub("", body.strip()))
+    named = _BRACKETED.fullmatch(body)
+    if named is not None and not calls:
+        return [{"name": named[1], "arguments": {"input": named[2]}}], ""
+    return [*calls], ""
+
+
+def _given(body: str) -> tuple[Any, str]:
+    """Return the arguments that a text begins with, and the words after them."""
+    text = _FENCE.sub("", body.strip())
+    if text.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            check_structure(text.encode())
+            arguments, end = json.JSONDecoder().raw_decode(text)
+            return arguments, text[end:]
+    parsed = parse_within(text)
+    return (parsed if isinstance(parsed, dict) else {"input": text}), ""
+
+
+def _channels(text: str) -> Iterator[Part]:
+    """Yield what a model wrote in the channels of Harmony."""
+    for piece in _HARMONY.split(text):
+        heading, mark, body = piece.partition("<|message|>")
+        recipient = re.search(r"\bto=(?:functions\.)?([\w.-]+)", heading)
+        if not mark:
+            yield from [_text(piece)] if piece.strip() else []
+        elif heading.lstrip().startswith("functions."):
+            yield _result(body)
+        elif "<|channel|>analysis" in heading and recipient is None:
+            yield {"type": "thinking", "text": body}
+        elif recipient is not None:
+            yield {"type": "tool_use", "name": recipient[1], "arguments": body}
+        else:
+            yield _text(body)

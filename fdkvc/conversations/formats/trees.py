@@ -1,0 +1,62 @@
+"""Messages that name their parents: of each tree, the branch that was open last is read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.unread import bare
+
+OTHER_BRANCH = "message of another branch"
+
+PARENTS = ("parent", "parentid", "parentuuid", "parentmessageid", "parentmessageuuid")
+IDS = ("id", "uuid", "messageid")
+LEAVES = ("currentnode", "currentid", "currentleafmessageuuid", "currentmessageid")
+"""Fields of a message's parent, of its id, and of a tree's last message, as `bare` writes them."""
+
+Message = TypeVar("Message")
+
+
+def field_of(owner: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Return the first text in fields of these names, "" if there is none."""
+    named = {bare(name): value for name, value in owner.items() if isinstance(value, str)}
+    return next((named[name] for name in names if named.get(name)), "")
+
+
+def branch_to(leaf: str, parents: Mapping[str, str], place: str) -> list[str]:
+    """Return the ids from the root to a leaf; a ValueError if they go in a circle."""
+    path: dict[str, None] = {}
+    while leaf in parents:
+        if leaf in path:
+            raise ValueError(f"{place}: message {clean_name(leaf)!r} is its own ancestor")
+        path[leaf] = None
+        leaf = parents[leaf]
+    return [*path][::-1]
+
+
+def branches(
+    messages: Sequence[tuple[Mapping[str, Any], Message]], leaf: str, place: str
+) -> list[list[Message]]:
+    """Return the branch that is read of each tree; all messages if they do not name their parents.
+
+    Each message comes with the object that names it. A branch ends at the leaf, or else at the last
+    message of its tree.
+    """
+    keys = [field_of(owner, IDS) for owner, _ in messages]
+    named = {key: message for key, (_, message) in zip(keys, messages, strict=True)}
+    parents = {
+        key: field_of(owner, PARENTS) for key, (owner, _) in zip(keys, messages, strict=True)
+    }
+    is_tree = len(named) == len(messages) and "" not in named
+    if not is_tree or not any(parent in named for parent in parents.values()):
+        return [[message for _, message in messages]]
+    roots: dict[str, str] = {}  # by message
+    last: dict[str, str] = {}  # the last message of each tree
+    for key in named:
+        path = (
+            branch_to(key, parents, place) if parents[key] not in roots else [roots[parents[key]]]
+        )
+        roots[key] = path[0]
+        last[path[0]] = key
+    if leaf in named:
+        last = {roots[leaf]: leaf} | last | {roots[leaf]: leaf}
+    return [[named[key] for key in branch_to(end, parents, place)] for end in last.values()]
