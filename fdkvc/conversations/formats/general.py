@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.base import Placed, left_out, places_of_sample, restated
 from fdkvc.conversations.formats.chat import conversation, is_prompt, prompts_beside
 from fdkvc.conversations.formats.messages import (
     DETAILS,
@@ -31,7 +31,6 @@ from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
 from fdkvc.core.json_input import parse_within
 from fdkvc.core.limits import MAX_DIALOGS
-from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread, bare, has_words, is_thinking
 from fdkvc.core.words import count
@@ -157,17 +156,18 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
     used = _with_sequel(readings)
     unread = Unread()
     _count_beside(value, [listed for reading in used for listed in reading.lists], unread)
+    trees = [tree for listed in used[0].lists for tree in _trees_of(listed, unread)]
+    unread.update(dict(left_out(len(trees), "dialog")))
     dialogs: list[Transcript | SkippedError] = []
-    for listed in used[0].lists:
-        for tree in _trees_of(listed, unread):
-            messages = [*used[0].messages(tree, unread)]
-            for sequel in used[1:]:
-                for row in sequel.lists:
-                    if row.side[0] == listed.side[0]:
-                        messages += sequel.messages(row, unread)
-            dialogs.append(_dialog(listed, f"dialog {len(dialogs)}", messages, calls, unread))
-            unread = Unread()
-            check_most("the file has", len(dialogs), "dialogs", MAX_DIALOGS)
+    for number in places_of_sample(len(trees)):
+        tree = trees[number]
+        messages = [*used[0].messages(tree, unread)]
+        for sequel in used[1:]:
+            for row in sequel.lists:
+                if row.side[0] == tree.side[0]:
+                    messages += sequel.messages(row, unread)
+        dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
+        unread = Unread()
     _check_covered(value, dialogs, readings)
     return dialogs, _sentence(used, dialogs)
 
@@ -394,7 +394,7 @@ def _check_covered(
     """Raise a ValueError if too many words of a file are not in its dialogs."""
     spoken: Counter[str] = Counter()
     for dialog in dialogs:
-        if not isinstance(dialog, Transcript):
+        if not isinstance(dialog, Transcript) or len(dialogs) == MAX_DIALOGS:
             return
         texts = [*dialog.texts]
         for call in dialog.calls:
