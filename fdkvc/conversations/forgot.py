@@ -1,33 +1,35 @@
 """What a session forgot at a compaction, what that cost, and what other ways would have held.
 
-A value is *needed* if it is an argument of a call after the compaction and was in the text before
-it. It is *held* if one of its mentions is, with all its words, in what the model had right after:
-in the summary or what stayed, or in what another way keeps of the same text at the same size. Work
-is *done again* where a call has the name and the arguments of one before the compaction.
-
-`forgot` finds both for each compaction of a session (`_needs`, `_repeats`), then says which of them
-each way holds (`_compared`).
+1. A *need* is a thing in a later call that only memory can supply (`needs`), and that stood in the
+   text before the compaction. It belongs to the last compaction at which the model still had it.
+2. It is *held* if it stands as a whole (`thing_index`) in what the model had right after: in the
+   summary, what stayed and what the agent put back; for another way, in what that keeps.
+3. It *came back* if the user, a tool or a file gave it again before the call.
+4. Work was *done again* where results after the compaction repeat lines of results from before it
+   that a way does not hold (`rereading`).
 """
 
 from __future__ import annotations
 
-import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from fdkvc.conversations.formats.chat import is_demanded, values_in
-from fdkvc.conversations.mentions import MentionFinder, wordings_of
+from fdkvc.conversations.needs import setting_slots, things_of
+from fdkvc.conversations.rereading import LineIndex, Reread, Returned, is_edit
 from fdkvc.conversations.session_text import ContextText, span_kind
 from fdkvc.conversations.sessions import Compaction, MadeCall, Session
-from fdkvc.core.limits import MAX_DEMANDS, MAX_SESSION_VALUES, MAX_VALUE_CHARACTERS
+from fdkvc.conversations.thing_index import Place, ThingIndex
+from fdkvc.core.attention import Bools
+from fdkvc.core.limits import MAX_SESSION_VALUES
+from fdkvc.core.parameters import check_values
 from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError
 from fdkvc.core.words import decimal
 from fdkvc.engine.evidence import reread_once
-from fdkvc.policies import Policy, read_policy
+from fdkvc.policies import Policy, read_policy, usable
 from fdkvc.policies.ways import way_words
 
 WAYS = (
@@ -42,58 +44,50 @@ WAYS = (
 RECORDED = {"summary": "summary (recorded)", "cleared": "cleared results (recorded)"}
 """The label among the ways of what the session did, by the kind of its compaction."""
 
+NO_SUMMARY = "what stayed (recorded)"
+"""That label where the file has no summary."""
+
 SUMMARY = "summary"
-"""The giver of a value that is in an earlier summary; otherwise it is a kind of span."""
+"""The source of a value that is in an earlier summary; otherwise it is a kind of span."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A value that calls after a compaction needed, and that was in the text before it."""
+    """A thing that calls after a compaction needed, and that was in the text before it."""
 
     value: str
-    """The value as the call has it."""
+    """The thing as the first call has it."""
     method: str
     """The tool of the first call that needed it."""
     slot: str
     """The name of its argument."""
-    needed: int
+    message: int
     """The message with that call."""
     calls: int
     """How many calls needed it."""
-    given: int
+    source: int
     """The last message before the compaction that has it."""
-    given_by: SpanKind | str
+    source_kind: SpanKind | str
     """What wrote it there: a kind of span, or `SUMMARY`."""
     tool: str
-    """The tool whose result gave it, "" if none did."""
-    again: int
+    """The tool whose result has it there, "" if none does."""
+    giver: int
     """The last message after the compaction, and before the call, that gave it again; −1 if none
     did."""
-    mentions: tuple[Mention, ...]
+    places: tuple[Place, ...]
     """Its mentions in the context before the compaction."""
+    stays: bool
+    """Whether it stands in what the model had right after the compaction."""
 
     @property
-    def weight(self) -> tuple[bool, int, int]:
-        """How bad its loss is: worse if more calls need it, and if it is older.
+    def weight(self) -> tuple[int, int]:
+        """How bad its loss is: worse if more calls need it, and if it is older."""
+        return self.calls, self.age
 
-        Short numbers come last: they are often elsewhere with another meaning.
-        """
-        short_number = self.value.isdigit() and len(self.value) <= 3
-        return not short_number, self.calls, self.needed - self.given
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """A call after a compaction that was made before it with the same arguments."""
-
-    message: int
-    """The message with the call."""
-    method: str
-    """The called tool."""
-    result: int
-    """The message with the result of the last such call before it, −1 if there is none."""
-    tokens: int
-    """Tokens of the result that came again."""
+    @property
+    def age(self) -> int:
+        """Messages from where it stood last before the compaction to the call."""
+        return self.message - self.source
 
 
 @dataclass(frozen=True)
@@ -124,12 +118,12 @@ class Fitted:
     """The policy's name, "" for what the session did."""
     tokens: int
     """How many tokens stay, with those of a summary."""
-    held: tuple[bool, ...]
-    """Whether each of `Forgot.needs` is held."""
-    repeated: tuple[bool, ...]
-    """Whether each of `Forgot.repeats` would be made again, because its first result left."""
+    holds: tuple[bool, ...]
+    """Whether it holds each of `Forgot.needs`."""
+    redone: Reread
+    """What came back of what it does not hold."""
     read_again: int
-    """Tokens that the model has to read again."""
+    """Tokens that the model has to read anew, from the first change of the text on."""
     reading: ModelLoss | None = None
     """What a model lost right after the compaction, if one read on."""
 
@@ -144,16 +138,20 @@ class Forgot:
     size: int
     """Tokens to which the other ways fit the text."""
     needs: tuple[Need, ...]
-    """The values that later calls needed, in the order of the first such calls."""
-    repeats: tuple[Repeat, ...]
-    """The calls that were made again, in order."""
+    """The things that later calls needed, in the order of the first such calls."""
+    returned: tuple[Returned, ...]
+    """Lines of results from before that came back, held or not."""
+    calls: tuple[int, int]
+    """Later calls, until the next compaction, with a need; and all of them."""
+    calls_to_edit: int | None
+    """Calls before the first edit after it; None if there is none until the next compaction."""
     ways: tuple[Fitted, ...] = ()
-    """The ways; what the session did, if it did anything, is the first."""
+    """The ways; what the session did, if the file has it, is the first."""
     notes: tuple[str, ...] = ()
     """Sentences on what is not compared."""
 
     @property
-    def before(self) -> int:
+    def text_tokens(self) -> int:
         """Tokens of the text before the compaction."""
         return self.session.tokens_of(self.compaction.context)
 
@@ -162,21 +160,23 @@ class Forgot:
         """The compaction."""
         return self.session.compactions[self.number]
 
+    @property
+    def recorded(self) -> Fitted | None:
+        """What the session did; None if that is not known."""
+        return next((way for way in self.ways if not way.policy), None)
+
     def lost(self) -> list[Need]:
         """Return the values that the first way does not hold, the worst loss first."""
-        held = self.ways[0].held if self.ways else (True,) * len(self.needs)
-        lost = [need for need, stays in zip(self.needs, held, strict=True) if not stays]
+        if not self.ways:
+            return []
+        holds = self.ways[0].holds
+        lost = [need for need, is_held in zip(self.needs, holds, strict=True) if not is_held]
         return sorted(lost, key=lambda need: need.weight, reverse=True)
-
-    def again(self, way: Fitted) -> tuple[int, int]:
-        """Return the number of calls that a way makes again, and the tokens of their results."""
-        tokens = [row.tokens for row, made in zip(self.repeats, way.repeated, strict=True) if made]
-        return len(tokens), sum(tokens)
 
     def holders(self, need: Need) -> list[str]:
         """Return the labels of the ways that hold a value."""
         place = self.needs.index(need)
-        return [way.label for way in self.ways if way.held[place]]
+        return [way.label for way in self.ways if way.holds[place]]
 
 
 OnRead = Callable[[int, int], object]
@@ -197,137 +197,255 @@ class Recorded:
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Recorded | None:
-        """Return the totals of sessions; None if they have no compaction."""
-        results = [result for session in sessions for result in forgot(session, ())]
-        needed = sum(len(result.needs) for result in results)
-        lost = sum(len(result.lost()) for result in results)
-        return cls(len(results), needed, lost) if results else None
+        """Return the totals of sessions; None if no compaction has what the model had after it."""
+        compactions = needed = lost = 0
+        for session in sessions:
+            for result in forgot(session, ()):
+                if result.recorded is not None:
+                    compactions += 1
+                    needed += len(result.needs)
+                    lost += len(result.lost())
+        return cls(compactions, needed, lost) if compactions else None
+
+
+def check_ways(policies: Sequence[Policy]) -> None:
+    """Raise a ValueError if a way stands twice, or cannot be compared at a size."""
+    check_values("policy", [policy.name for policy in policies])
+    compared = usable(policies)
+    for policy in policies:
+        if policy not in compared:
+            raise ValueError(
+                f"policy {policy.name!r} cannot be compared: it keeps everything or sees what "
+                "comes next"
+            )
 
 
 def forgot(
     session: Session,
     ways: Sequence[Policy] | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int], None] = lambda number, total: None,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Forgot]:
     """Yield what each compaction of a session forgot, and what other ways would have held.
 
     By default of all compactions, otherwise of those with these `numbers`. `on_progress` gets how
     many compactions are done, and how many there are. Raises a ValueError if the session has more
-    than `MAX_SESSION_TOKENS`.
+    than `MAX_SESSION_TOKENS`, or for `check_ways`.
     """
     session.checked(session.messages)
     policies = [*map(read_policy, WAYS)] if ways is None else ways
-
-    @cache
-    def finder(context: int) -> MentionFinder:
-        return _finder(session, session.contexts[context])
-
-    for number in range(len(session.compactions)) if numbers is None else numbers:
-        on_progress(number, len(session.compactions))
-        needs, notes = _needs(session, number, finder)
-        repeats = tuple(_repeats(session, number))
-        result = Forgot(session, number, _size(session, number), needs, repeats)
-        compared, not_compared = _compared(result, policies)
-        yield replace(result, ways=tuple(compared), notes=(*notes, *not_compared))
-
-
-# ------------------------------------------------------------------------- values that are needed
-
-
-def _later_calls(session: Session, number: int) -> Iterator[tuple[int, int, MadeCall]]:
-    """Yield each call after a compaction, with its context and message."""
-    for context in range(number + 1, len(session.contexts)):
-        # What stayed is not new: its calls were made before.
-        first = len(session.compactions[context - 1].stayed)
-        for index in session.contexts[context][first:]:
-            for call in session.messages[index].calls:
-                yield context, index, call
-
-
-def _needs(
-    session: Session, number: int, finder: Callable[[int], MentionFinder]
-) -> tuple[tuple[Need, ...], list[str]]:
-    """Return the values that later calls need and that were in the text, and notes on limits."""
-    # 1. The uses of each value in later calls, within limits.
-    uses_of: dict[str, list[tuple[int, int, str, str]]] = {}
-    long, many = set[str](), set[str]()
-    for context, index, call in _later_calls(session, number):
-        for slot, value in values_in(call.arguments if isinstance(call.arguments, dict) else {}):
-            if not is_demanded(value):
-                continue
-            if len(value) > MAX_VALUE_CHARACTERS:
-                long.add(value)
-            elif value in uses_of or len(uses_of) < MAX_SESSION_VALUES:
-                uses_of.setdefault(value, []).append((context, index, call.method, slot))
-            else:
-                many.add(value)
-    limits = (
-        (f"Arguments of more than {MAX_VALUE_CHARACTERS:,} characters", long),
-        (f"Values after the first {MAX_SESSION_VALUES:,}", many),
-    )
-    notes = [f"{what} are not looked for: {len(values):,}." for what, values in limits if values]
-    # 2. Those that were in the text before: who gave each last, and whether it was given again.
-    needs = []
-    before = session.compactions[number].context
-    for value, uses in uses_of.items():
-        wordings = wordings_of(value)
-        mentions = finder(number).mentions(wordings, before=len(before))
-        if not mentions:
-            continue
-        context, index, method, slot = uses[0]
-        given = before[mentions[-1].turn]
-        row = session.messages[given]
-        kind: SpanKind | str = span_kind(row, mentions[-1].start)
-        if any(given in compaction.summary for compaction in session.compactions):
-            kind = SUMMARY
-        again = _given_again(session, number, context, index, wordings, finder)
-        calls = len({(needed, used) for _, needed, used, _ in uses})
-        needs.append(
-            Need(value, method, slot, index, calls, given, kind, row.turn.tool, again, mentions)
+    check_ways(policies)
+    total = len(session.compactions)
+    if not total:
+        return
+    on_progress(0, total)
+    history = _History(session)
+    for number in range(total) if numbers is None else numbers:
+        on_progress(number, total)
+        needs, returned = history.needs[number], history.returned[number]
+        result = Forgot(
+            session,
+            number,
+            _size(session, number),
+            tuple(needs),
+            tuple(returned),
+            history.call_counts(number),
+            history.calls_to_edit(number),
         )
-    return tuple(needs), notes
+        compared, notes = _compared(result, policies)
+        yield replace(result, ways=tuple(compared), notes=(*history.notes, *notes))
 
 
-def _given_again(
-    session: Session,
-    number: int,
-    context: int,
-    message: int,
-    wordings: Iterable[str],
-    finder: Callable[[int], MentionFinder],
-) -> int:
-    """Return the last message after a compaction and before a call that has a value, or −1."""
-    for later in range(context, number, -1):  # contexts, from that of the call back
-        indices = session.contexts[later]
-        end = indices.index(message) if later == context else len(indices)
-        mentions = finder(later).mentions(wordings, before=end)
-        # Messages that stayed did not give it again.
-        stayed = len(session.compactions[later - 1].stayed)
-        new = [mention.turn for mention in mentions if mention.turn >= stayed]
-        if new:
-            return indices[new[-1]]
-    return -1
+# --------------------------------------------------------------------- what was needed, came back
 
 
-def _repeats(session: Session, number: int) -> Iterator[Repeat]:
-    """Yield the calls until the next compaction that were made before this one."""
-    after = session.contexts[number + 1][len(session.compactions[number].stayed) :]
-    results: dict[str, int] = {}  # by call, the message with the last result
-    for index in range(after[0] if after else 0):
-        for call in session.messages[index].calls:
-            results[_canonical(call)] = call.result
-    for index in after:
-        for call in session.messages[index].calls:
-            earlier = results.get(_canonical(call))
-            if earlier is not None:
-                tokens = session.messages[call.result].tokens if call.result >= 0 else 0
-                yield Repeat(index, call.method, earlier, tokens)
+class _Use(NamedTuple):
+    """A thing in a call after a compaction."""
+
+    slot: str
+    context: int
+    message: int
+    number: int
+    """The number of the call in its message."""
+    method: str
 
 
-def _canonical(call: MadeCall) -> str:
-    """Return a text that is the same for calls with the same name and arguments."""
-    return f"{call.method} {json.dumps(call.arguments, sort_keys=True)}"
+class _History:
+    """What came after the compactions of a session, each message read once."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.notes: list[str] = []
+        self.needs: list[list[Need]] = [[] for _ in session.compactions]
+        self.returned: list[list[Returned]] = [[] for _ in session.compactions]
+        self._stayed = [frozenset(row.stayed) for row in session.compactions]
+        self._summaries = {index for row in session.compactions for index in row.summary}
+        self._calls = [[*self._calls_of(number)] for number in range(len(session.contexts))]
+        self._needing: list[set[tuple[int, int]]] = [set() for _ in session.contexts]
+        self._spans = _context_spans(session)
+        self._find_needs()
+        self._find_returned()
+
+    def _new_messages(self, context: int) -> Sequence[int]:
+        """Return the messages of a context after those that stayed from the one before."""
+        first = len(self.session.compactions[context - 1].stayed) if context else 0
+        return self.session.contexts[context][first:]
+
+    def _calls_of(self, context: int) -> Iterator[tuple[int, int, MadeCall]]:
+        for index in self._new_messages(context):
+            for number, call in enumerate(self.session.messages[index].calls):
+                yield index, number, call
+
+    def call_counts(self, number: int) -> tuple[int, int]:
+        """Return the calls with a need until the next compaction, and all calls."""
+        return len(self._needing[number + 1]), len(self._calls[number + 1])
+
+    def calls_to_edit(self, number: int) -> int | None:
+        """Return the number of calls before the first edit after a compaction."""
+        methods = [call.method for _, _, call in self._calls[number + 1]]
+        return next((place for place, method in enumerate(methods) if is_edit(method)), None)
+
+    def _contexts_of(self, places: Iterable[Place]) -> list[tuple[int, int]]:
+        """Return the spans of contexts that have any of some places, in order."""
+        spans = {span for place in places for span in self._spans[place.message]}
+        joined: list[tuple[int, int]] = []
+        for first, last in sorted(spans):
+            if joined and first <= joined[-1][1] + 1:
+                first, last = joined[-1][0], max(joined.pop()[1], last)
+            joined.append((first, last))
+        return joined
+
+    def _within(self, places: Iterable[Place], context: int) -> tuple[Place, ...]:
+        """Return the places that were in a context."""
+        spans = self._spans
+        return tuple(
+            place
+            for place in places
+            if any(first <= context <= last for first, last in spans[place.message])
+        )
+
+    def _uses(self) -> dict[tuple[str, str, bool], list[_Use]]:
+        """Return the uses of each thing in the calls after the first compaction."""
+        settings = setting_slots(call for rows in self._calls for _, _, call in rows)
+        uses: dict[tuple[str, str, bool], list[_Use]] = {}
+        beyond = set[str]()
+        for context, rows in enumerate(self._calls):
+            for message, number, call in rows if context else ():
+                for thing in things_of(call, settings):
+                    key = thing.value, thing.beside, thing.is_name
+                    if key in uses or len(uses) < MAX_SESSION_VALUES:
+                        use = _Use(thing.slot, context, message, number, call.method)
+                        uses.setdefault(key, []).append(use)
+                    else:
+                        beyond.add(thing.value)
+        if beyond:
+            first = f"Values after the first {MAX_SESSION_VALUES:,}"
+            self.notes.append(f"{first} are not looked for: {len(beyond):,}.")
+        return uses
+
+    def _find_needs(self) -> None:
+        """Give the things that calls need to the last compaction before which they stood."""
+        uses = self._uses()
+        index = ThingIndex(self.session.messages, {value for value, _, _ in uses})
+        for (value, beside, is_name), rows in uses.items():
+            places = index.places(value, beside)
+            if is_name:  # what only the agent wrote is no name that it was told
+                places = [place for place in places if not self._is_call(place)]
+            spans = self._contexts_of(places)
+            by_context: dict[int, list[_Use]] = {}
+            for use in rows:
+                context = _last_before(spans, use.context)
+                if context >= 0:
+                    by_context.setdefault(context, []).append(use)
+                    self._needing[use.context].add((use.message, use.number))
+            for context, needed in by_context.items():
+                self.needs[context].append(self._need(value, needed, context, places))
+        for needs in self.needs:
+            needs.sort(key=lambda need: need.message)
+
+    def _is_call(self, place: Place) -> bool:
+        return span_kind(self.session.messages[place.message], place.start) == "call"
+
+    def _need(
+        self, value: str, uses: Sequence[_Use], context: int, places: Sequence[Place]
+    ) -> Need:
+        """Return what calls needed of a context that a compaction ended."""
+        first, calls = uses[0], {(use.message, use.number) for use in uses}
+        stood = self._within(places, context)
+        source = stood[-1]
+        row = self.session.messages[source.message]
+        kind = SUMMARY if source.message in self._summaries else span_kind(row, source.start)
+        stayed = self._stayed[context]
+        return Need(
+            value=value,
+            method=first.method,
+            slot=first.slot,
+            message=first.message,
+            calls=len(calls),
+            source=source.message,
+            source_kind=kind,
+            tool=row.turn.tool,
+            giver=self._giver(first, places),
+            places=stood,
+            stays=any(place.message in stayed for place in places),
+        )
+
+    def _giver(self, use: _Use, places: Sequence[Place]) -> int:
+        """Return the last message before a call that gave it a thing again, −1 if none did."""
+        new = self._new_messages(use.context)
+        first, end = (bisect_left(places, (message,)) for message in (new[0], use.message))
+        for place in reversed(places[first:end]):
+            is_agent = span_kind(self.session.messages[place.message]) in AGENT
+            if not is_agent and self._within([place], use.context):
+                return place.message
+        return -1
+
+    def _find_returned(self) -> None:
+        """Give the lines that came back to the last compaction before which they stood."""
+        index = LineIndex(self.session)
+
+        def is_result(place: Place) -> bool:
+            return self.session.messages[place.message].turn.kind == "result"
+
+        spans_of: dict[int, list[tuple[int, int]]] = {}
+        for context in range(1, len(self.session.contexts)):
+            for message in self._new_messages(context):
+                turn = self.session.messages[message].turn
+                if turn.kind != "result" or is_edit(turn.tool):
+                    continue
+                for key, tokens in index.lines_of(message):
+                    if key not in spans_of:
+                        spans_of[key] = self._contexts_of(filter(is_result, index.places[key]))
+                    earlier = _last_before(spans_of[key], context)
+                    if earlier < 0:
+                        continue
+                    places = self._within(index.places[key], earlier)
+                    stayed = self._stayed[earlier]
+                    stays = any(place.message in stayed for place in index.places[key])
+                    self.returned[earlier].append(Returned(message, key, tokens, places, stays))
+
+
+AGENT = ("assistant", "call")
+"""Kinds of spans that the agent writes itself."""
+
+
+def _context_spans(session: Session) -> list[list[tuple[int, int]]]:
+    """Return the first and last context of each stretch of contexts with each message."""
+    spans: list[list[tuple[int, int]]] = [[] for _ in session.messages]
+    for number, context in enumerate(session.contexts):
+        for index in context:
+            stretches = spans[index]
+            if stretches and stretches[-1][1] == number - 1:
+                stretches[-1] = stretches[-1][0], number
+            else:
+                stretches.append((number, number))
+    return spans
+
+
+def _last_before(spans: Sequence[tuple[int, int]], context: int) -> int:
+    """Return the last context before one in some spans, −1 if there is none."""
+    place = bisect_left(spans, (context, 0)) - 1
+    return min(spans[place][1], context - 1) if place >= 0 else -1
 
 
 # ------------------------------------------------------------------------------------------- ways
@@ -336,35 +454,45 @@ def _canonical(call: MadeCall) -> str:
 def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Fitted], list[str]]:
     """Return what the session and each way keep, and sentences on ways that are not compared."""
     compaction, ways, notes = result.compaction, list[Fitted](), list[str]()
-    # 1. What the session did.
-    if compaction.kind in RECORDED:
+    if compaction.kind in RECORDED and compaction.stayed:
         ways.append(_recorded(result))
-    # 2. What each policy keeps of the same text at the same size.
-    text = ContextText.of([result.session.messages[index] for index in compaction.context])
     if not result.size:
         notes.append("Nothing stayed and no size is recorded, so no other way is compared.")
-    place = {message: turn for turn, message in enumerate(compaction.context)}
-    for policy in policies if result.size and text.turns else ():
-        try:
-            kept = text.kept(policy, result.size)
-        except TooLargeError as error:
-            notes.append(f"“{way_words(policy.name)}” is not compared: {error}.")
-            continue
-        held = tuple(
-            any(kept[text.tokens_of(mention)].all() for mention in need.mentions)
-            for need in result.needs
-        )
-        # A call is made again unless the whole message with its first result stays.
-        whole = [kept[first:end].all() for first, end in pairwise(text.starts)]
-        repeated = tuple(
-            repeat.result not in place or not whole[place[repeat.result]]
-            for repeat in result.repeats
-        )
-        stays = np.flatnonzero(kept)
-        read_again = reread_once(policy, np.arange(len(text)), stays, text.born, text.kinds)
+        return ways, notes
+    text = ContextText.of([result.session.messages[index] for index in compaction.context])
+    for policy in policies if text.turns else ():
         label = way_words(policy.name)
-        ways.append(Fitted(label, policy.name, len(stays), held, repeated, read_again))
+        try:
+            stays = text.kept(policy, result.size)
+        except TooLargeError as error:
+            notes.append(f"“{label}” is not compared: {error}.")
+            continue
+        tokens = int(np.count_nonzero(stays))
+        if tokens > result.size:
+            notes.append(f"“{label}” is not compared: it keeps {tokens:,} of {result.size:,}.")
+            continue
+        ways.append(_fitted(result, policy, text, stays))
     return ways, notes
+
+
+def _fitted(result: Forgot, policy: Policy, text: ContextText, stays: Bools) -> Fitted:
+    """Return what a policy keeps of the text, of which these tokens (N,) stay."""
+    turns = {message: turn for turn, message in enumerate(result.compaction.context)}
+
+    def holds(places: Iterable[Place]) -> bool:
+        mentions = (Mention(turns[message], start, end) for message, start, end in places)
+        return any(stays[text.tokens_of(mention)].all() for mention in mentions)
+
+    lost_lines = [line for line in result.returned if not holds(line.places)]
+    left = np.flatnonzero(stays)
+    return Fitted(
+        way_words(policy.name),
+        policy.name,
+        len(left),
+        tuple(holds(need.places) for need in result.needs),
+        Reread.of(lost_lines),
+        reread_once(policy, np.arange(len(text)), left, text.born, text.kinds),
+    )
 
 
 def _size(session: Session, number: int) -> int:
@@ -374,28 +502,18 @@ def _size(session: Session, number: int) -> int:
     if size:
         return size
     # If no message stayed in the file, take the share that the agent recorded.
-    before, after = compaction.recorded
-    if not before or not after or after >= before:
+    earlier, later = compaction.recorded
+    if not earlier or not later or later >= earlier:
         return 0
-    return round(session.tokens_of(compaction.context) * after / before)
+    return round(session.tokens_of(compaction.context) * later / earlier)
 
 
 def _recorded(result: Forgot) -> Fitted:
     """Return what the model had right after a compaction of the session."""
-    session, compaction = result.session, result.compaction
-    finder = _finder(session, compaction.stayed)
-    mentions = (
-        finder.mentions(wordings_of(need.value), before=len(compaction.stayed))
-        for need in result.needs
-    )
-    tokens = session.tokens_of(compaction.stayed)
-    repeated = (True,) * len(result.repeats)  # these calls were made again
-    held = tuple(map(bool, mentions))
-    return Fitted(RECORDED[compaction.kind], "", tokens, held, repeated, tokens)
-
-
-def _finder(session: Session, messages: Sequence[int]) -> MentionFinder:
-    """Return a finder of values in messages."""
-    texts = [session.messages[index].turn.text for index in messages] or [""]
-    # A context is searched for each value: of its own compaction, of earlier ones, and as stayed.
-    return MentionFinder(texts, session.name, MAX_DEMANDS + 3 * MAX_SESSION_VALUES)
+    compaction = result.compaction
+    has_summary = compaction.summary or compaction.kind != "summary"
+    label = RECORDED[compaction.kind] if has_summary else NO_SUMMARY
+    tokens = result.session.tokens_of(compaction.stayed)
+    lost_lines = [line for line in result.returned if not line.stays]
+    holds = tuple(need.stays for need in result.needs)
+    return Fitted(label, "", tokens, holds, Reread.of(lost_lines), tokens)

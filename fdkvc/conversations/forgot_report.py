@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fdkvc.conversations.forgot import SUMMARY, Forgot, Need
+from fdkvc.conversations.forgot import NO_SUMMARY, SUMMARY, Fitted, Forgot, Need
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import clipped, count, percent
@@ -22,6 +22,9 @@ CLIPPED = 34
 STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cleared"}
 """What the model had after a compaction, by its kind."""
 
+WHAT_STAYED = "No summary is in the file; what stayed"
+"""What it had, where there was a summary that the file does not have, or none."""
+
 WIDTH = 100
 """Columns of a line."""
 
@@ -30,9 +33,10 @@ def tokens_note(session: Session) -> str:
     """Say what the numbers of the tables count."""
     return (
         f"Sizes are {session.unit}, without the marks of a chat template; an agent counts tokens "
-        "of its own model, with its prompt and tools. Made again: calls that repeat one from "
-        "before the compaction whose result is not held (tokens of their results). Read again: "
-        "tokens that a model reads anew, from the first change of its text on."
+        "of its own model, with its prompt and tools. Needed: paths, ids, names and numbers in "
+        "later calls, also inside commands, that stood in the text before. Done again: later "
+        "results with lines of results from before that are not held (tokens of these lines). "
+        "Read again: tokens that a model reads anew, from the first change of its text on."
     )
 
 
@@ -41,62 +45,94 @@ def heading(result: Forgot) -> str:
     compaction, session = result.compaction, result.session
     if compaction.kind == "imagined":
         return (
-            f"{session.name}, as if compacted {compaction.place}: {result.before:,} tokens, "
-            f"{result.size:,} stay ({percent(result.size / max(result.before, 1))})"
+            f"{session.name}, as if compacted {compaction.place}: {result.text_tokens:,} "
+            f"tokens, {result.size:,} stay ({percent(result.size / max(result.text_tokens, 1))})"
         )
     number = f"compaction {result.number + 1} of {len(session.compactions)}"
     trigger = {"auto": ", automatic", "manual": ", by hand"}.get(compaction.trigger, "")
-    before, after = (f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded)
-    counted = f"; the agent: {before} → {after}" if any(compaction.recorded) else ""
+    earlier, later = (f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded)
+    counted = f"; the agent: {earlier} → {later}" if any(compaction.recorded) else ""
     stayed = session.tokens_of(compaction.stayed)
     return (
-        f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → {stayed:,} "
-        f"tokens{counted}"
+        f"{session.name}, {number} ({compaction.place}{trigger}): {result.text_tokens:,} → "
+        f"{stayed:,} tokens{counted}"
     )
 
 
 def sentence(result: Forgot) -> str:
     """Say what a compaction forgot, what was done again, and which other way held more."""
     if not result.ways:
-        return "Nothing can be compared here."
-    # What the session did is the first way. If it did nothing, the best way stands for it.
-    done, others, verb = result.ways[0], result.ways[1:], ""
-    if result.compaction.kind == "imagined":
-        done, others, verb = max(result.ways, key=lambda way: sum(way.held)), (), "would be"
-    total, held = len(done.held), sum(done.held)
-    sentences = ["No later call needed a value from the text before."]
-    if total:
-        what = STAYED.get(result.compaction.kind, f"“{done.label}”")
-        sentences = [f"{what} held {held:,} of {count(total, 'value')} that later calls needed."]
-    calls, tokens = result.again(done)
-    if calls:
-        verb = verb or ("was" if calls == 1 else "were")
-        results = f"{count(tokens, 'token')} of results"
-        sentences.append(f"{count(calls, 'call')} {verb} made again, with {results}.")
-    best = max(others, key=lambda way: sum(way.held), default=done)
-    if sum(best.held) > held:
-        more = f"“{best.label}” would have held {sum(best.held):,}"
-        sentences.append(f"At the same size, {more}.")
-    elif others and total:
-        sentences.append("No other way of the same size would have held more.")
-    return " ".join(sentences)
+        return "What the model had after it is not in the file, so what it forgot is not known."
+    # If what the session did is not known, the best way stands for it.
+    recorded = result.recorded
+    way = recorded or max(result.ways, key=lambda way: sum(way.holds))
+    total = len(way.holds)
+    if not total:
+        return "No later call needed a value from the text before. " + redone_sentence(result, way)
+    subject = f"“{way.label}”"
+    if recorded is not None:
+        subject = WHAT_STAYED if way.label == NO_SUMMARY else STAYED[result.compaction.kind]
+    would = "" if recorded is not None else "would have "
+    values = count(total, "value")
+    sentences = [f"{subject} {would}held {sum(way.holds):,} of {values} that later calls needed."]
+    if recorded is not None:
+        sentences += [returned_sentence(result, way)]
+    sentences += [redone_sentence(result, way)]
+    if recorded is not None and len(result.ways) > 1:
+        best = max(result.ways[1:], key=lambda way: sum(way.holds))
+        more = f"“{best.label}” would have held {sum(best.holds):,}."
+        none = "No other way of the same size would have held more."
+        is_better = sum(best.holds) > sum(way.holds)
+        sentences.append(f"At the same size, {more}" if is_better else none)
+    return " ".join(filter(None, sentences))
+
+
+def returned_sentence(result: Forgot, way: Fitted) -> str:
+    """Say how many of the values that a way does not hold came back before they were used."""
+    lost = [need for need, is_held in zip(result.needs, way.holds, strict=True) if not is_held]
+    if not lost:
+        return ""
+    back = sum(need.giver >= 0 for need in lost)
+    words = f"{count(len(lost), 'value')} had left"
+    if not back:
+        return f"{words}; none came back before use."
+    if back == len(lost):
+        return f"{words}; all came back before use."
+    return f"{words}: {back:,} came back before use, {len(lost) - back:,} did not."
+
+
+def redone_sentence(result: Forgot, way: Fitted) -> str:
+    """Say which lines of results came back after a compaction."""
+    redone = way.redone
+    if not redone.lines:
+        return "No later result repeats lines that had left."
+    verb = "repeats" if redone.calls == 1 else "repeat"
+    lines, tokens = count(redone.lines, "line"), count(redone.tokens, "token")
+    return f"{count(redone.calls, 'later result')} {verb} {lines} that had left ({tokens})."
 
 
 def notes_of(result: Forgot) -> list[str]:
     """Return the sentences on what is missing of a compaction, and on what is not compared."""
-    return [note for note in (result.compaction.note, *result.notes) if note]
+    calls, total = result.calls
+    found = f"Needed values are in {calls:,} of the {count(total, 'call')} that followed"
+    next_one = result.number + 1 < len(result.session.compactions)
+    found += " until the next compaction." if next_one else "."
+    edit = result.calls_to_edit
+    action = f"{count(edit, 'call')} came before the first edit." if edit else ""
+    notes = (result.compaction.note, found if total else "", action, *result.notes)
+    return [note for note in notes if note]
 
 
 def ways_grid(result: Forgot) -> Grid:
     """Return the table of ways."""
     rows = []
     for way in result.ways:
-        calls, tokens = result.again(way)
-        held = f"{sum(way.held):,} of {len(way.held):,}"
-        numbers = [f"{way.tokens:,}", held, f"{calls:,} ({tokens:,})", f"{way.read_again:,}"]
+        holds = f"{sum(way.holds):,} of {len(way.holds):,}"
+        redone = f"{way.redone.calls:,} ({way.redone.tokens:,})"
+        numbers = [f"{way.tokens:,}", holds, redone, f"{way.read_again:,}"]
         read = [] if way.reading is None else [way.reading.cell]
         rows.append([way.label, *numbers, *read, way.policy])
-    heads = ["way", "tokens", "held", "made again", "read again", "right, KL", "policy"]
+    heads = ["way", "tokens", "held", "done again", "read again", "right, KL", "policy"]
     if rows and len(rows[0]) < len(heads):
         heads.remove("right, KL")
     return Grid(heads, rows)
@@ -104,11 +140,11 @@ def ways_grid(result: Forgot) -> Grid:
 
 def given_by(need: Need) -> str:
     """Say who gave a value."""
-    if need.given_by == SUMMARY:
+    if need.source_kind == SUMMARY:
         return "an earlier summary"
     if need.tool:
         return f"result of {need.tool}"
-    return re.sub("^(used|said) (in|by) ", "", GIVEN_BY[need.given_by])
+    return re.sub("^(used|said) (in|by) ", "", GIVEN_BY[need.source_kind])
 
 
 def losses_grid(result: Forgot, words: bool = True) -> Grid:
@@ -118,13 +154,13 @@ def losses_grid(result: Forgot, words: bool = True) -> Grid:
         [
             clipped(" ".join(need.value.split()), CLIPPED) if words else kind_of(need.value),
             clipped(given_by(need), 22),
-            f"{need.needed - need.given:,}",
-            clipped(f"{need.method}, {messages[need.needed].place}", 26),
-            "yes" if need.again >= 0 else "",
+            f"{need.age:,}",
+            clipped(f"{need.method}, {messages[need.message].place}", 26),
+            messages[need.giver].place if need.giver >= 0 else "",
         ]
         for need in result.lost()[:WORST]
     ]
-    heads = ["forgotten", "given by", "ago", "needed by", "again"]
+    heads = ["forgotten", "given by", "ago", "needed by", "came back"]
     return Grid(heads, rows, names=len(heads))
 
 
@@ -168,8 +204,11 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
             "trigger": result.compaction.trigger,
             "recorded_before": result.compaction.recorded[0],
             "recorded_after": result.compaction.recorded[1],
-            "before": result.before,
+            "before": result.text_tokens,
             "size": result.size,
+            "calls": result.calls[1],
+            "calls with needs": result.calls[0],
+            "calls before an edit": result.calls_to_edit,
             "sentence": sentence(result),
             "notes": notes_of(result),
             "ways": ways_rows(result),
@@ -193,24 +232,23 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
 
 
 def ways_rows(result: Forgot) -> list[dict[str, Any]]:
-    """Return what each way keeps, and the calls whose first result it does not hold."""
-    rows = []
-    for way in result.ways:
-        calls, tokens = result.again(way)
-        rows.append(
-            {
-                "way": way.label,
-                "policy": way.policy,
-                "tokens": way.tokens,
-                "values": len(way.held),
-                "held": sum(way.held),
-                "calls again": calls,
-                "tokens again": tokens,
-                "read again": way.read_again,
-                "reading": None if way.reading is None else asdict(way.reading),
-            }
-        )
-    return rows
+    """Return what each way keeps, and what came back of what it does not hold."""
+    return [_way_row(way) for way in result.ways]
+
+
+def _way_row(way: Fitted) -> dict[str, Any]:
+    return {
+        "way": way.label,
+        "policy": way.policy,
+        "tokens": way.tokens,
+        "values": len(way.holds),
+        "held": sum(way.holds),
+        "calls again": way.redone.calls,
+        "lines again": way.redone.lines,
+        "tokens again": way.redone.tokens,
+        "read again": way.read_again,
+        "reading": None if way.reading is None else asdict(way.reading),
+    }
 
 
 def losses_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
@@ -222,15 +260,15 @@ def losses_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
     return [
         {
             "value": need.value if words else kind_of(need.value),
-            "given by": need.given_by,
+            "given by": need.source_kind,
             "tool": need.tool,
-            "given": messages[need.given].place,
-            "messages before": need.needed - need.given,
-            "needed": messages[need.needed].place,
+            "given": messages[need.source].place,
+            "messages before": need.age,
+            "needed": messages[need.message].place,
             "call": need.method,
             "slot": need.slot,
             "calls": need.calls,
-            "given again": messages[need.again].place if need.again >= 0 else "",
+            "given again": messages[need.giver].place if need.giver >= 0 else "",
             "held by": ", ".join(result.holders(need)),
         }
         for need in result.lost()

@@ -8,16 +8,18 @@ searches, and its edges are checked by regular expressions, so that "2" is not f
 import json
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import cached_property
-from itertools import accumulate
+from functools import cached_property, lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.core.attention import Bools
 from fdkvc.core.limits import (
+    MAX_CACHED_WORDS,
     MAX_DEMAND_CHARACTERS,
     MAX_DEMANDS,
     MAX_DIALOG_CHARACTERS,
@@ -187,9 +189,7 @@ class MentionFinder:
 
     def _given_place(self, symbol: int) -> int:
         """Return where a symbol begins in the texts as they were given, with escapes."""
-        start = self._starts[symbol]
-        places, longer = self._escapes
-        return start + longer[bisect_right(places, start)]
+        return _with_escapes(self._starts[symbol], self._escapes)
 
     def _places(self, coded: str, start: int, end: int) -> Iterator[NDArray[np.intp]]:
         """Yield arrays of symbols at which a wording begins, the last ones first, each sorted."""
@@ -240,6 +240,67 @@ class MentionFinder:
         return matched[places] > 0
 
 
+class WordingSearch:
+    """Finds many wordings in one text after another, each in one pass, as `MentionFinder` does.
+
+    Where a text has a symbol that is rare among the wordings, those with this symbol are compared.
+
+    Examples
+    --------
+    >>> search = WordingSearch(["San Jose", "2"])
+    >>> [*search.mentions("12 rooms in san  jose, or 2?")]
+    [('San Jose', 12, 21), ('2', 26, 27)]
+    """
+
+    def __init__(self, wordings: Iterable[str]) -> None:
+        spelled = {wording: _spelled_symbols(wording) for wording in wordings}
+        uses = Counter(chain.from_iterable({*symbols} for symbols in spelled.values()))
+        # By symbol: by its place and the number of all symbols, the wordings with these symbols.
+        self._by_symbol: dict[str, dict[tuple[int, int], dict[tuple[str, ...], list[str]]]] = {}
+        for wording, symbols in spelled.items():
+            if not symbols:
+                continue
+            place = min(range(len(symbols)), key=lambda index: uses[symbols[index]])
+            shapes = self._by_symbol.setdefault(symbols[place], {})
+            alike = shapes.setdefault((place, len(symbols)), {})
+            alike.setdefault(symbols, []).append(wording)
+
+    def mentions(self, text: str) -> Iterator[tuple[str, int, int]]:
+        """Yield each wording in a text, with the start and end of the mention."""
+        read, escapes = _read_letters(text)
+        searched = _lower(plain(read))
+        foreign = is_foreign(searched)
+        symbols = word_pattern(_SYMBOL, foreign).findall(searched)
+        starts = [*accumulate(map(len, symbols), initial=0)]
+        spelled = symbols if searched.isascii() else [*map(same_spelling, symbols)]
+        spelled = [" " if symbol.isspace() else symbol for symbol in spelled]
+        for index, symbol in enumerate(spelled):
+            for (place, length), alike in self._by_symbol.get(symbol, {}).items():
+                first, end = index - place, index - place + length
+                wordings = alike.get(tuple(spelled[first:end])) if first >= 0 else None
+                if wordings is None:
+                    continue
+                before, after = _around(_comparable(wordings[0]), foreign)
+                start, stop = starts[first], starts[end]
+                is_whole = re.compile(before).match(searched, start)
+                if is_whole and re.compile(after).match(searched, stop):
+                    for wording in wordings:
+                        yield wording, _with_escapes(start, escapes), _with_escapes(stop, escapes)
+
+
+def _spelled_symbols(wording: str) -> tuple[str, ...]:
+    """Return the symbols of a wording in the form in which they are compared."""
+    comparable = _comparable(wording)
+    symbols = word_pattern(_SYMBOL, is_foreign(comparable)).findall(comparable)
+    return tuple(map(same_spelling, symbols))
+
+
+def _with_escapes(place: int, escapes: tuple[list[int], list[int]]) -> int:
+    """Return where a character of a text was before `_read_letters`."""
+    places, longer = escapes
+    return place + longer[bisect_right(places, place)]
+
+
 def _read_letters(text: str) -> tuple[str, tuple[list[int], list[int]]]:
     """Return a text with the letters that JSON escapes, also in JSON within JSON.
 
@@ -273,6 +334,7 @@ def _lower(text: str) -> str:
     return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
 
 
+@lru_cache(maxsize=MAX_CACHED_WORDS)
 def _around(wording: str, foreign: bool) -> tuple[str, str]:
     """Return patterns of what must be before and after a wording to be a whole word, number or id.
 

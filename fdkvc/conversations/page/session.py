@@ -78,9 +78,9 @@ class CompactionCard:
 
 
 def _in_words(need: Need, result: Forgot) -> str:
-    ago = count(need.needed - need.given, "message")
+    ago = count(need.age, "message")
     calls = f", and {count(need.calls - 1, 'more call')}" if need.calls > 1 else ""
-    again = "; given again in between" if need.again >= 0 else ""
+    again = "; it came back in between" if need.giver >= 0 else ""
     holders = ", ".join(f"“{label}”" for label in result.holders(need))
     held = f". Held by {holders}" if holders else ""
     return f"from {given_by(need)}, {ago} before {need.method} needed it{calls}{again}{held}"
@@ -291,7 +291,7 @@ def _draw_card(scope: str, card: CompactionCard) -> None:
 def _go_to(scope: str, loss: Need) -> None:
     """Show the moments of a loss."""
     st.session_state[f"{scope}/chosen-loss"] = loss
-    st.session_state[f"{scope}/message"] = loss.needed + 1
+    st.session_state[f"{scope}/message"] = loss.message + 1
     st.session_state[f"{scope}/scrolls"] = True
 
 
@@ -303,7 +303,7 @@ def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]
     first = min(start, len(session.messages) - 1) + 1
     moment = int(st.session_state.setdefault(f"{scope}/message", first)) - 1
     loss: Need | None = st.session_state.get(f"{scope}/chosen-loss")
-    return moment, loss if loss is not None and loss.needed == moment else None
+    return moment, loss if loss is not None and loss.message == moment else None
 
 
 def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -> None:
@@ -322,7 +322,7 @@ def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -
                 f"{count(left, 'earlier message')} had left it."
             )
         )
-        places: set[int] = set() if loss is None else {loss.given, loss.needed, loss.again} - {-1}
+        places: set[int] = set() if loss is None else {loss.source, loss.message, loss.giver} - {-1}
         st.html(messages_html(session, moment, places, "" if loss is None else loss.value))
     if st.session_state.pop(f"{scope}/scrolls", False):
         scroll_to(".session-messages")

@@ -1,0 +1,298 @@
+r"""What a call needs that only memory can supply.
+
+A *need* is a thing in a call's arguments that the agent can only have read or been told:
+
+1. a path, an address, a host, an id, a hash, a key in capitals, or a name, as a whole argument;
+2. the same inside a shell command, a patch, a query or a sentence, except names; in a command also
+   identifiers (``low_water``) and branches (``fix-low-water``); in a patch or a file the paths that
+   it changes, and what is no name of code;
+3. a number of four or more digits, or a shorter one where the text has it in a line with the name
+   of its parameter or flag (``port = 443``).
+
+None are the programs, subcommands and flags of a command and its working folder; numbers that pace
+or place a call (offset, limit, timeout); settings (mode, status), and plain words where a parameter
+has few values; and what the agent makes up itself: a description, a plan, a new text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fdkvc.conversations.formats.chat import is_demanded, values_in
+from fdkvc.conversations.sessions import MadeCall
+from fdkvc.core.limits import MAX_NAME_CHARACTERS
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PACES = _words(
+    "after backoff before bytes chars characters column columns context count cell delay "
+    "depth duration end first from head height index interval last length limit line lines "
+    "milliseconds ms n num offset page pages per position quality range rate ratio results retries "
+    "retry rows score seconds seed size skip sleep start step tail temperature threshold timeout "
+    "tokens top wait width window yield x y"
+)
+"""Words in the names of parameters whose numbers pace or place a call."""
+
+SETTINGS = _words(
+    "action direction effort encoding format kind lang language level method mode operation option "
+    "order output permission permissions priority role sandbox scope shell sort stage state status "
+    "style subagent type unit units verbosity visibility"
+)
+"""Words in the names of parameters whose words are settings."""
+
+CODE = _words("body code content diff input new old patch source string text update")
+"""Words in the names of parameters for files and code that the agent writes."""
+
+PROSE = _words(
+    "active answer comment description explanation form goal instructions justification message "
+    "note notes plan prompt question questions query reason step subject summary task thought "
+    "title todo todos"
+)
+"""Words in the names of parameters for sentences that the agent writes."""
+
+COMMANDS = _words("bash cmd command commands")
+"""Words in the names of parameters for shell commands."""
+
+QUERIES = _words("query sql statement")
+"""Words in the names of parameters for queries, which are read as commands."""
+
+FOLDERS = _words("cwd workdir working workspace")
+"""Words in the names of parameters for the working folder."""
+
+MOST_WORDS = 5
+"""Words of a name at most; a longer text is searched for things."""
+
+FEW_USES = 3
+"""From so many calls on, a parameter's plain words are settings if it has half as many values."""
+
+SUFFIXES = (
+    "bat bash c cc cfg cjs cmd conf cpp cs css csv db diff docx env gif go gradle gz h hpp html "
+    "ini ipynb java jpeg jpg js json jsonl jsx kt lock log lua md mdx mjs pdf php pl plist png "
+    "proto ps1 py pyi r rb rs rst scala scss sh sql sqlite svelte svg swift tar tex tf toml ts tsx "
+    "tsv txt vue wasm xls xlsx xml yaml yml zip"
+)
+"""Ends of the names of files."""
+
+_FILE = rf"(?!console\.log)[\w@+-][\w.@+-]*\.(?:{SUFFIXES.replace(' ', '|')})(?![\w-]|\.\w)"
+_PATH = (
+    r"(?:[A-Za-z]:|~|\.{1,2})?[/\\][\w.@+-]+(?:[/\\][\w.@+-]+)*|[\w.@+-]+(?:[/\\][\w.@+-]+)+|"
+    + _FILE
+)
+_STRONG = re.compile(
+    rf"""
+    (?P<address>\w+://[^\s"'<>`|\\()\[\]{{}}]+ | [\w.+-]+@[\w-]+(?:\.[\w-]+)+)
+    | (?P<path>(?<![\w.@/\\-])(?:{_PATH}))
+    | (?<![\w.-])(?P<id>
+        [A-Z][A-Z\d]+-[A-Z]*\d[A-Z\d]*(?:-[A-Z\d]+)*    # a ticket: OPS-4471
+        | (?=[a-f]*\d)(?=\d*[a-f])[\da-f]{{7,40}}        # a hash
+        | [\da-f]{{8}}(?:-[\da-f]{{4}}){{3}}-[\da-f]{{12}}
+            | \d{{1,3}}(?:\.\d{{1,3}}){{3}}                  # an address of a machine
+        | [a-z][\w-]*(?:\.[\w-]+)*\.(?:com|dev|example|io|local|net|org)
+      )(?![\w-]|\.\w)
+    | (?<![\w.-])(?P<key>[A-Z][A-Z\d]*(?:_[A-Z\d]+)+)(?![\w-])    # API_TOKEN
+    """,
+    re.VERBOSE,
+)
+"""Things that are recognized in any text."""
+
+_LOOSE = re.compile(
+    r"(?=\S*[A-Za-z])(?=\S*\d)[\w@+]+(?:[.@+-][\w@+]+)+|(?=\S*[A-Z])(?=\S*\d)\w{5,}"
+)
+"""Ids of letters and digits, recognized as an argument or a word of a command."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z]\w*(?:_\w+|[a-z][A-Z]\w*)|[a-z]+(?:-[a-z\d]+)+")
+_NAME = re.compile(r"[^\W\d_][\w.,'’-]*(?: [\w.,'’&-]+)*")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_SHELL = re.compile(r"\d?[<>]+&?\d?|[;|&\n()]+|(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()<>'\"])+")
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1(.*?)^\s*\2\s*$", re.DOTALL | re.MULTILINE)
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |(?:---|\+\+\+) [ab]/)(\S+)", re.M)
+_QUERY = re.compile(r"(?i)\b(select|update|delete|insert)\b.*[=*(]")
+_SUBSTITUTE = re.compile(r"s([/|#,]).*\1.*\1\w*")
+
+SEARCHES = _words("ack ag egrep fgrep find git grep rg")
+"""Programs that get patterns, in which identifiers are needs."""
+
+PACED = _words("chmod head kill seq sleep tail timeout")
+"""Programs whose plain numbers are no needs."""
+
+MESSAGES = _words("-m --message --title --body")
+"""Flags of texts that the agent writes."""
+
+
+class Thing(NamedTuple):
+    """A thing in the arguments of a call."""
+
+    slot: str
+    """The name of the argument."""
+    value: str
+    """The thing as the call has it."""
+    beside: str = ""
+    """A word that a line of the text must have beside it, "" for none."""
+    is_name: bool = False
+    """Whether it is made of words alone."""
+
+
+def things_of(call: MadeCall, settings: Iterable[tuple[str, str]] = ()) -> Iterator[Thing]:
+    """Yield the things in the arguments of a call that may be needs, each value once.
+
+    `settings` are methods and parameters that have few values.
+
+    Examples
+    --------
+    >>> [*things_of(MadeCall("Read", {"path": "src/port.py", "offset": 95}))]
+    [Thing(slot='path', value='src/port.py', beside='', is_name=False)]
+    >>> [thing.value for thing in things_of(MadeCall("sh", {"cmd": "git cherry-pick 7c41e9b"}))]
+    ['7c41e9b']
+    """
+    arguments = call.arguments if isinstance(call.arguments, dict) else {"input": call.arguments}
+    values = set[str]()
+    for slot, value in values_in(arguments):
+        if not is_demanded(value):
+            continue
+        is_setting = (call.method, slot) in settings
+        for thing in _things_in(slot, value, is_setting):
+            if thing.value not in values:
+                values.add(thing.value)
+                yield thing
+
+
+def setting_slots(calls: Iterable[MadeCall]) -> frozenset[tuple[str, str]]:
+    """Return the methods and parameters with few values, which are their settings."""
+    words: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for call in calls:
+        if isinstance(call.arguments, dict):
+            for slot, value in values_in(call.arguments):
+                if value.isalpha() and value.islower():
+                    words[call.method, slot].append(value)
+    few = (slot for slot, uses in words.items() if 2 * len({*uses}) <= len(uses) >= FEW_USES)
+    return frozenset(few)
+
+
+def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
+    """Yield the things in an argument."""
+    words = {word.lower() for word in _PARTS.findall(slot)}
+    value = value.strip()
+    if words & FOLDERS:
+        return
+    if words & COMMANDS or (words & QUERIES and _QUERY.search(value)):
+        yield from (Thing(slot, *found) for found in _in_command(value))
+    elif _NUMBER.fullmatch(value):
+        if not words & PACES:
+            yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
+    elif len(value) <= MAX_NAME_CHARACTERS and _is_thing(value):
+        yield Thing(slot, value)
+    elif words & CODE:
+        yield from (Thing(slot, found) for found in _in_code(value))
+    elif words & PROSE or "\n" in value:
+        yield from (Thing(slot, found) for found in _in_text(value))
+    elif found := [*_in_text(value)]:
+        yield from (Thing(slot, part) for part in found)
+    elif not words & SETTINGS and not is_setting and _is_name(value):
+        yield Thing(slot, value, is_name=True)
+
+
+def _is_long(number: str) -> bool:
+    return sum(map(str.isdigit, number)) >= 4
+
+
+def _last_word(slot: str) -> str:
+    """Return the last word in the name of a parameter."""
+    words = [word for word in _PARTS.findall(slot) if not word.isdigit()]
+    return words[-1].lower() if words else ""
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text is a few words without marks of code."""
+    return len(text.split()) <= MOST_WORDS and (
+        _NAME.fullmatch(text) is not None or (not text.isascii() and "\n" not in text)
+    )
+
+
+def _is_thing(text: str) -> bool:
+    """Whether a text is one thing as a whole."""
+    if re.search(r"[\s*?{}$]", text):
+        return False
+    strong = _STRONG.fullmatch(text)
+    return bool(strong or _LOOSE.fullmatch(text) or _IDENTIFIER.fullmatch(text))
+
+
+def _in_text(text: str) -> Iterator[str]:
+    """Yield the things in a text that people or models write."""
+    for match in _STRONG.finditer(text):
+        found = match[0].rstrip(".,:;")
+        if match["path"] is None or _is_path(found):
+            yield found
+
+
+def _in_code(text: str) -> Iterator[str]:
+    """Yield the things in a file or a patch that the agent writes: its own names are none."""
+    yield from _PATCHED.findall(text)
+    for match in _STRONG.finditer(text):
+        is_rooted = re.match(r"[/~]|[A-Za-z]:", match["path"] or "") and _is_path(match[0])
+        if match["address"] or match["id"] or is_rooted:
+            yield match[0].rstrip(".,:;")
+
+
+def _is_path(text: str) -> bool:
+    """Whether words with a slash in a text are a path, and not such as *and/or* or 1/2."""
+    if not re.search("[A-Za-z]", text) or text.endswith("/dev/null"):
+        return False
+    return (
+        re.search(r"\w\.[A-Za-z]\w{0,5}$|\w[/\\].*[\d_-]|\w[/\\].*\w[/\\]|[/\\]\w.*[/\\]\w", text)
+        is not None
+    )
+
+
+def _in_command(command: str) -> Iterator[tuple[str, str]]:
+    """Yield the things in a shell command, and the word that must stand beside each."""
+    for heredoc in _HEREDOC.finditer(command):
+        yield from ((found, "") for found in _in_text(heredoc[3]))
+    program, place, flag = "", 0, ""
+    for word in _SHELL.findall(_HEREDOC.sub("", command)):
+        if re.fullmatch(r"[;|&\n()]+", word):
+            program, place, flag = "", 0, ""
+        elif re.fullmatch(r"\d?[<>]+&?\d?", word):
+            flag = ""
+        elif (word.startswith("-") and len(word) > 1) or re.match(r"[A-Za-z_]\w*=", word):
+            flag, _, value = word.partition("=")
+            yield from _in_word(value, program, flag)
+        elif not program:
+            program = word
+            if "/" in word:
+                yield from _in_word(word, program, "")
+        else:
+            place += 1
+            is_subcommand = place == 1 and re.fullmatch("[a-z-]+", word) is not None
+            if program != "cd" and not is_subcommand:
+                yield from _in_word(word, program, flag)
+            flag = word if word.isalpha() or (word in "=:" and flag) else ""
+
+
+def _in_word(word: str, program: str, flag: str) -> Iterator[tuple[str, str]]:
+    """Yield the things in a word of a command that follows a flag or another word."""
+    word = word.strip("'\"")
+    if _SUBSTITUTE.fullmatch(word) and program in ("sed", "perl"):
+        return
+    if _NUMBER.fullmatch(word):
+        words = {part.lower() for part in _PARTS.findall(flag)}
+        if program not in PACED and not words & PACES:
+            if _is_long(word):
+                yield word, ""
+            elif words:
+                yield word, _last_word(flag)
+        return
+    is_text = flag in MESSAGES or (program not in SEARCHES and re.search(r"\s", word))
+    if is_text or "://" in word:
+        yield from ((found, "") for found in _in_text(word))
+        return
+    for part in re.split(r"[\\|,=;:()\[\]{}<>\"'`\s]+|\.\*", word):
+        text = part.rstrip(".")
+        if len(text) <= MAX_NAME_CHARACTERS and _is_thing(text) and text != "/dev/null":
+            yield text, ""

@@ -1,0 +1,151 @@
+"""Where the things that calls need stand in a session, each found as a whole.
+
+A path is found in the spellings that name the same file, by `ThingIndex.same_file`; everything else
+as `fdkvc.conversations.mentions` finds wordings. Each message is searched once for all things.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from fdkvc.conversations.mentions import WordingSearch, wordings_of
+from fdkvc.conversations.sessions import Message
+from fdkvc.core.limits import MAX_MENTIONS
+
+_RUN = re.compile(r"(?:\b[A-Za-z]:(?=[\\/]))?[\w.@~+%/\\-]+")
+_DRIVE = re.compile(r"\b[A-Za-z]:\\")
+_ESCAPE = re.compile(r"\\[bfnrt\"\\]")
+_PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@~+%/\\-]+")
+
+
+class Place(NamedTuple):
+    """A mention in a message of a session."""
+
+    message: int
+    start: int
+    """Its first character in the message."""
+    end: int
+    """The character after its last."""
+
+
+def is_path(value: str) -> bool:
+    """Whether a thing is a path or the name of a file."""
+    has_name = re.search(r"[/\\]|\w\.[A-Za-z]\w{0,6}$", value) is not None
+    return has_name and "@" not in value[1:] and _PATH.fullmatch(value) is not None
+
+
+def _spelling(path: str) -> str:
+    """Return a path in the form in which paths are compared."""
+    plain = re.sub(r"[/\\]+", "/", path.lower())
+    return re.sub(r"^(?:\./|(?:remotes/)?origin/)", "", plain).rstrip("/.")
+
+
+def _tails(path: str) -> Iterator[str]:
+    """Yield the path, without its first folder, without its first two, and so on."""
+    yield path
+    while "/" in path:
+        path = path.partition("/")[2]
+        if path:
+            yield path
+
+
+class ThingIndex:
+    """The mentions of things in the messages of a session."""
+
+    def __init__(self, messages: Sequence[Message], values: Iterable[str]) -> None:
+        values = [*values]
+        self._messages = messages
+        paths = [_spelling(value) for value in values if is_path(value)]
+        names = {path.rpartition("/")[2] for path in paths}
+        wordings: dict[str, str] = {}
+        for value in values:
+            if not is_path(value):
+                wordings |= dict.fromkeys(wordings_of(value), value)
+        # 1. The places of each value, and of each spelling of a path.
+        self._places: dict[str, list[Place]] = defaultdict(list)
+        self._spelled: dict[str, list[Place]] = defaultdict(list)
+        search = WordingSearch(wordings)
+        for index, message in enumerate(messages):
+            text = message.turn.text
+            places = defaultdict[str, list[Place]](list)
+            for wording, start, end in search.mentions(text):
+                places[wordings[wording]].append(Place(index, start, end))
+            for value, mentions in places.items():
+                self._places[value] += mentions[-MAX_MENTIONS:]
+            for path, start, end in _paths_in(text, names):
+                self._spelled[path].append(Place(index, start, end))
+        # 2. The spellings that end with each path.
+        self._longer: dict[str, list[str]] = defaultdict(list)
+        for path in self._spelled:
+            for tail in _tails(path):
+                self._longer[tail].append(path)
+        self._names_one_file = cache(self._is_one_file)
+        self._of_path = cache(self._path_places)
+
+    def places(self, value: str, beside: str = "") -> Sequence[Place]:
+        """Return the places of a thing in order, those in a line with a word `beside` it."""
+        if is_path(value):
+            return self._of_path(_spelling(value))
+        places = self._places.get(value, [])
+        if not beside:
+            return places
+        word = re.compile(rf"(?i)(?<![^\W_]){re.escape(beside)}")
+        return [place for place in places if word.search(self._line(place))]
+
+    def _line(self, place: Place) -> str:
+        """Return the line of a place."""
+        text = self._messages[place.message].turn.text
+        first = max(text.rfind("\n", 0, place.start), text.rfind("\\n", 0, place.start))
+        end = text.find("\n", place.end)
+        return text[first + 1 : end if end >= 0 else len(text)]
+
+    def _path_places(self, path: str) -> list[Place]:
+        spellings = [tail for tail in _tails(path) if self.same_file(path, tail)]
+        spellings += [long for long in self._longer.get(path, ()) if self.same_file(path, long)]
+        places = set[Place]()
+        for spelling in spellings:
+            places.update(self._spelled.get(spelling, ()))
+        return sorted(places)
+
+    def same_file(self, path: str, spelling: str) -> bool:
+        """Whether a spelling in the text names the file of a path.
+
+        A shorter spelling does if only one file of the session ends with it; a longer one, too, if
+        it begins at the root: next to ``main.py``, ``tests/main.py`` is another file. A name
+        without a folder is a file of its own if a tool returned it alone.
+        """
+        if path == spelling:
+            return True
+        short, long = sorted((path, spelling), key=len)
+        is_relative = re.match(r"/|~|[a-z]:", long) is None
+        if not long.endswith(f"/{short.lstrip('/')}") or (long == spelling and is_relative):
+            return False
+        return self._names_one_file(short)
+
+    def _is_one_file(self, path: str) -> bool:
+        if "/" not in path:
+            alone = self._spelled.get(path, ())
+            if any(self._messages[place.message].turn.kind == "result" for place in alone):
+                return False
+        longer = sorted(self._longer.get(path, ()), key=len)
+        return all(longer[-1].endswith(spelling) for spelling in longer)
+
+
+def _paths_in(text: str, names: set[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the paths in a text that end with any of some names, with their start and end."""
+    if "\\" in text and not _DRIVE.search(text):  # JSON escapes, and no path of Windows
+        text = _ESCAPE.sub("  ", text)
+    for run in _RUN.finditer(text):
+        parts = re.split(r"([/\\]+)", run[0])
+        end = run.start()
+        for index, part in enumerate(parts):
+            end += len(part)
+            name = part.lower().rstrip(".") if index % 2 == 0 else ""
+            if name in names:
+                end_of_name = end - len(part) + len(name)
+                path = _spelling(text[run.start() : end_of_name])
+                yield path, run.start(), end_of_name
