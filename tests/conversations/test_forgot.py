@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,11 @@ import pytest
 from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
-from fdkvc.conversations.forgot import WAYS, Forgot, Recorded, forgot
+from fdkvc.conversations.forgot import NO_SUMMARY, WAYS, Forgot, Recorded, forgot
 from fdkvc.conversations.forgot_report import losses_rows, sentence, ways_rows
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
-from fdkvc.conversations.mentions import MentionFinder
+from fdkvc.conversations.mentions import WordingSearch
+from fdkvc.conversations.rereading import Reread
 from fdkvc.conversations.session_text import ContextText
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.scripts import word_spans
@@ -48,12 +51,17 @@ def worked() -> ClaudeCode:
     return log
 
 
+def held(result: Forgot) -> dict[str, bool]:
+    """Return whether the first way holds each value that was needed."""
+    values = [need.value for need in result.needs]
+    return dict(zip(values, result.ways[0].holds, strict=True))
+
+
 def test_a_worked_compaction() -> None:
     ways = [read_policy(name) for name in ("reread(messages(fifo))", "fifo", "reread(sink)")]
     (result,) = forgot(session_of(worked()), ways)
-    held = dict(zip([need.value for need in result.needs], result.ways[0].held, strict=True))
 
-    assert held == {
+    assert held(result) == {
         "boats.txt": True,  # in the summary
         "QX-771": False,
         "8315": False,
@@ -61,13 +69,14 @@ def test_a_worked_compaction() -> None:
         "twelve": True,  # in what stayed
     }
     code, port = result.lost()
-    assert (code.value, code.given_by, code.calls, code.again) == ("QX-771", "user", 2, -1)
-    assert (code.method, code.slot, code.needed - code.given) == ("book", "code", 7)
-    assert (port.value, port.given_by, port.tool, port.calls) == ("8315", "result", "Read", 1)
-    assert port.again == result.session.contexts[1][3]
-    (again,) = result.repeats
-    assert (again.method, again.message, again.tokens) == ("Read", port.again - 1, 8)
-    assert "1 call was made again, with 8 tokens" in sentence(result)
+    assert (code.value, code.source_kind, code.calls, code.giver) == ("QX-771", "user", 2, -1)
+    assert (code.method, code.slot, code.age) == ("book", "code", 7)
+    assert (port.value, port.source_kind, port.tool, port.calls) == ("8315", "result", "Read", 1)
+    assert port.giver == result.session.contexts[1][3]
+    assert result.ways[0].redone == Reread(calls=1, lines=1, tokens=8)
+    assert result.calls == (3, 3)
+    assert "2 values had left: 1 came back before use, 1 did not." in sentence(result)
+    assert "1 later result repeats 1 line that had left (8 tokens)" in sentence(result)
     summary = "A boat from Veldmar is wanted; boats.txt was read."
     stayed = len(word_spans(summary + "Seats: twelve. Book them later."))
     assert [(way.policy, way.tokens, way.read_again) for way in result.ways] == [
@@ -80,7 +89,7 @@ def test_a_worked_compaction() -> None:
 
 def by_hand(result: Forgot, keep: np.ndarray) -> list[bool]:
     """Return whether each needed value stands whole among the tokens that stay."""
-    session, held = result.session, []
+    session, stands = result.session, []
     words = [
         (session.messages[index].turn.text, span)
         for index in result.compaction.context
@@ -92,8 +101,8 @@ def by_hand(result: Forgot, keep: np.ndarray) -> list[bool]:
     )
     for need in result.needs:
         spelled = "\0".join(need.value[start:end] for start, end in word_spans(need.value))
-        held.append(bool(re.search(rf"(^|\0){re.escape(spelled)}(\0|$)", shown)))
-    return held
+        stands.append(bool(re.search(rf"(^|\0){re.escape(spelled)}(\0|$)", shown)))
+    return stands
 
 
 @pytest.mark.parametrize("name", [*WAYS, "fifo", "shift keep=8", "sinks(surprisal)"])
@@ -109,64 +118,66 @@ def test_what_a_way_holds_is_what_can_be_read_in_what_it_keeps(name: str) -> Non
         plain = [not need.value.isdigit() for need in result.needs]
         assert sum(plain) >= 2
         assert (
-            np.compress(plain, way.held).tolist()
+            np.compress(plain, way.holds).tolist()
             == np.compress(plain, by_hand(result, keep)).tolist()
         )
 
 
-def test_2_000_calls_alike_are_one_value_that_is_looked_for_once(
+def test_2_000_calls_alike_are_one_value_and_each_message_is_searched_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = ClaudeCode()
     log.user("The code is QX-771.")
     log.call("check", "c0", code="QX-771")
-    log.boundary()
-    log.summary("Go on.")
-    for number in range(2_000):
-        log.call("check", f"d{number}", code="QX-771")
-    searched = []
-    find = MentionFinder.mentions
+    for number in range(20):
+        log.boundary()
+        log.summary("Go on with QX-771.")
+        for call in range(100):
+            log.call("check", f"d{number}-{call}", code="QX-771")
+    searched = Counter[str]()
+    mentions = WordingSearch.mentions
 
-    def counted(*arguments: object, **settings: object) -> object:
-        searched.append(arguments)
-        return find(*arguments, **settings)  # type: ignore[arg-type]
+    def counted(search: WordingSearch, text: str) -> Iterator[tuple[str, int, int]]:
+        searched[text] += 1
+        return mentions(search, text)
 
-    monkeypatch.setattr(MentionFinder, "mentions", counted)
-    (result,) = forgot(session_of(log))
+    monkeypatch.setattr(WordingSearch, "mentions", counted)
+    session = session_of(log)
+    results = [*forgot(session, ())]
 
-    assert [(need.value, need.calls) for need in result.needs] == [("QX-771", 2_000)]
-    assert len(result.repeats) == 2_000
-    assert len(searched) < 10
+    assert [[need.calls for need in result.needs] for result in results] == [[100]] * 20
+    assert searched == Counter(message.turn.text for message in session.messages)
 
 
-def test_a_value_counts_at_each_compaction_before_the_call() -> None:
+def test_a_value_counts_at_the_last_compaction_at_which_the_model_had_it() -> None:
     log = ClaudeCode()
-    log.user("The code is QX-771.")
+    log.user("The codes are QX-771 and ZB-204.")
     log.boundary()
     log.summary("The code is QX-771.")
     log.say("Noted.")
     log.boundary()
     log.summary("A code was given.")
     log.call("check", "c1", code="QX-771")
+    log.call("check", "c2", code="ZB-204")
     first, second = forgot(session_of(log))
 
-    assert (first.ways[0].held, second.ways[0].held) == ((True,), (False,))
+    assert held(first) == {"ZB-204": False}
+    assert held(second) == {"QX-771": False}
     (need,) = second.lost()
-    assert need.given_by == "summary"
+    assert need.source_kind == "summary"
 
 
 def test_values_beyond_the_limits_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forgot_module, "MAX_SESSION_VALUES", 2)
-    monkeypatch.setattr(forgot_module, "MAX_VALUE_CHARACTERS", 40)
     log = ClaudeCode()
-    log.user("one two three " + "long " * 20)
+    log.user("one two three")
     log.boundary()
     log.summary("Go on.")
-    log.call("check", "c1", a="one", b="two", c="three", d="long " * 20)
-    (result,) = forgot(session_of(log))
+    log.call("check", "c1", a="one", b="two", c="three")
+    (result,) = forgot(session_of(log), ())
 
     assert [need.value for need in result.needs] == ["one", "two"]
-    assert len(result.notes) == 2
+    assert result.notes == ("Values after the first 2 are not looked for: 1.",)
 
 
 def test_a_session_is_counted_in_the_tokens_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,9 +187,9 @@ def test_a_session_is_counted_in_the_tokens_of_a_model(monkeypatch: pytest.Monke
     for message in session.messages:
         assert message.tokens == len(encoding.tokens.encode(message.turn.text)[0])
     (by_words,), (by_tokens,) = forgot(words), forgot(session)
-    assert by_tokens.before > by_words.before
+    assert by_tokens.text_tokens > by_words.text_tokens
     assert [need.value for need in by_tokens.needs] == [need.value for need in by_words.needs]
-    assert by_tokens.ways[0].held == by_words.ways[0].held, "the file says it, in any tokens"
+    assert by_tokens.ways[0].holds == by_words.ways[0].holds, "the file says it, in any tokens"
     monkeypatch.setattr("fdkvc.conversations.sessions.MAX_SESSION_TOKENS", 20)
     with pytest.raises(ValueError, match=r"up to line 2, it has .* tokens, but at most 20"):
         session_of(worked()).in_tokens(encoding)
@@ -198,17 +209,41 @@ def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(
     assert Encoding().spans("").shape == (0, 2)
 
 
-def test_without_a_summary_the_recorded_share_is_the_size_of_the_ways() -> None:
+def test_without_a_summary_what_was_forgotten_is_not_known() -> None:
     log = ClaudeCode()
-    log.user("word " * 100)
+    log.user("word " * 100 + "QX-771")
     log.boundary(preTokens=1000, postTokens=100)
+    log.call("check", "c1", code="QX-771")
+    stayed = log.user("Seats: twelve.")
+    log.boundary(preservedMessages={"uuids": [stayed]})
     log.say("Go on.")
     log.boundary()
-    first, second = forgot(session_of(log))
+    first, second, third = forgot(session_of(log))
 
-    assert (first.size, first.ways[0].tokens, first.ways[1].tokens) == (10, 0, 10)
-    assert [way.policy for way in second.ways] == [""]
-    assert any("no size" in note for note in second.notes)
+    assert (first.recorded, first.size, first.ways[0].tokens) == (None, 10, 10)
+    assert "The summary" not in sentence(first)
+    assert second.recorded is not None
+    assert second.recorded.label == NO_SUMMARY
+    assert third.ways == ()
+    assert "not known" in sentence(third)
+    assert any("no size" in note for note in third.notes)
+    assert Recorded.of([second.session]) == Recorded(1, 0, 0)
+
+
+@pytest.mark.parametrize("names", [["full"], ["oracle"], ["fifo", "fifo"]])
+def test_ways_that_cannot_be_compared_at_a_size_are_refused(names: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"given twice|cannot be compared"):
+        next(forgot(session_of(worked()), [*map(read_policy, names)]))
+
+
+def test_a_way_that_keeps_more_than_the_size_is_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ContextText, "kept", lambda text, *_: np.ones(len(text), np.bool_))
+    (result,) = forgot(session_of(worked()), [read_policy("fifo")])
+
+    assert [way.policy for way in result.ways] == [""]
+    assert "it keeps 51 of 21" in result.notes[-1]
 
 
 def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(

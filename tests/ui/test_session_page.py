@@ -61,7 +61,7 @@ def test_a_click_leads_to_what_the_second_compaction_forgot_and_another_to_its_m
     shown = html(app)
     assert shown.count(f"<mark>{worst.value}</mark>") == 2
     assert "Compaction 2".lower() in shown.lower()
-    assert f"At message {worst.needed + 1} " in words_of(app)
+    assert f"At message {worst.message + 1} " in words_of(app)
 
 
 def loss(app: AppTest, value: str) -> str:
