@@ -169,20 +169,20 @@ def counterfactual(
 
     def smallest(name: str, setting: Field) -> Change:
         def reverses(values: tuple[Number, ...]) -> list[bool]:
-            stays = [(kept == token).any(axis=1) for kept in runs.kept(name, values)]
-            held: list[bool] = (np.concatenate(stays) == evicted).tolist()
-            return held
+            stays = [(tokens == token).any(axis=1) for tokens in runs.kept_tokens(name, values)]
+            reversals: list[bool] = (np.concatenate(stays) == evicted).tolist()
+            return reversals
 
         is_read = runs.reads(name)
-        after = _nearest(setting, reverses) if is_read else None
-        trial = (setting.default, after, setting.low, setting.high, _step(setting))
+        reversing_value = _nearest(setting, reverses) if is_read else None
+        trial = (setting.default, reversing_value, setting.low, setting.high, _step(setting))
         return Change(name, setting.title, *trial, keeps=evicted, is_read=is_read)
 
     changes: list[Change] = []
     kept_unrepeated = runs.unrepeated(token) if evicted else None
     if kept_unrepeated is not None:
-        after = 0 if token in kept_unrepeated else None
-        changes.append(NotRepeated("repeated", "Repeated", 1, after, 0, 1, 1))
+        reversing_value = 0 if token in kept_unrepeated else None
+        changes.append(NotRepeated("repeated", "Repeated", 1, reversing_value, 0, 1, 1))
     # A budget that holds all tokens read so far keeps every entry: more need not be tried.
     places = Field(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
@@ -207,12 +207,13 @@ class _Runs:
     def __init__(
         self, dialogs: DialogBatch, row: int, turn: int, policy: Policy, budget: int
     ) -> None:
-        self.dialog, self.turn, self.policy, self.budget = dialogs.row(row), turn, policy, budget
+        self.dialog, self.turn = dialogs.row(row), turn
+        self.policy, self.budget = policy, budget
         self.settings = policy.settings
-        self.kept = cache(self._kept)
+        self.kept_tokens = cache(self._kept_tokens)
         self.reads = cache(self._reads)
 
-    def _kept(self, name: str, values: tuple[Number, ...]) -> list[Ints]:
+    def _kept_tokens(self, name: str, values: tuple[Number, ...]) -> list[Ints]:
         """Return the tokens that the last turn keeps for V values of a setting (V, C)."""
         if name == BUDGET:
             return [self._run(self.policy, int(value)) for value in values]
@@ -270,28 +271,30 @@ def _step(setting: Field) -> Number:
 def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
     """Return the nearest value in either direction that reverses the decision, or None."""
     # 1. The range in units: 1 for whole numbers, otherwise a thousandth of the range.
-    before: Number = setting.default
-    whole, step = isinstance(before, int), _step(setting)
-    low, high = map(type(before), (setting.low, setting.high))
-    unit = 1 if whole else (high - low) / FINE
-    inside = 1 if whole else INSIDE * (high - low)
+    start: Number = setting.default
+    is_whole, step = isinstance(start, int), _step(setting)
+    low, high = map(type(start), (setting.low, setting.high))
+    unit = 1 if is_whole else (high - low) / FINE
+    room = 1 if is_whole else INSIDE * (high - low)
     if setting.open_low:
-        low = min(low + inside, before)
+        low = min(low + room, start)
     if setting.open_high:
-        high = max(high - inside, before)
+        high = max(high - room, start)
 
     def value(units: int) -> Number:
-        return round(min(max(before + units * unit, low), high), 12)  # 0.3, not 0.30000000000000004
+        moved = min(max(start + units * unit, low), high)
+        return round(moved, 12)  # 0.3, not 0.30000000000000004
 
     # 2. The values to try, in units from the current one: alternately up and down, nearest first.
     # Rounded, so that a rounding error does not add a step that moves nothing.
-    up, down = (round(room / step, 6) for room in (high - before, before - low))
+    steps_up = round((high - start) / step, 6)
+    steps_down = round((start - low) / step, 6)
     units = round(step / unit)
     distances = []
-    for number in range(1, math.ceil(max(up, down)) + 1):
-        if number < up + 1:
+    for number in range(1, math.ceil(max(steps_up, steps_down)) + 1):
+        if number < steps_up + 1:
             distances.append(number * units)
-        if number < down + 1:
+        if number < steps_down + 1:
             distances.append(-number * units)
     # 3. Try them ring by ring, until one reverses the decision.
     batch = 2 * RING if setting.by_row else 2

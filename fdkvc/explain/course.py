@@ -81,8 +81,10 @@ def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
         if step.writes[0] != term and None not in factors:
             shares[step.name] = np.nan_to_num(np.array(factors, np.float64), nan=1.0)
     # A factor of 1 in every turn is not worth a name.
-    named = {name: share for name, share in shares.items() if np.abs(share - 1).max() > SAME_FACTOR}
-    return TermCourse(term, True, named, steps[-1].name)
+    for name, share in [*shares.items()]:
+        if np.abs(share - 1).max() <= SAME_FACTOR:
+            del shares[name]
+    return TermCourse(term, True, shares, steps[-1].name)
 
 
 def _scale(result: TurnResult, term: str) -> float | None:
@@ -95,19 +97,24 @@ def _scale(result: TurnResult, term: str) -> float | None:
 
 def _share(result: TurnResult, step: Step) -> float | None:
     """Return the factor of a step, as `common_factor`."""
-    recorded, present = result.update.recorded, result.old_entries.present[0]
-    before, after = recorded.get(step.reads[0]), recorded.get(step.writes[0])
-    if before is None or after is None:
+    recorded = result.update.recorded
+    present = result.old_entries.present[0]
+    read_values = recorded.get(step.reads[0])
+    written_values = recorded.get(step.writes[0])
+    if read_values is None or written_values is None:
         return None
-    return common_factor(before[0, present], after[0, present])
+    return common_factor(read_values[0, present], written_values[0, present])
 
 
-def common_factor(before: Floats, after: Floats) -> float | None:
-    """Return after / before if it is the same for all, NaN if all are 0, and None otherwise."""
-    positive = before > SAME_FACTOR
+def common_factor(values: Floats, products: Floats) -> float | None:
+    """Return the factor from the values to the products, if it is the same for all; else None.
+
+    It is NaN if all values are 0.
+    """
+    positive = values > SAME_FACTOR
     if not positive.any():
         return float("nan")
-    share = after[positive].astype(float) / before[positive]
+    share = products[positive].astype(float) / values[positive]
     middle = float(np.median(share))
     if np.abs(share - middle).max() > SAME_FACTOR * max(abs(middle), SAME_FACTOR):
         return None

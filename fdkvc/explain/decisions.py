@@ -142,10 +142,11 @@ class TurnView(EntryTrace):
             equal = terms[name].copy()
             equal[0, changed_slots] = equal[0, last]
             score = total({**terms, name: equal})
-            kept, _ = select(score, cache, protected, self.places, self.policy.ties, pages)
-            return bool(kept[0, slot])
+            stays, _ = select(score, cache, protected, self.places, self.policy.ties, pages)
+            return bool(stays[0, slot])
 
-        return tuple(name for name in terms if kept_with(name) != self.kept[entry])
+        stays = self.kept[entry]
+        return tuple(name for name in terms if kept_with(name) != stays)
 
     @cached_property
     def topics(self) -> NDArray[Any]:
@@ -164,12 +165,12 @@ class TurnView(EntryTrace):
         if not self.current:
             return ""
         topics = self.dialogs.current[self.row, : self.turn + 1]
-        *past, topic = topics[topics >= 0].tolist()
-        if not past:
+        *earlier_topics, topic = topics[topics >= 0].tolist()
+        if not earlier_topics:
             return "begins"
-        if past[-1] == topic:
+        if earlier_topics[-1] == topic:
             return "stays"
-        return "returns" if topic in past else "turns"
+        return "returns" if topic in earlier_topics else "turns"
 
     def quantity(self, name: str) -> Any:
         """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
@@ -182,7 +183,8 @@ class TurnView(EntryTrace):
             "attention_after": self.attention_after,
         }
         if name in of_entries:
-            return of_entries[name] if of_entries[name].ndim else float(of_entries[name])
+            value = of_entries[name]
+            return value if value.ndim else float(value)
         state = self.result.end_state.cache.state
         return float(state[name][self.row]) if name in state else None
 
@@ -200,10 +202,10 @@ class TurnView(EntryTrace):
 
     def change(self, step: Step) -> tuple[Floats, Floats, Bools]:
         """Return what a step changes, before and after (n,), and where both are known."""
-        read, written = step.reads[0], step.writes[0]
-        before = self.before(read) if read == written else self.quantity(read)
-        after = self.quantity(written)
-        return before, after, np.isfinite(before) & np.isfinite(after)
+        source, target = step.reads[0], step.writes[0]
+        read_values = self.before(source) if source == target else self.quantity(source)
+        written_values = self.quantity(target)
+        return read_values, written_values, np.isfinite(read_values) & np.isfinite(written_values)
 
     def groups(self, chosen: Bools) -> dict[str, Bools]:
         """Return the chosen entries by topic, sorted."""
@@ -214,7 +216,7 @@ class TurnView(EntryTrace):
         groups = self.groups(chosen)
         if not any(groups):
             return ""
-        counts = (f"{members.sum():,} {topic or 'other'}" for topic, members in groups.items())
+        counts = [f"{members.sum():,} {topic or 'other'}" for topic, members in groups.items()]
         return f" ({', '.join(counts)})"
 
 
@@ -363,16 +365,20 @@ def _eviction(
 ) -> tuple[int, Rule] | None:
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     first = trace.first_turn
-    held = np.flatnonzero((trace.kept_tokens[row, : turn + 1 - first] == token).any(axis=1))
+    is_cached = (trace.kept_tokens[row, : turn + 1 - first] == token).any(axis=1)
+    turns_with_it = np.flatnonzero(is_cached)
     # The turn after the last one that ended with the token in the cache.
-    absent = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
+    if len(turns_with_it):
+        absent = int(turns_with_it[-1]) + first + 1
+    else:
+        absent = max(int(dialogs.born[row, token]), first)
     # From a second tier it may come back and leave again within a turn, any number of times.
     last = turn if trace.tier.size else min(absent, turn)
-    for past in range(last, absent - 1, -1):
-        result = trace.result(past)
+    for candidate in range(last, absent - 1, -1):
+        result = trace.result(candidate)
         slots = np.flatnonzero(result.token[row] == token)
         if slots.size:
-            return past, Rule(result.rule[row, slots[0]])
+            return candidate, Rule(result.rule[row, slots[0]])
     return None
 
 
@@ -413,8 +419,8 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
         yield f"{stayed}: the turn has no tokens, so nothing was decided"
         return
     if view.best_evicted is None:
-        used = f"{view.kept.sum():,} of {view.places:,} slots used"
-        yield f"{stayed}: the budget evicted nothing, with {used}"
+        occupancy = f"{view.kept.sum():,} of {view.places:,} slots used"
+        yield f"{stayed}: the budget evicted nothing, with {occupancy}"
         return
     if why.protected:
         yield f"{stayed}: it is protected regardless of its score"
@@ -449,16 +455,16 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
         yield from _terms_against_the_last(why, "against", "lower", "higher")
 
 
-def _against(why: Explanation, who: str, other: float | None) -> str:
+def _against(why: Explanation, entry: str, entry_score: float | None) -> str:
     """Compare the score with that of another entry."""
     assert why.score is not None
-    assert other is not None
-    if why.score == other:
-        return f"{who} scored the same; ties go to the older entry"
+    assert entry_score is not None
+    if why.score == entry_score:
+        return f"{entry} scored the same; ties go to the older entry"
     digits = _digits(why)
-    _, scored = contrast(why.score, other, digits)
-    side = "more" if other > why.score else "less"
-    return f"{who} scored {scored}, {gap(why.score, other, digits)} {side}"
+    _, scored = contrast(why.score, entry_score, digits)
+    side = "more" if entry_score > why.score else "less"
+    return f"{entry} scored {scored}, {gap(why.score, entry_score, digits)} {side}"
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
@@ -474,15 +480,16 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
 
 def _standing(why: Explanation) -> str:
     """Say where the score ranked, and how many slots there were."""
-    view, score = why.view, f"its score of {_score(why)} ranked"
-    kept, free = view.kept.sum(), (view.kept & ~view.protected).sum()
-    if free == kept:
-        verb = "was" if kept == 1 else "were"
-        return f"{score} {ordinal(why.rank or 0)} of {view.stood.sum():,}, and {kept:,} {verb} kept"
-    return (
-        f"{score} {ordinal(why.place)} of {(view.stood & ~view.protected).sum():,} unprotected "
-        f"entries, with {free:,} of {kept:,} slots left for them"
-    )
+    view = why.view
+    score = f"its score of {_score(why)} ranked"
+    slots, free = view.kept.sum(), (view.kept & ~view.protected).sum()
+    if free == slots:
+        verb = "was" if slots == 1 else "were"
+        place = f"{ordinal(why.rank or 0)} of {view.stood.sum():,}"
+        return f"{score} {place}, and {slots:,} {verb} kept"
+    contenders = (view.stood & ~view.protected).sum()
+    place = f"{ordinal(why.place)} of {contenders:,} unprotected entries"
+    return f"{score} {place}, with {free:,} of {slots:,} slots left for them"
 
 
 def _score(why: Explanation) -> str:

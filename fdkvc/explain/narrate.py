@@ -7,7 +7,6 @@ describe each kind of step, and no policy.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 
 import numpy as np
 
@@ -98,12 +97,13 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
 def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
     """Describe in one sentence what the caches of several runs share after a turn."""
-    kept = [trace.kept_tokens[row, turn - trace.first_turn] for trace in traces]
+    caches = [trace.kept_tokens[row, turn - trace.first_turn] for trace in traces]
     # Empty slots, −1, may be in the intersection and do not count.
-    shared = int(np.count_nonzero(reduce(np.intersect1d, kept) >= 0))
+    shared = int(np.count_nonzero(reduce(np.intersect1d, caches) >= 0))
     read = int(dialogs.bounds[row, turn + 1])
-    verb, caches = "is" if shared == 1 else "are", "all caches" if len(traces) > 1 else "the cache"
-    return f"Turn {turn}: {shared:,} of {count(read, 'entry', 'entries')} read {verb} in {caches}."
+    verb = "is" if shared == 1 else "are"
+    place = "all caches" if len(traces) > 1 else "the cache"
+    return f"Turn {turn}: {shared:,} of {count(read, 'entry', 'entries')} read {verb} in {place}."
 
 
 def return_sentence(
@@ -127,18 +127,22 @@ def return_sentence(
     last = max(turn for turn in range(returned) if topics[turn] == topic)
     of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, last])) != 0
     # 2. How many of the topic's tokens each run holds after each turn between them.
-    lost, held = [], []
+    losers, keepers = [], []
     for label, trace_of in runs:
         counts = []
         for turn in range(last, returned):
-            kept = trace_of(turn).kept_tokens[0, turn - trace_of(turn).first_turn]
-            counts.append(int(of_topic[kept[kept >= 0]].sum()))
+            trace = trace_of(turn)
+            token = trace.kept_tokens[0, turn - trace.first_turn]
+            counts.append(int(of_topic[token[token >= 0]].sum()))
         if counts[-1]:
-            held.append(f"{label} ({count(counts[-1], 'token')})")
+            keepers.append(f"{label} ({count(counts[-1], 'token')})")
         else:
-            lost.append(f"{label} (by turn {last + counts.index(0)})")
-    outcomes = [("had lost all of it", lost), ("still held some", held)]
-    parts = [f"{listed(labels)} {outcome}" for outcome, labels in outcomes if labels]
+            losers.append(f"{label} (by turn {last + counts.index(0)})")
+    parts = []
+    if losers:
+        parts.append(f"{listed(losers)} had lost all of it")
+    if keepers:
+        parts.append(f"{listed(keepers)} still held some")
     return (
         f"When topic {dialogs.topic_label(topic)} returns in turn {returned}, {'; '.join(parts)}."
     )
@@ -165,67 +169,68 @@ def _describe_value(view: TurnView, step: Step) -> str:
             parts.append(f"the {label} is {number(value)}")
         elif value is not None and np.isfinite(value).any():
             values = value[np.isfinite(value)]
-            least, most = contrast(float(values.min()), float(values.max()))
+            low, high = contrast(float(values.min()), float(values.max()))
             mean = number(float(values.mean(dtype=float)))
-            range_ = f"ranges from {least} to {most}, mean {mean}"
-            level = f"is {least}" if least == most else range_
+            level = f"is {low}" if low == high else f"ranges from {low} to {high}, mean {mean}"
             parts.append(f"the {label} of {_entries(len(values))} {level}")
     return "; ".join(parts) or "the cache was empty, so there was nothing to compute"
 
 
 def _describe_change(view: TurnView, step: Step) -> str:
     """Describe the gains and losses of old entries, and the values of new ones."""
-    before, after, changed = view.change(step)
+    read_values, written_values, changed = view.change(step)
     policy, new = view.policy, view.new
     subject = policy.quantity_name(step.channel(policy.channels) or step.writes[0])
     changed &= ~new
     if changed.any():
-        old, now = before[changed], after[changed]
+        old, now = read_values[changed], written_values[changed]
         # One factor for all entries, such as a decay, or a gain of each entry's own.
         share = common_factor(old, now)
         if share is None or np.isnan(share) or now[old == 0].any():
-            parts = [_gain_words(view, subject, after.astype(float) - before, changed)]
+            gain = written_values.astype(float) - read_values
+            parts = [_gain_words(view, subject, gain, changed)]
         else:
             parts = [_factor_words(subject, share, old, now)]
     else:
         parts = ["the cache was empty, so there was nothing to change"]
     if step.includes_new and new.any():
-        start = number(float(after[new].mean(dtype=float)))
-        has = f"has {start}" if new.sum() == 1 else f"have {start} on average"
-        parts.append(f"{_the(int(new.sum()), 'new')} {has}")
+        start = number(float(written_values[new].mean(dtype=float)))
+        level = f"has {start}" if new.sum() == 1 else f"have {start} on average"
+        parts.append(f"{_the(int(new.sum()), 'new')} {level}")
     return "; ".join(parts)
 
 
-def _factor_words(subject: str, share: float, before: Floats, after: Floats) -> str:
-    old, now = contrast(float(before.mean(dtype=float)), float(after.mean(dtype=float)))
-    who = all_of(len(before), "old entry", "old entries")
-    whose = "their" if len(before) > 1 else "its"
+def _factor_words(subject: str, share: float, values: Floats, new_values: Floats) -> str:
+    old, now = contrast(float(values.mean(dtype=float)), float(new_values.mean(dtype=float)))
+    entries = all_of(len(values), "old entry", "old entries")
+    pronoun = "their" if len(values) > 1 else "its"
     if old == now:
-        return f"{who} kept {whose} {subject}"
+        return f"{entries} kept {pronoun} {subject}"
     verb = "lost" if share < 1 else "gained"
     part = percent(abs(1 - share), 0 if abs(1 - share) >= 0.01 else 2)
-    return f"{who} {verb} {part} of {whose} {subject}: the mean went from {old} to {now}"
+    return f"{entries} {verb} {part} of {pronoun} {subject}: the mean went from {old} to {now}"
 
 
-def _gain_words(view: TurnView, subject: str, change: Floats, old: Bools) -> str:
+def _gain_words(view: TurnView, subject: str, change: Floats, chosen: Bools) -> str:
     """Describe the gain or loss of each topic, largest first, and the largest of any entry."""
-    most = float(change[old].max())
-    if _gain(most) == _gain(float(change[old].min())):  # equal at the shown digits
-        words = f"{all_of(int(old.sum()), 'old entry', 'old entries')} {_gain(most)} in {subject}"
+    largest, count_of_chosen = float(change[chosen].max()), int(chosen.sum())
+    if _gain(largest) == _gain(float(change[chosen].min())):  # equal at the shown digits
+        words = f"{all_of(count_of_chosen, 'old entry', 'old entries')} {_gain(largest)}"
+        words += f" in {subject}"
     else:
-        groups = [
-            (_the(int(chosen.sum()), topic or "old"), change[chosen])
-            for topic, chosen in view.groups(old).items()
-        ]
+        groups = []
+        for topic, members in view.groups(chosen).items():
+            groups.append((_the(int(members.sum()), topic or "old"), change[members]))
         groups.sort(key=lambda group: -group[1].mean())
         if len(groups) > NAMED_GROUPS:  # the smallest gains become one group
-            rest = np.concatenate([gained for _, gained in groups[NAMED_GROUPS - 1 :]])
-            groups = [*groups[: NAMED_GROUPS - 1], (_the(len(rest), "other"), rest)]
-        parts = [f"{who} {_gain(float(gained.mean()))}" for who, gained in groups]
+            smallest = np.concatenate([gains for _, gains in groups[NAMED_GROUPS - 1 :]])
+            groups = [*groups[: NAMED_GROUPS - 1], (_the(len(smallest), "other"), smallest)]
+        parts = [f"{label} {_gain(float(gains.mean()))}" for label, gains in groups]
         words = f"{listed(parts)} in {subject}"
-        if len(groups) < old.sum():
+        if len(groups) < count_of_chosen:
             words += " on average"
-            words += f", and none gained more than {number(most)}" if most > 0 else ""
+            if largest > 0:
+                words += f", and none gained more than {number(largest)}"
     if not view.topic_move:
         return words
     return f"{_TOPIC[view.topic_move][1].format(view.current)}: {words}"
@@ -240,12 +245,11 @@ def _describe_rate(view: TurnView, step: Step) -> str:
     parts = []
     for name in step.writes:
         label = view.policy.quantity_name(name)
-        now, last = view.quantity(name), view.before(name)
-        old, new = contrast(last, now)
-        if old == new:
-            parts.append(f"the {label} stayed at {new}")
-        else:
-            parts.append(f"the {label} {'rose' if now > last else 'fell'} from {old} to {new}")
+        value, previous = view.quantity(name), view.before(name)
+        start, end = contrast(previous, value)
+        verb = "rose" if value > previous else "fell"
+        move = f"stayed at {end}" if start == end else f"{verb} from {start} to {end}"
+        parts.append(f"the {label} {move}")
     words = ", so ".join(parts)
     # Without old entries a rate is computed from nothing.
     return f"the cache was empty: {words}" if view.new.all() else words
@@ -282,28 +286,29 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
             lowest, highest = contrast(view.cutoff, view.best_evicted)
             parts.append(f"the last kept entry scored {lowest}, the best evicted entry {highest}")
     else:
-        none = f"the budget evicted none of {_entries(stood)}"
-        parts.append(f"{none}, as the cache has room for {budget:,}")
+        parts.append(
+            f"the budget evicted none of {_entries(stood)}, as the cache has room for {budget:,}"
+        )
     return "; ".join(parts)
 
 
 def _describe_attention(view: TurnView, step: Step) -> str:
     """Describe the change of each topic's attention, largest gain first."""
-    before, after, changed = view.change(step)
-    most = float(np.abs(after[changed].astype(float) - before[changed]).max())
-    if most < SAME_WEIGHT:
+    weights, new_weights, changed = view.change(step)
+    moves = np.abs(new_weights[changed].astype(float) - weights[changed])
+    if moves.max() < SAME_WEIGHT:
         return "the attention weights stayed as they were"
-    shares = [
-        (topic or "the rest", float(before[chosen].sum()), float(after[chosen].sum()))
-        for topic, chosen in view.groups(changed).items()
-    ]
-    shares.sort(key=lambda share: share[1] - share[2])  # the largest gain first
+    shares = []
+    for topic, members in view.groups(changed).items():
+        old, new = float(weights[members].sum()), float(new_weights[members].sum())
+        shares.append((old - new, topic or "the rest", percent(old, 1), percent(new, 1)))
+    shares.sort(key=lambda share: share[0])  # the largest gain first
     parts: list[str] = []
-    for topic, was, now in shares:
-        old, new = percent(was, 1), percent(now, 1)
-        share = new if parts else f"has {new} of the attention"
-        parts.append(f"{topic} {share} {'as before' if old == new else f'instead of {old}'}")
-    moved = f"no weight moved by more than {number(most)}"
+    for _, topic, old_share, new_share in shares:
+        share = new_share if parts else f"has {new_share} of the attention"
+        comparison = "as before" if old_share == new_share else f"instead of {old_share}"
+        parts.append(f"{topic} {share} {comparison}")
+    moved = f"no weight moved by more than {number(float(moves.max()))}"
     return f"{listed(parts)}; {moved}" if len(parts) > 1 else moved
 
 
@@ -343,10 +348,10 @@ def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
             inputs += _described(view, f"{label(name)} before", view.before(name), took_part)
         else:
             inputs += _described(view, label(name), view.quantity(name), took_part)
-    outputs = [
-        _described(view, label(name), view.quantity(name), took_part) for name in step.writes
-    ]
-    return tuple(inputs), tuple(chain(*outputs))
+    outputs: list[tuple[str, str]] = []
+    for name in step.writes:
+        outputs += _described(view, label(name), view.quantity(name), took_part)
+    return tuple(inputs), tuple(outputs)
 
 
 def _described(
@@ -362,13 +367,14 @@ def _described(
     # Many topics would fill the table, and one says nothing beside the whole.
     if not 1 < len(groups) <= NAMED_GROUPS:
         return [(label, _mean_and_range(value[chosen]))] if chosen.any() else []
-    return [
-        (f"{label}, {members.sum()} {topic or 'other'}", _mean_and_range(value[members]))
-        for topic, members in groups.items()
-    ]
+    pairs = []
+    for topic, members in groups.items():
+        name = f"{label}, {members.sum()} {topic or 'other'}"
+        pairs.append((name, _mean_and_range(value[members])))
+    return pairs
 
 
 def _mean_and_range(values: Floats) -> str:
     mean = number(float(values.mean(dtype=float)))
-    least, most = number(float(values.min())), number(float(values.max()))
-    return least if least == most else f"{mean} ({least} to {most})"
+    low, high = number(float(values.min())), number(float(values.max()))
+    return low if low == high else f"{mean} ({low} to {high})"

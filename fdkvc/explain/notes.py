@@ -90,10 +90,12 @@ def pinned_notes(
     if not longest:
         return ["No dialog has a system prompt, so pinning it changes nothing."]
     # The smallest share decides: if it holds the longest prompt, so do the others.
-    tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
+    smallest = min(shares)
+    tight = [budget for budget in sorted(budgets) if int(smallest * budget) < longest]
     if not tight:
         return []
-    note = f"At {listed(tight)} entries, only the first words of the pinned prompt stay"
+    sizes = listed([f"{budget:,}" for budget in tight])
+    note = f"At {sizes} entries, only the first words of the pinned prompt stay"
     return [f"{note}: the longest has {count(longest, 'token' if model_size else 'word')}."]
 
 
@@ -103,15 +105,16 @@ def _words_of_prompt(transcript: Transcript) -> int:
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count the values carried over from another service, and those absent from the text."""
-    demands = chain.from_iterable(transcript.demands for transcript in transcripts)
-    carried = sum(demand.carried for demand in demands)
-    missing = sum(transcript.missing for transcript in transcripts)
-    # A note applies if its number is not 0.
-    notes = {
-        f"Carried over from another service: {count(carried, 'value')}.": carried,
-        f"Not found in the text: {count(missing, 'more value')}.": missing,
-    }
-    return [note for note, applies in notes.items() if applies]
+    carried = missing = 0
+    for transcript in transcripts:
+        carried += sum(demand.carried for demand in transcript.demands)
+        missing += transcript.missing
+    notes = []
+    if carried:
+        notes.append(f"Carried over from another service: {count(carried, 'value')}.")
+    if missing:
+        notes.append(f"Not found in the text: {count(missing, 'more value')}.")
+    return notes
 
 
 def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fdkvc.core.cache import joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.metrics import adaptation, default_metrics, metric_named
 from fdkvc.engine.trace import Rule, Status, Trace
@@ -39,16 +40,16 @@ def entries_table(
     def pick(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(view, name) for view in views])
 
-    def named(prefix: str, columns: str) -> dict[str, NDArray[Any]]:
-        parts = [getattr(view, columns) for view in views]
-        return {f"{prefix}_{name}": np.concatenate([x[name] for x in parts]) for name in parts[0]}
+    def named(prefix: str, group: str) -> dict[str, NDArray[Any]]:
+        columns = joined([getattr(view, group) for view in views])
+        return {f"{prefix}_{name}": column for name, column in columns.items()}
 
     token, rank = pick("token"), pick("rank")
     topic = dialogs.topics_of(row, token)
     topic[topic == ""] = None  # missing in a file, rather than an empty text
     return pd.DataFrame(
         {
-            "turn": np.repeat([view.turn for view in views], [len(view.token) for view in views]),
+            "turn": np.concatenate([np.full(len(view.token), view.turn) for view in views]),
             "token": token,
             **({"word": np.asarray(words, object)[token]} if words else {}),
             "born": dialogs.born[row, token],
@@ -77,16 +78,14 @@ def turns_table(
     """
     index = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
     turns = index + trace.first_turn
-    states = {
-        name: trace.state[name][row, index] if name in trace.state else np.nan
-        for name in dict.fromkeys((*_TURN_STATES, *trace.state))
-    }
+    states: dict[str, Any] = dict.fromkeys(_TURN_STATES, np.nan)
+    for name, numbers in trace.state.items():
+        states[name] = numbers[row, index]
     usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
-    # Keys of a dict: each metric once, in this order.
-    metrics = {
-        key: metric_named(key).measure(trace, dialogs)[row, index]
-        for key in dict.fromkeys((*usual, *metrics))
-    }
+    series = {}
+    for key in (*usual, *metrics):
+        if key not in series:
+            series[key] = metric_named(key).measure(trace, dialogs)[row, index]
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept_tokens.shape[:2], np.intp))
     return pd.DataFrame(
         {
@@ -96,7 +95,7 @@ def turns_table(
             "cached": (trace.kept_tokens[row, index] >= 0).sum(axis=1),
             "evicted": evicted[row, index],
             **states,
-            **metrics,
+            **series,
             "latency_ms": 1e3 * trace.seconds[index] / dialogs.rows,
         }
     )
@@ -121,12 +120,12 @@ def kept_entries(entries: pd.DataFrame) -> pd.DataFrame:
     return entries[entries["status"].isin([Status.kept.name, Status.new.name])]
 
 
-def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+def overlap_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.DataFrame:
     """Return for each turn how many entries two runs over the same dialog both keep.
 
-    `one` and `other` are from `entries_table`. Columns turn, shared, only_one, only_other, jaccard.
-    The last is the number that both keep, as a share of the number that either keeps, in [0, 1]; it
-    is 1 for two empty caches.
+    Both are from `entries_table`. Columns turn, shared, only_one, only_other, jaccard. The last is
+    the number that both keep, as a share of the number that either keeps, in [0, 1]; it is 1 for
+    two empty caches.
 
     Examples
     --------
@@ -135,13 +134,14 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     >>> overlap_table(kept(1, 2, 3), kept(2, 3, 4)).values.tolist()
     [[3.0, 2.0, 1.0, 1.0, 0.5]]
     """
-    turns = np.union1d(one["turn"], other["turn"])
-    first, second = (kept_entries(entries)[["turn", "token"]] for entries in (one, other))
+    key = ["turn", "token"]
+    turns = np.union1d(entries["turn"], other_entries["turn"])
+    first, second = kept_entries(entries)[key], kept_entries(other_entries)[key]
     # An outer join says of each entry which of the two caches hold it.
-    either = first.merge(second, how="outer", on=["turn", "token"], indicator="holder")
-    counts = pd.crosstab(either["turn"], either["holder"].astype(str)).reindex(
-        index=turns, columns=["both", "left_only", "right_only"], fill_value=0
-    )
+    either = first.merge(second, how="outer", on=key, indicator="holder")
+    holders = ["both", "left_only", "right_only"]
+    counts = pd.crosstab(either["turn"], either["holder"].astype(str))
+    counts = counts.reindex(index=turns, columns=holders, fill_value=0)
     shared, only_one, only_other = counts.to_numpy(np.int64).T
     total = counts.sum(axis=1).to_numpy()
     share = np.where(total > 0, shared / np.maximum(total, 1), 1.0)
@@ -155,35 +155,34 @@ def first_difference(overlap: pd.DataFrame) -> int | None:
     return None if different.empty else int(different.iloc[0])
 
 
-def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+def difference_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, for each turn.
 
-    `one` and `other` are from `entries_table`. Older entries come first. `keeper` is ``one`` or
+    Both are from `entries_table`. Older entries come first. `keeper` is ``one`` or
     ``other``. Score and rank are those of this turn; in the run that does not keep the entry, those
     of the turn `evicted`. They are missing, as is `evicted`, for an entry that a fork dropped.
     """
-    sides, key = {"one": one, "other": other}, ["turn", "token"]
+    sides, key = {"one": entries, "other": other_entries}, ["turn", "token"]
     parts = []
     for keeper, loser in (("one", "other"), ("other", "one")):
         # 1. What the keeper keeps, without what the loser keeps.
-        others = kept_entries(sides[loser])[key].assign(shared=True)
-        alone = kept_entries(sides[keeper]).merge(others, "left", on=key)
-        alone = alone[alone["shared"].isna()].reset_index(drop=True)
+        kept_by_loser = kept_entries(sides[loser])[key].assign(shared=True)
+        merged = kept_entries(sides[keeper]).merge(kept_by_loser, "left", on=key)
+        unshared = merged[merged["shared"].isna()].reset_index(drop=True)
         # 2. When the loser evicted it. A recalled entry can be evicted again: the last time up to
         # this turn counts, which `merge_asof` finds.
         evicted = sides[loser].loc[sides[loser]["rule"].notna(), [*key, "score", "rank"]]
         evicted = evicted.assign(evicted=evicted["turn"]).sort_values("turn", kind="stable")
-        last = pd.merge_asof(alone[key], evicted, on="turn", by="token")
-        part = {
-            **{name: alone[name] for name in (*key, "topic", "born")},
+        eviction = pd.merge_asof(unshared[key], evicted, on="turn", by="token")
+        columns: dict[str, Any] = {
             "keeper": keeper,
-            f"score_{keeper}": alone["score"],
-            f"rank_{keeper}": alone["rank"],
-            f"score_{loser}": last["score"],
-            f"rank_{loser}": last["rank"],
-            "evicted": last["evicted"].astype("Int64"),
+            f"score_{keeper}": unshared["score"],
+            f"rank_{keeper}": unshared["rank"],
+            f"score_{loser}": eviction["score"],
+            f"rank_{loser}": eviction["rank"],
+            "evicted": eviction["evicted"].astype("Int64"),
         }
-        parts.append(pd.DataFrame(part))
+        parts.append(unshared[[*key, "topic", "born"]].assign(**columns))
     return pd.concat(parts, ignore_index=True).sort_values(key, ignore_index=True)
 
 
