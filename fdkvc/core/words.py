@@ -289,7 +289,10 @@ def error_reason(error: BaseException) -> str:
     >>> error_reason(KeyError("vocab"))
     "there is no 'vocab'"
     """
-    message = str(error)
+    try:
+        message = str(error)
+    except Exception:  # an error of others, whose text fails as well
+        message = ""
     if isinstance(error, OSError) and error.strerror:
         message = error.strerror[:1].lower() + error.strerror[1:]
     reason = " ".join(message.split()) or type(error).__name__

@@ -4,8 +4,10 @@ import importlib.util
 import random
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from traceback import extract_tb
 
 import pandas as pd
 
@@ -13,7 +15,7 @@ from fdkvc.conversations.sources import Sources
 from fdkvc.core.parameters import check_count
 from fdkvc.core.statistics import over_clusters
 from fdkvc.core.transcripts import Transcript
-from fdkvc.core.words import count
+from fdkvc.core.words import count, error_reason
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.models.answers import Answers, is_large, run_answers
@@ -43,7 +45,8 @@ SEED = 1
 def claim(options: Namespace) -> None:
     """Compare the policy of a file with the leading ways."""
     check_count("count", options.count)
-    policy = policy_named(register(policy_in(Path(options.file))).key)
+    file = Path(options.file)
+    policy = policy_named(register(policy_in(file)).key)
     # Also with the first tokens kept, as the leading ways have it: pretrained models need them.
     ways = (policy, wrapped("sinks", policy))
     settings = Answers(
@@ -55,7 +58,7 @@ def claim(options: Namespace) -> None:
     read = drawn(dialogs, options.count)
     # Threads alone: the policy's file is no module that another process could import.
     threads = cores() if is_large(model) else 1
-    with running(threads) as how:
+    with running(threads) as how, _named_errors(file):
         rows = run_answers(settings, model, read, **how)
     table = against([way.name for way in ways], rows)
     if options.out is not None:
@@ -81,11 +84,10 @@ def policy_in(file: Path) -> type[Policy]:
     sys.modules[spec.name] = module  # where dataclasses look for the module of a class
     try:
         spec.loader.exec_module(module)
-    except OSError:  # there is no such file, for example: the command says why
+    except (OSError, KeyboardInterrupt):  # no such file, for example: the command says why
         raise
-    except Exception as error:  # the file may raise anything
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{file.name} cannot be run, {reason}") from None
+    except BaseException as error:  # the file may raise anything, and end the process
+        raise ValueError(f"{file.name} cannot be run, {_described(error)}") from None
     # The classes that the file defines itself: it imports others.
     own = [value for value in vars(module).values() if isinstance(value, type)]
     own = [value for value in own if value.__module__ == spec.name]
@@ -96,7 +98,34 @@ def policy_in(file: Path) -> type[Policy]:
     if len(policies) != 1:
         names = ", ".join(policy.__name__ for policy in policies) or "none"
         raise ValueError(f"{file.name} must define one class derived from Policy, but has {names}")
-    return policies[0]
+    (policy,) = policies
+    if "key" not in vars(policy):
+        raise ValueError(f'{policy.__name__} in {file.name} needs a key: its name, as key = "mine"')
+    return policy
+
+
+@contextmanager
+def _named_errors(file: Path) -> Iterator[None]:
+    """Turn an error that a policy's methods raise into a ValueError that names file and line."""
+    try:
+        yield
+    except (ValueError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        lines = [
+            frame.lineno
+            for frame in extract_tb(error.__traceback__)
+            if Path(frame.filename).resolve() == file.resolve()
+        ]
+        if not lines:
+            raise
+        message = f"{file.name} fails in line {lines[-1]}, {_described(error)}"
+        raise ValueError(message) from None
+
+
+def _described(error: BaseException) -> str:
+    kind, reason = type(error).__name__, error_reason(error)
+    return kind if reason == kind else f"{kind}: {reason}"
 
 
 def drawn(dialogs: Sequence[Transcript], most: int) -> list[Transcript]:

@@ -28,6 +28,7 @@ from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.regions import Regions
+from fdkvc.policies.registered import check_class, check_looks, checked
 from fdkvc.policies.reread import Reread
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
@@ -128,12 +129,14 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
     From then on pages and commands of this process find it by its key, and so do worker processes
     that can import its module. An installed package declares it as an entry point of the group
     ``fdkvc.policies``, which every process loads when it starts. Raises a ValueError if the key is
-    taken or has characters other than lower-case letters, digits and hyphens; a TypeError if it is
-    not a class derived from `Policy` with its own key.
+    taken or has characters other than lower-case letters, digits and hyphens, or the class lacks
+    what every policy has; a TypeError if it is not a class derived from `Policy` with its own key.
+    In use, terms of another shape and scores that are not finite raise a ValueError.
     """
     if not (isinstance(policy, type) and issubclass(policy, Policy) and "key" in vars(policy)):
         raise TypeError(f"{policy!r} is not a class derived from Policy with its own key")
-    if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", policy.key):
+    check_class(policy)
+    if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", str(policy.key)):
         raise ValueError(
             f"policy key {policy.key!r} is not allowed: it has lower-case letters, digits and "
             "hyphens, and begins with a letter"
@@ -142,7 +145,9 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
     if {**POLICIES, **WRAPPERS}.get(policy.key, policy) is not policy:
         raise ValueError(f"policy key {policy.key!r} is taken: choose another")
     registry: dict[str, Any] = WRAPPERS if issubclass(policy, Wrapper) else POLICIES
-    registry[policy.key] = policy
+    if policy.key not in registry:
+        policy.terms = checked(policy.terms)  # type: ignore[method-assign]
+        registry[policy.key] = policy
     return policy
 
 
@@ -161,7 +166,9 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     if key not in POLICIES:
         raise ValueError(f"policy {key!r} is unknown: choose from {', '.join(POLICIES)}")
     _check_known(POLICIES[key], hyperparameters)
-    return POLICIES[key](**hyperparameters)
+    policy = POLICIES[key](**hyperparameters)
+    check_looks(policy)
+    return policy
 
 
 def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -> Policy:

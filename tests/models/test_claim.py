@@ -73,6 +73,10 @@ def test_a_difference_is_the_own_way_minus_the_other() -> None:
         (f"{NEAREST}\n\nclass Other(Nearest):\n    key = 'other'\n", "Nearest, Other"),
         ("def", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("class Ends(BaseException): pass\nraise Ends", "Ends$"),
+        ("class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute", "Mute$"),
+        (NEAREST.replace('    key = "nearest"\n', ""), "Nearest in .* needs a key"),
     ],
 )
 def test_a_file_without_one_policy_is_refused_by_name(
@@ -91,6 +95,47 @@ def test_what_is_no_file_of_python_is_refused(
     for name, said in (("claimed.txt", ".py"), ("missing.py", "missing.py")):
         assert main(["claim", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err
+
+
+TERMS = '{"similarity": turn.similarity(cache.token)}'
+
+
+def scoring(terms: str) -> str:
+    """Return a file whose policy returns other terms."""
+    assert NEAREST.count(TERMS) == 1
+    return NEAREST.replace(TERMS, terms)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (NEAREST.replace("def terms", "def score"), "does not define terms"),
+        (NEAREST.replace('label = "Nearest"', "label = 1"), "needs a label"),
+        (NEAREST.replace('("similarity",)', '("likeness",)'), r"looks_at = \('likeness',\)"),
+        (NEAREST.replace('("similarity",)', "None"), "looks_at = None"),
+        (scoring("{'s': cache.token * float('nan')}"), "turn 0 its scores must be finite"),
+        (scoring("{'s': turn.similarity(cache.token)[0]}"), r"turn 0 .* must have \(4, 67\)"),
+        (scoring("{'s': cache.token.astype(str)}"), "turn 0 .* a number for each entry"),
+        (scoring("None"), "terms are None"),
+        (scoring("{}"), "terms are {}"),
+        (scoring("1 / 0"), r"claimed.py fails in line \d+, ZeroDivisionError"),
+    ],
+)
+def test_a_policy_that_cannot_score_gets_one_sentence(
+    tmp_path: Path, content: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file := tmp_path / "claimed.py").write_text(content, "utf-8")
+    options = ["--budget", "16", "--count", "1", "--model", str(BUNDLED)]
+    try:
+        code = main(["claim", str(file), "--dialogs", str(EXAMPLES / "dialogues.json"), *options])
+    finally:
+        POLICIES.pop("nearest", None)
+    output = capsys.readouterr()
+    assert code == 2
+    (sentence,) = output.err.splitlines()[-1:]
+    assert re.search(named, sentence)
+    assert "earest" in sentence or "claimed.py" in sentence
+    assert "Traceback" not in output.err
 
 
 def test_dialogs_are_drawn_by_a_fixed_seed() -> None:
