@@ -1,4 +1,4 @@
-"""What is checked of a policy of another package or file: its class, and the scores that it gives."""
+"""What is checked of a policy of another package or file: its class, and its scores."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def check_looks(policy: Policy) -> None:
         )
 
 
-def checked(terms: Terms) -> Terms:
+def checked(terms: Terms) -> Any:
     """Return the method `Policy.terms`, whose terms are checked each time."""
 
     @wraps(terms)
