@@ -6,7 +6,7 @@ A row is the `value` of a `metric` in one `dialog`, whose cluster is named in `s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,9 +125,9 @@ def mean_by_cluster(
     return len(values), len(set(clusters)), mean, low, high
 
 
-def _cases(rows: pd.DataFrame, columns: list[str]) -> Iterable[tuple[Any, pd.DataFrame]]:
-    """Return the rows with a value of each case, in order of appearance."""
-    return rows[rows.value.notna()].groupby(columns, sort=False)
+def _cases(rows: pd.DataFrame, columns: list[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Yield the rows with a value of each case, in order of appearance."""
+    yield from rows[rows.value.notna()].groupby(columns, sort=False)
 
 
 def _sample(rows: pd.DataFrame) -> list[str]:
