@@ -539,15 +539,12 @@ def test_nothing_is_without_words_that_has_some(message: dict[str, Any], kind: s
         read(message)
 
 
-def test_lines_of_an_unknown_type_with_words_are_refused() -> None:
-    begin = {"type": "begin", "id": "s"}
-    for line in ({"type": "event", "content": "Two bikes"}, {"type": "note", "more": ["yes"]}):
-        for lines in ([begin, line, ASKED], [ASKED, begin, line], [line]):
-            content = "\n".join(map(json.dumps, lines)).encode()
-            with pytest.raises(ValueError, match=rf"of the type '{line['type']}', which is not"):
-                read_dialogs(content, "own.jsonl")
-    (dialog,) = read_transcripts("\n".join(map(json.dumps, [begin, ASKED])).encode())
-    assert dialog.texts == (ASKED["content"],)
+def test_items_of_an_unknown_type_with_words_are_refused() -> None:
+    item = {"type": "begin_call", "name": "f", "arguments": "{}"}
+    note = {"type": "note", "more": ["yes"]}
+    for items in ([item, note, ASKED], [ASKED, item, note]):
+        with pytest.raises(ValueError, match="of the type 'note', which is not"):
+            read_dialogs("\n".join(map(json.dumps, items)).encode(), "own.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from fdkvc.conversations.formats import (
 )
 from fdkvc.conversations.formats.base import Format, read_each
 from fdkvc.conversations.formats.messages import is_message
+from fdkvc.conversations.formats.responses import is_item_type
+from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.extensions import register_installed
@@ -261,15 +263,15 @@ def _dialog(value: Any) -> Any:
 def _are_messages(values: list[Any]) -> bool:
     """Whether the first of a list is a message or an item of a response."""
     first = values[0] if values else None
-    if not isinstance(first, dict) or _format_of(first):
+    if not isinstance(first, dict) or _format_of(first) or field_of(first, PARENTS):
         return False
-    return is_message(first) or _is_item(first)
+    has_parents = len(values) > 1 and isinstance(values[1], dict) and field_of(values[1], PARENTS)
+    return not has_parents and (is_message(first) or _is_item(first))
 
 
 def _is_item(value: Mapping[str, Any]) -> bool:
     """Whether an object is an item of a response other than a message, such as a call."""
-    dialogs = {format.field for format in FORMATS.values()} - {"input", "output"}
-    is_typed = isinstance(value.get("type"), str) and value.keys().isdisjoint(dialogs)
+    is_typed = isinstance(value.get("type"), str) and is_item_type(value["type"])
     return is_typed and not is_message(value)
 
 

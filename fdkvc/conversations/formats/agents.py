@@ -363,7 +363,7 @@ def _said(message: Message, calls: bool) -> Spoken:
 
 def turns_of_answer(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Line]:
     """Yield a message as chat messages, without what the model thought and without empty ones."""
-    content = message.get("content")
+    content = message.get("content", message.get("parts"))
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     if not isinstance(content, list):

@@ -33,6 +33,7 @@ from fdkvc.conversations.formats.parts import (
     turns_of_parts,
 )
 from fdkvc.conversations.formats.steps import parts_of_words
+from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.conversations.tools import LISTS, listed_tools
 from fdkvc.core.json_input import objects, optional, parse_within, require
@@ -321,12 +322,11 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def has_messages(value: Any) -> bool:
-    """Whether a list has a message among its first items, or none that is an object."""
+    """Whether the first objects of a list are messages, and none of a tree."""
     items = parse_within(value) if isinstance(value, str) else value
-    items = (
-        [item for item in items[:8] if isinstance(item, dict)] if isinstance(items, list) else []
-    )
-    return not items or any(map(is_message, items))
+    first = items[:8] if isinstance(items, list) else []
+    objects_of_list = [item for item in first if isinstance(item, dict)]
+    return all(is_message(item) and not field_of(item, PARENTS) for item in objects_of_list)
 
 
 LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK, LangChain)"

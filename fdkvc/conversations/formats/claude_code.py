@@ -100,7 +100,7 @@ class _Reader:
                 agent.pending = line, place
             case {"type": "system", "subtype": "microcompact_boundary"}:
                 self._clear(line, place, agent)
-            case {"type": "user" | "assistant", "message": dict(message)}:
+            case {"type": "user" | "assistant" | "tool_result", "message": dict(message)}:
                 is_next = agent.pending is not None and line.get("isSynthetic") is True
                 if is_next or line.get("isCompactSummary") is True:
                     self._compact(agent, message, place)

@@ -13,12 +13,14 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count as counter
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, left_out, places_of_sample, restated
 from fdkvc.conversations.formats.chat import conversation, is_prompt, prompts_beside
 from fdkvc.conversations.formats.messages import (
     DETAILS,
+    NAMED,
     SPEAKERS,
     WORDS,
     is_message,
@@ -130,7 +132,10 @@ class Reading:
                 unread.fields(item, (asked, answered))
                 continue
             role = speaker_of(item, self.speaker)
-            if role:
+            said = {self.words, "content", *WORDS, *filter(is_call_field, item)}
+            if role and said.isdisjoint(item):
+                unread.fields(item, (self.speaker,))
+            elif role:
                 message = restated(item, self.speaker, role=role)
                 if self.words not in ("content", *WORDS):
                     message = restated(message, self.words, content=item.get(self.words))
@@ -168,6 +173,8 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
                     messages += sequel.messages(row, unread)
         dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
         unread = Unread()
+    for listed in used[0].lists:
+        _check_speakers(listed, listed.place)
     _check_covered(value, dialogs, readings)
     return dialogs, _sentence(used, dialogs)
 
@@ -218,6 +225,8 @@ def _with_sequel(readings: Sequence[Reading]) -> list[Reading]:
 
 def _parsed(value: Any) -> Any:
     """Return a value with lists of messages in place of texts of JSON that are such."""
+    if isinstance(value, dict) and isinstance(value.get("replies"), list) and is_message(value):
+        return [*_flat(value, "", counter())]
     if isinstance(value, dict):
         return {name: _parsed(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -228,6 +237,16 @@ def _parsed(value: Any) -> Any:
         if isinstance(items, list) and items and is_message(items[0]):
             return items
     return value
+
+
+def _flat(message: Mapping[str, Any], parent: str, numbers: Iterator[int]) -> Iterator[Any]:
+    """Yield a message and its replies, which name their parents; the first reply comes last."""
+    key = str(next(numbers))
+    yield restated(message, "replies", id=key, parent_id=parent)
+    replies = message.get("replies")
+    for reply in reversed(replies if isinstance(replies, list) else []):
+        if isinstance(reply, dict):
+            yield from _flat(reply, key, numbers)
 
 
 def _attributes(values: list[Any]) -> dict[str, Any]:
@@ -299,7 +318,9 @@ def _readings(value: Any) -> Iterator[Reading]:
         is_exchange = not speaker and lists[0].path and all(map(_sides_of, items))
         if is_exchange:
             words = " and ".join(f"`{name}`" for name in _sides_of(items[0]))
-        if words:
+        roles = {speaker_of(item, speaker) for item in items if speaker}
+        is_spoken = is_exchange or len(roles) > 1 or words in ("content", *WORDS)
+        if words and is_spoken:
             yield Reading(lists, speaker, words, sum(word_counts(items).values()))
 
 
@@ -356,7 +377,10 @@ def _sides_of(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def word_counts(value: Any) -> Counter[str]:
-    """Return how often each word stands in the texts of a value; a text counts once."""
+    """Return how often each word stands in the texts of a value.
+
+    A text counts once, and one of a single word, such as a label, does not.
+    """
     texts: set[str] = set()
     waiting = [("", value)]
     while waiting:
@@ -368,7 +392,8 @@ def word_counts(value: Any) -> Counter[str]:
             waiting += [(name, item) for item in inner]
         elif has_words(inner, name):
             texts.add(DETAILS.sub("", inner))
-    return Counter(word for text in texts for word in re.findall(r"\w+", text))
+    sentences = [text for text in texts if not re.fullmatch(r"[\w.:/-]+", text, re.ASCII)]
+    return Counter(word for text in sentences for word in re.findall(r"\w+", text))
 
 
 def _is_aside(name: str) -> bool:
@@ -403,7 +428,7 @@ def _check_covered(
             spoken.update(re.findall(r"\w+", text))
     total = word_counts(value)
     covered = sum((total & spoken).values()) / max(sum(total.values()), 1)
-    if covered < MIN_COVERED:
+    if total and covered < MIN_COVERED:
         best, *others = readings
         likely = [row.lists[0].place for row in others if 2 * row.size > best.size]
         why = f"{likely[0]!r} is as likely" if likely else "the fields beside them have more"
@@ -411,6 +436,19 @@ def _check_covered(
         raise ValueError(
             f"{_seems(value)}; the messages under {place!r} have {covered:.0%} of its words, "
             f"and {why}"
+        )
+
+
+def _check_speakers(listed: Items, place: str) -> None:
+    """Raise a ValueError if some objects of a list name their speaker in another field."""
+    raw = listed.value.values() if isinstance(listed.value, dict) else listed.value
+    fields = [
+        name for item in raw for name in ("role", "type") if role_of_name(item.get(name)) in NAMED
+    ]
+    if len({*fields}) > 1 and len(fields) <= len(listed.items):
+        raise ValueError(
+            f"{place}: of its messages, {fields.count('role')} name their speaker in 'role' and "
+            f"{fields.count('type')} in 'type': give all as one"
         )
 
 
@@ -439,10 +477,10 @@ def _sentence(used: Sequence[Reading], dialogs: Sequence[Transcript | SkippedErr
 
 def _written_name(listed: Items, speaker: str) -> str:
     """Return the field with the speaker as the file has it."""
-    raw = next(iter(listed.value.values() if isinstance(listed.value, dict) else listed.value))
-    inside = [(f"{name}.", inner) for name, inner in raw.items() if isinstance(inner, dict)]
-    for prefix, owner in [("", raw), *inside]:
-        for name in (speaker, *SPEAKERS):
-            if role_of_name(owner.get(name)):
-                return f"{prefix}{name}"
+    for item in listed.value.values() if isinstance(listed.value, dict) else listed.value:
+        inside = [(f"{name}.", inner) for name, inner in item.items() if isinstance(inner, dict)]
+        for prefix, owner in [("", item), *inside]:
+            for name in (speaker, *SPEAKERS):
+                if role_of_name(owner.get(name)):
+                    return f"{prefix}{name}"
     return speaker.replace("/", ".")

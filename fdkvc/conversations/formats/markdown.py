@@ -89,7 +89,7 @@ def _messages(text: str, unread: Unread) -> Iterator[Placed]:
 
 
 def _message(role: str, lines: list[str], unread: Unread) -> Iterator[Placed]:
-    words = "\n".join(lines).strip()
+    words = re.sub(r"\n-{3,}\s*\Z", "", "\n".join(lines)).strip()
     unread.add(BEFORE, not role and has_words(words))
     if role and words:
         yield {"role": role, "content": words}, "the text"

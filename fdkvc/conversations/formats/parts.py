@@ -43,7 +43,7 @@ _CALLS = (
 """How types of parts that are calls end, as `bare` writes them; those of results, as `_RESULTS`."""
 
 CALL_FIELDS = frozenset(
-    ("toolcalls", "functioncall", "functioncalls", "tooluses", "toolinvocations")
+    ("toolcalls", "functioncall", "functioncalls", "tooluses", "toolinvocations", "toolrequests")
 )
 """Fields of calls beside a message's words, as `bare` writes them."""
 
@@ -189,6 +189,8 @@ def _typed(
         for inner in part["content"]:
             yield from _typed(inner, message, place, unread)
         return
+    if part.keys() == {"type", "data"} and isinstance(part["data"], dict):
+        part = part["data"] | {"type": part["type"]}
     if "type" in part:
         yield part
         return
@@ -283,6 +285,9 @@ def _calls_in(
         call |= part["state"]
     key = call_id(call) or call_id(part)
     field, content = _returned(call)
+    if field == "error" and call.keys().isdisjoint(METHODS):  # it was no call
+        unread.part(kind)
+        return
     function = _function(call, key, field)
     results = [{"role": "tool", "content": content, "tool_call_id": key}]
     yield {"function": function}, results if field else []
@@ -347,7 +352,13 @@ def _texts(part: Mapping[str, Any], in_result: bool, place: str, unread: Unread)
     if field is not None and (field in part or "type" in part):
         named = (name for name in (field, "value", "content") if name in part)
         field = next(named, field)
-        yield require(part, field, str, place)
+        inner = part.get(field)
+        yield require(
+            inner if isinstance(inner, dict) else part,
+            "value" if isinstance(inner, dict) else field,
+            str,
+            place,
+        )
         unread.fields(part, {field, *filter(_is_silent, part)})
     elif "type" in part:
         unread.part(str(kind))

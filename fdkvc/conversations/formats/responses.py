@@ -104,6 +104,12 @@ def _called(item: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return restated(item, field, *RETURNED, **named)
 
 
+def is_item_type(kind: str) -> bool:
+    """Whether items of a response have a type."""
+    is_named = kind.endswith(("_call", "_output")) or kind in ("message", "agent_message")
+    return is_named or _KNOWN.fullmatch(kind) is not None or is_thinking(kind)
+
+
 def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
     """Whether the API has items of a type; a ValueError if it does not, and this one has words."""
     if _KNOWN.fullmatch(kind) or is_thinking(kind):
