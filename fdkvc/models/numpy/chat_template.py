@@ -1,19 +1,19 @@
 """What a pretrained chat model reads around the words of each message.
 
-A chat template is a Jinja program that writes a whole conversation. Running it for each dialog
-would be slow, and would give the program the dialog's text. So it is run once, in a process of its
-own, on short conversations of every order of roles, whose messages have marks in place of words.
-What it wrote between two marks, a gap, is looked up later by the roles of the messages on both
-sides and, where these do not determine it, by what else is true of the place (`PLACES`). A dialog
-of any length then reads as the template writes it::
+A chat template is a Jinja program that writes a whole conversation. It renders each dialog with
+marks in place of its words, in a process of its own, and what stands between two marks is what the
+model reads between two messages::
 
+    roles                       user, assistant
     conversation, with marks    user: ▯0   assistant: ▯1
     rendered                    <s><user>▯0</><assistant>▯1</>
     cut at the marks            <s><user>     </><assistant>      </>
-    gaps, by roles              ("", "user")  ("user", "assistant")  ("assistant", "")
-    a dialog                    gap, words, gap, words, gap, words, … gap
 
-`chat_texts` learns the gaps, and `ChatTexts.around` puts them between the messages of a dialog.
+A template may strip or escape the words themselves, so each mark has spaces and letters around it:
+what is left of them is told by `Edge`. A second rendering with the marks alone must agree.
+
+`chat_texts` learns from short conversations which roles a template accepts, and
+`ChatTexts.render` returns what it writes around the messages of a dialog.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, combinations, product
+from datetime import date
+from itertools import chain, pairwise, product
 from pathlib import Path
+from threading import Lock, Timer
 from typing import Any, NamedTuple
 
 from fdkvc.core.limits import (
@@ -46,41 +50,27 @@ START, END, BEGUN = "", "", "begun"
 """In place of a role: before the first message, after the last, and after it where the assistant's
 next message is begun, as with ``add_generation_prompt``."""
 
-# What templates look at, besides the roles on both sides. `place` is the index of the message after
-# a gap.
-PLACES: Mapping[str, Callable[[Roles, int], bool]] = {
-    # the message is the last one
-    "last": lambda roles, place: place == len(roles) - 1,
-    # no message of the user follows: the model is still at its answer, whose thinking stays
-    "answers": lambda roles, place: "user" not in roles[place:],
-    # no other message of the assistant follows
-    "final": lambda roles, place: not {"assistant", "thinking"} & {*roles[place + 1 :]},
-    # the user has written before
-    "asked": lambda roles, place: "user" in roles[:place],
-    # but for results of tools, the message before is the assistant's: it made the calls
-    "called": lambda roles, place: [*filter("tool".__ne__, roles[:place])][-1:] == ["assistant"],
-    # a tool has returned a result before
-    "returned": lambda roles, place: "tool" in roles[:place],
-    # the conversation begins with a system prompt
-    "prompted": lambda roles, place: roles[:1] == ["system"],
-    # the message before the one before the gap is a tool's: templates may group several results
-    "second": lambda roles, place: roles[: max(place - 1, 0)][-1:] == ["tool"],
-}
-"""What may be true of a gap, by the index of the message after it."""
-
 THINKING = "<think>", "</think>"
 
 JOIN = "\n\n"
 """Written between the texts of two passages that are given as one message."""
 
-Key = tuple[str, ...]
-"""A gap: the roles before and after it, then "yes" or "" for each of some `PLACES`."""
+MARGINS = "\n\n\n\t\nÄb<", '>"Äb\n\t \n\n\n'
+"""Text around each mark: a template may strip spaces, or escape "Ä" and "<", but no template writes
+such spaces itself."""
+
+# Marks are in a private-use area of Unicode, which no template writes or strips.
+_WORDS, _THOUGHT = "\ue000{:04d}\ue001", "\ue002{:04d}\ue001"
+_MARK = re.compile("([\ue000\ue002]\\d{4}\ue001)")
 
 SpecialTokens = tuple[tuple[str, str], ...]
 """The names of special tokens, such as ``bos_token``, and their texts, for a template."""
 
 ToolList = tuple[tuple[Tool, ...], bool]
 """The tools of a dialog, and whether its own system prompt follows."""
+
+Message = tuple[str, list[int]]
+"""The role of a message, and the passages that are its text."""
 
 LIMITS = (
     f"{MAX_TEMPLATE_SECONDS} s of CPU time ({MAX_TEMPLATE_WAIT} s in all), "
@@ -98,104 +88,127 @@ class Edge(NamedTuple):
 
     def start(self, text: str) -> str:
         """Return the start of a text as the template writes it."""
-        return self.written(text.lstrip(self.spaces))
+        return self.written_text(text.lstrip(self.spaces))
 
     def end(self, text: str) -> str:
         """Return the end of a text as the template writes it."""
-        return self.written(text.rstrip(self.spaces))
+        return self.written_text(text.rstrip(self.spaces))
 
-    def written(self, text: str) -> str:
+    def written_text(self, text: str) -> str:
         """Return a part of a text as the template writes it, escaped or not."""
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
 
 
-EDGES = [Edge(spaces, escaped) for escaped, spaces in product((False, True), ("", None, "\n"))]
-"""What templates do to an edge of a text, the simplest first."""
-
-
-class Gap(NamedTuple):
-    """What a template writes between two messages, before the first, or after the last."""
-
-    text: str = ""
-    """The text itself, whatever the messages say."""
-    before: Edge = EDGES[0]
-    """What it does to the end of the message before."""
-    after: Edge = EDGES[0]
-    """What it does to the start of the message after."""
-    inner: str | None = None
-    """What it writes between the thinking and the words of the message after; None if that has no
-    thinking, or the thinking is left out."""
-
-
-class Given(NamedTuple):
-    """The roles under which messages are given to a template, which may not know all roles."""
-
-    tool: str = "tool"
-    """The role for a tool's result; "" if the template leaves results out."""
-    later: str = "system"
-    """The role for a system prompt after other messages."""
-    first: str = "system"
-    """The role for a system prompt before other messages."""
-
-    def role(self, roles: Roles, index: int) -> str:
-        """Return the role under which a message is given, "" if it is left out."""
-        if roles[index] == "system":
-            return self.later if {*roles[:index]} - {"system"} else self.first
-        return self.tool if roles[index] == "tool" else roles[index]
+EDGES = [Edge(spaces, escaped) for spaces, escaped in product(("", "\n", None), (False, True))]
+"""What templates do to an edge of a text, those that leave most of it first."""
 
 
 class ReadPassage(NamedTuple):
     """A passage that is read: one that the template does not leave out."""
 
-    passage: int
+    number: int
     """Its index among the passages."""
     role: str
     """The role of its message."""
-    before: Gap
-    """What is written before it."""
-    after: Gap
-    """What is written after it."""
+    start: Edge
+    """What the template does to the start of its words."""
+    end: Edge
+    """What it does to their end."""
+    separator: str | None
+    """What it writes between thinking and words; None without thinking, or if that is left out."""
+
+    def content(self, text: str) -> tuple[str, Sequence[int]]:
+        """Return the text of the passage as the template writes it, and where it came from.
+
+        That is, for each character, the index of the one in `text` that it stands for.
+        """
+        words, thought = range(len(text)), range(0)
+        # 1. Where the thinking is, if it is written, and where the words after it begin.
+        if self.role == "thinking":
+            mark = text.rindex(THINKING[1])
+            words = range(mark + len(THINKING[1]), len(text))
+            if self.separator is not None:
+                # Without a start mark, the text before the answer has already written it.
+                opening = text.find(THINKING[0], 0, mark)
+                start = opening + len(THINKING[0]) if opening >= 0 else 0
+                thought = _stripped(text, range(start, mark), "\n", "\n")
+        # 2. What the template strips from the words.
+        words = _stripped(text, words, self.start.spaces, self.end.spaces)
+        # 3. Thinking, what is between, and words. An escaped character is several.
+        edge = Edge(escaped=self.start.escaped or self.end.escaped)
+        if not (edge.escaped or thought or self.separator):
+            return text[words.start : words.stop], words
+        parts = [(text[place], place) for place in thought]
+        parts += [(character, words.start) for character in self.separator or ""]
+        parts += [(edge.written_text(text[place]), place) for place in words]
+        places: list[int] = []
+        for part, place in parts:
+            places += [place] * len(part)
+        return "".join(part for part, _ in parts), places
 
 
-@dataclass(frozen=True)
+def _stripped(text: str, places: range, start: str | None, end: str | None) -> range:
+    """Return the places of a part of a text without these characters at its start and end."""
+    part = text[places.start : places.stop]
+    last = places.start + len(part.rstrip(end))
+    return range(min(places.stop - len(part.lstrip(start)), last), last)
+
+
+class Rendering(NamedTuple):
+    """What a template writes for messages."""
+
+    passages: Sequence[ReadPassage]
+    """The passages that it writes, in order."""
+    texts: Sequence[str]
+    """What it writes before, between and after them: one text more."""
+
+    def whole_text(self, words: Mapping[int, str]) -> str:
+        """Return all that is written, with these words for the passages."""
+        parts = [self.texts[0]]
+        for passage, text in zip(self.passages, self.texts[1:], strict=True):
+            parts += passage.content(words[passage.number])[0], text
+        return "".join(parts)
+
+
+class GivenRoles(NamedTuple):
+    """The roles under which messages are given to a template, which may not know all roles."""
+
+    tool: str = "tool"
+    """The role for a tool's result; "" if the template leaves results out."""
+    later_prompt: str = "system"
+    """The role for a system prompt after other messages."""
+    first_prompt: str = "system"
+    """The role for a system prompt before other messages."""
+
+    def role(self, roles: Roles, index: int) -> str:
+        """Return the role under which a message is given, "" if it is left out."""
+        if roles[index] == "system":
+            return self.later_prompt if {*roles[:index]} - {"system"} else self.first_prompt
+        return self.tool if roles[index] == "tool" else roles[index]
+
+
+@dataclass(frozen=True, eq=False)
 class ChatTexts:
     """What a template writes around the text of each message.
 
     Two neighbours of one role are given as one message where the template refuses them.
     """
 
-    given: Given
+    template: Template
+    """The process that renders it."""
+    roles: GivenRoles
     """The roles under which messages are given to it."""
-    gaps: Mapping[Key, Gap]
-    """What it writes between two messages."""
-    places: Sequence[str]
-    """The `PLACES` that the keys of the gaps have, in order."""
-    dated: bool
-    """Whether it writes the date."""
+    gaps: frozenset[tuple[str, str, str]]
+    """Two roles, and what it writes between their messages, in short conversations."""
+    thinks: bool
+    """Whether it treats thinking in an assistant's text differently from words."""
+    notes: tuple[str, ...]
+    """What it leaves out of a dialog, or reads as something else."""
 
     @functools.cached_property
-    def pairs(self) -> frozenset[Key]:
+    def pairs(self) -> frozenset[tuple[str, str]]:
         """The pairs of roles that may follow each other."""
-        return frozenset(key[:2] for key in self.gaps)
-
-    @functools.cached_property
-    def thinks(self) -> bool:
-        """Whether it treats thinking in an assistant's text differently from words."""
-        return any("thinking" in pair for pair in self.pairs)
-
-    @property
-    def notes(self) -> Iterator[str]:
-        """What it leaves out of a dialog, or reads as something else."""
-        others = {"user": "read as the user's", "": "left out"}
-        tool, later, first = self.given
-        if first in others:
-            yield f"system prompts are {others[first]}"
-        elif later in others:
-            yield f"later system prompts are {others[later]}"
-        if tool in others:
-            yield f"results of tools are {others[tool]}"
-        if any(key[1] == "thinking" and gap.inner is None for key, gap in self.gaps.items()):
-            yield "thinking in earlier answers is left out"
+        return frozenset((role, next_role) for role, next_role, _ in self.gaps)
 
     def role_of(self, role: str, text: str) -> str:
         """Return the role of a message with this text, which may be ``thinking``."""
@@ -203,353 +216,183 @@ class ChatTexts:
         thinking = role == "assistant" and self.thinks and THINKING[1] in text
         return "thinking" if thinking else role
 
-    def messages(self, roles: Roles) -> list[tuple[str, list[int]]]:
+    def messages(self, roles: Roles, given: GivenRoles | None = None) -> list[Message]:
         """Return the messages in which passages of some roles are given to the template.
 
-        Each has its role, and the indices of its passages. Raises a ValueError where the template
-        refuses a message.
+        Raises a ValueError where the template refuses a message.
         """
-        messages: list[tuple[str, list[int]]] = []
+        messages: list[Message] = []
         for index in range(len(roles)):
-            role, before = self.given.role(roles, index), messages[-1][0] if messages else START
+            role = (given or self.roles).role(roles, index)
+            previous = messages[-1][0] if messages else START
             if not role:  # left out
                 continue
-            if (before, role) in self.pairs:
+            if (previous, role) in self.pairs:
                 messages.append((role, [index]))
             # What the template refuses is joined to the message before, or follows an empty one.
-            elif before == role:
+            elif previous == role:
                 messages[-1][1].append(index)
-            elif {(before, "user"), ("user", role)} <= self.pairs:
+            elif {(previous, "user"), ("user", role)} <= self.pairs:
                 messages += ("user", []), (role, [index])
-            elif {(before, "assistant"), ("assistant", role)} <= self.pairs:
+            elif {(previous, "assistant"), ("assistant", role)} <= self.pairs:
                 messages += ("assistant", []), (role, [index])
             else:
-                place = f"after that of the {before}" if before else "at the start"
+                place = f"after that of the {previous}" if previous else "at the start"
                 raise ValueError(f"the model's chat template refuses a {role} message {place}")
         return messages
 
-    def around(self, roles: Roles, end: str = END) -> tuple[list[ReadPassage], list[list[str]]]:
-        """Return the passages that are read, and the texts before, between and after them.
+    def render(self, roles: Roles, end: str = END) -> Rendering:
+        """Return what the template writes for passages of some roles; `end` may be `BEGUN`.
 
-        There is one text more than passages; each is a list of parts. `end` may be `BEGUN`.
+        Raises a ValueError if it accepts no messages in this order.
         """
-        messages = self.messages(roles)
-        given = [role for role, _ in messages]
-        gaps = [self.gaps[self._key(given, number, end)] for number in range(len(given) + 1)]
-        read, texts = list[ReadPassage](), [[gaps[0].text]]
-        for (role, passages), before, after in zip(messages, gaps, gaps[1:], strict=False):
-            joined = [before, *[Gap(JOIN)] * (len(passages) - 1), after]
-            for number, gap, next_gap in zip(passages, joined, joined[1:], strict=False):
-                read.append(ReadPassage(number, role, gap, next_gap))
-                texts.append([next_gap.text])
-            if not passages:  # an empty message: its gaps meet, and are one text of two parts
-                texts[-1].append(after.text)
-        return read, texts
-
-    def _key(self, roles: Roles, place: int, end: str) -> Key:
-        """Return the key of the gap before a message, or the known key most like it."""
-        key = _key(roles, place, end, self.places)
-        if key in self.gaps:
-            return key
-        # No probe had all of this true at once: take the gap that agrees in most `PLACES`.
-        candidates = [other for other in self.gaps if other[:2] == key[:2]]
-        return max(candidates, key=lambda other: sum(map(str.__eq__, key, other)))
-
-    def content(self, text: str, reading: ReadPassage) -> tuple[str, Sequence[int]]:
-        """Return the text of a passage as the template writes it, and where it came from.
-
-        That is, for each character, the index of the one in `text` that it stands for.
-        """
-        inner, first, thought = reading.before.inner, 0, range(0)
-        # 1. Where the thinking is, if it is written, and where the words after it begin.
-        if reading.role == "thinking":
-            mark = text.rindex(THINKING[1])
-            first = mark + len(THINKING[1])
-            if inner is not None:
-                # Without a start mark, the text before the answer has already written it.
-                opening = text.find(THINKING[0], 0, mark)
-                start = opening + len(THINKING[0]) if opening >= 0 else 0
-                start += len(text[start:mark]) - len(text[start:mark].lstrip("\n"))
-                thought = range(start, max(start, len(text[:mark].rstrip("\n"))))
-        # 2. What the template strips from the words.
-        left, right = reading.before.after, reading.after.before
-        end = len(text.rstrip(right.spaces))
-        first = min(first + len(text[first:]) - len(text[first:].lstrip(left.spaces)), end)
-        # 3. Thinking, what is between, and words. An escaped character is several.
-        edge = Edge(escaped=left.escaped or right.escaped)
-        if not (edge.escaped or thought or inner):
-            return text[first:end], range(first, end)
-        parts = [(text[place], place) for place in thought]
-        parts += [(character, first) for character in inner or ""]
-        parts += [(edge.written(text[place]), place) for place in range(first, end)]
-        places: list[int] = []
-        for part, place in parts:
-            places += [place] * len(part)
-        return "".join(part for part, _ in parts), places
+        return _render(self, tuple(roles), end)
 
 
-def _key(roles: Roles, number: int, end: str, places: Sequence[str]) -> Key:
-    """Return the key of the gap before the message `number`, or after the last one."""
-    before = roles[number - 1] if number else START
-    after = roles[number] if number < len(roles) else end
-    return before, after, *("yes" if PLACES[place](roles, number) else "" for place in places)
+@functools.lru_cache(maxsize=256)
+def _render(chat: ChatTexts, roles: tuple[str, ...], end: str) -> Rendering:
+    # Some templates accept all roles, and yet not every order of them.
+    for given in (chat.roles, chat.roles._replace(tool="user", later_prompt="user")):
+        rendered = chat.template.render([(chat.messages(roles, given), end == BEGUN)])
+        if rendered is None:
+            raise ValueError(f"the model's chat template takes more than {LIMITS}")
+        if rendered.renderings[0]:
+            return rendered.renderings[0]
+    raise ValueError("the model's chat template refuses messages in this order")
 
 
 # ------------------------------------------------------------------------------- learning
 
 LETTERS = dict(zip("suatA", ("system", "user", "assistant", "tool", "thinking"), strict=True))
 
-# All orders of up to three messages; templates may refuse a conversation without a user.
-_UP_TO_THREE = chain.from_iterable(product(LETTERS, repeat=count) for count in (1, 2, 3))
-SHORT = ["".join(letters) for letters in _UP_TO_THREE if "u" in letters]
-# A sequence that contains every order of three of the roles u, a and t, and others with thinking
-# and later system prompts. Their beginnings are rendered, too, as what is written depends on what
-# follows.
-EVERY_THREE = "uatttattutaatautuatuuaaauauuutt"
-LONG = [
-    EVERY_THREE,
-    EVERY_THREE.replace("a", "A"),
-    "uauattuautatauttuaaAuutAttaAAuAaaAtaAtA",
-    "uauaaAuAaauAuAAaua",
-    "uastusauu",
-]
-PROBES = [*product(SHORT, (END, BEGUN))]
-for _long, _start in product(LONG, ("", "s")):
-    PROBES += [(_start + _long[:size], END) for size in range(len(_long), 3, -3)]
-"""Orders of roles, by their letters, that are rendered with marks in place of words."""
+LONG = "uatttattutaatautuatuuaaauauuutt", "uauattuautatauttuaaAuutAttaAAuAaaAtaAtA", "uastusauu"
+"""Orders of roles by their letters. The first contains every order of three of u, a and t."""
 
-SPACED = "\n \nÄb<", '>"Äb\n \n'
-"""Text around each mark in a second rendering: spaces are stripped, or "Ä" and "<" escaped."""
 
-# Marks are in a private-use area of Unicode, which no template writes or strips.
-_WORDS, _THOUGHT = "\ue000{:03d}\ue001", "\ue002{:03d}\ue001"
-_MARK = re.compile("([\ue000\ue002]\\d{3}\ue001)")
+def _probes() -> Iterator[tuple[str, str]]:
+    """Yield short conversations: their roles, and what ends them."""
+    for count, end in product((1, 2, 3), (END, BEGUN)):
+        for letters in map("".join, product(LETTERS, repeat=count)):
+            if "u" in letters:  # templates may refuse a conversation without a user
+                yield letters, end
+    for letters, prompt in product((*LONG, LONG[0].replace("a", "A")), ("", "s")):
+        yield prompt + letters, END
 
-Cut = tuple[list[int], list[str], dict[int, str]]
-"""A rendered text, cut at its marks: the numbers of its messages, in order; the texts around them,
-one more than messages; by message, the text between its thinking and its words."""
+
+PROBES = [*_probes()]
 
 
 @functools.lru_cache(maxsize=8)
 def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
-    """Return what a template writes around messages, or why that cannot be learned.
+    """Return what a template writes around messages, or why that cannot be read.
 
-    It is rendered once, in a sandbox, within `LIMITS`.
+    It is rendered in a sandbox, within `LIMITS`.
 
     Examples
     --------
     >>> turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
     >>> texts = chat_texts(turns + "{% if add_generation_prompt %}<assistant>{% endif %}")
-    >>> texts.around(["user", "assistant", "tool"])[1]
-    [['<user>'], ['</><assistant>'], ['</><tool>'], ['</>']]
+    >>> texts.render(["user", "assistant", "tool"]).texts
+    ['<user>', '</><assistant>', '</><tool>', '</>']
     """
     if not template:
         return "it has no chat template"
     if len(template) > MAX_TEMPLATE_CHARACTERS:
         return f"its chat template is longer than {MAX_TEMPLATE_CHARACTERS:,} characters"
-    # 1. Render the probes twice: with marks alone, and with spaces and letters around them.
-    conversations = [
-        (_conversation(letters, around), None, end == BEGUN)
-        for around, (letters, end) in product((("", ""), SPACED), PROBES)
-    ]
-    # One more, with a tool: a template that exceeds the limits only there is refused now.
-    listed = _listed([Tool("find", ("place",))])
-    rendered = _rendered(template, special, [*conversations, (_conversation("u"), listed, False)])
-    if rendered is None:
+    program = Template(template, special)
+    # 1. Render the probes, and one with a tool: a template that exceeds the limits only there is
+    #    refused now.
+    rendered = program.render([(_messages(letters), end == BEGUN) for letters, end in PROBES])
+    listed = _conversation(_messages("u"), MARGINS), _listed([Tool("find", ("place",))]), False
+    if rendered is None or program.texts([listed]) is None:
         return f"its chat template takes more than {LIMITS}"
-    (*texts, _), reason, dated = rendered
-    if not any(texts):
-        return f"its chat template cannot be rendered: {reason or 'it writes nothing'}"
-    # 2. Cut the texts at the marks. Probes with thinking (A) matter only if the template treats
-    #    thinking differently from words.
-    plain = dict(zip(PROBES, texts[: len(PROBES)], strict=True))
-    spaced = dict(zip(PROBES, texts[len(PROBES) :], strict=True))
-    thinks = not _is_plain(plain)
-    probes = [probe for probe in PROBES if thinks or "A" not in probe[0]]
-    cuts = {probe: (_cut(plain[probe]), _cut(spaced[probe])) for probe in probes}
-    # 3. Take the first way to give messages under which roles and places determine all gaps.
-    for given in _ways_to_give():
-        learned = _gaps(cuts, given)
-        if learned:
-            chat = ChatTexts(given, *learned, dated)
-            if chat.pairs >= {(START, "user"), ("user", "assistant"), ("assistant", "user")}:
-                return chat
-    if reason:
-        return f"its chat template cannot be rendered: {reason}"
-    return "what its chat template writes depends on more than the roles of messages"
+    if not any(rendered.texts):
+        return f"its chat template cannot be rendered: {rendered.reason or 'it writes nothing'}"
+    # 2. Probes with thinking (A) matter only if the template treats thinking differently.
+    thinks = any(map(_thinks, PROBES, rendered.texts))
+    renderings = dict(zip(PROBES, rendered.renderings, strict=True))
+    if not thinks:
+        renderings = {probe: row for probe, row in renderings.items() if "A" not in probe[0]}
+    # 3. Which roles it knows, and what it writes between them.
+    first_prompt = _given_role(program, "system", "su", "sua") or "user"
+    later_prompt = _given_role(program, first_prompt, "uausu")
+    roles = GivenRoles(_given_role(program, "tool", "uat", "uatau"), later_prompt, first_prompt)
+    notes = tuple(_notes(roles, renderings.values(), rendered.date_read))
+    chat = ChatTexts(program, roles, _gaps(renderings, roles), thinks, notes)
+    if chat.pairs >= {(START, "user"), ("user", "assistant"), ("assistant", "user")}:
+        return chat
+    if rendered.reason:
+        return f"its chat template cannot be rendered: {rendered.reason}"
+    return "its chat template changes the words of messages, or leaves some out"
 
 
-def _conversation(letters: str, around: tuple[str, str] = ("", "")) -> list[dict[str, str]]:
-    """Return messages with marks in place of words."""
-    messages = []
-    for number, letter in enumerate(letters):
-        role, words = LETTERS[letter], _WORDS.format(number).join(around)
-        if role == "thinking":
-            role, words = "assistant", f"{_thought(number)}{words}"
-        messages.append({"role": role, "content": words})
-    return messages
+def _messages(letters: str) -> list[Message]:
+    return [(LETTERS[letter], [number]) for number, letter in enumerate(letters)]
 
 
-def _thought(number: int) -> str:
-    return f"{THINKING[0]}\n{_THOUGHT.format(number)}\n{THINKING[1]}\n\n"
+def _thinks(probe: tuple[str, str], text: str | None) -> bool:
+    """Whether thinking of this conversation is missing from a text, or differs."""
+    thoughts = [number for number, letter in enumerate(probe[0]) if letter == "A"]
+    return text is not None and not all(_words("thinking", n, ("", "")) in text for n in thoughts)
 
 
-def _cut(text: str | None) -> Cut | None:
-    """Cut a rendered text at its marks; None if the template refused it."""
-    if text is None:
-        return None
-    order, gaps, inner = list[int](), [""], dict[int, str]()
-    thought = None  # the message whose thinking was read, until its words
-    for part in _MARK.split(text):
-        if not _MARK.fullmatch(part):
-            if thought is None:
-                gaps[-1] += part
-            else:
-                inner[thought] = part
-            continue
-        number = int(part[1:4])
-        if part[0] == _THOUGHT[0]:
-            thought = number
-        else:
-            if thought not in (None, number):  # thinking before the words of another message
-                return [], [], {}
-            thought = None
-            order.append(number)
-            gaps.append("")
-    return order, gaps, inner
+def _given_role(program: Template, role: str, *conversations: str) -> str:
+    """Return under which role messages of a role are given: ``user`` if the template refuses it.
 
-
-def _is_plain(texts: Mapping[tuple[str, str], str | None]) -> bool:
-    """Whether a template writes an assistant's thinking unchanged, as a part of its words."""
-
-    def expected(letters: str, end: str) -> str | None:
-        """Return the text without thinking, with thinking put before the words."""
-        text = texts[letters.replace("A", "a"), end]
-        for number, letter in enumerate(letters):
-            if letter == "A" and text is not None:
-                words = _WORDS.format(number)
-                text = text.replace(words, _thought(number) + words)
-        return text
-
-    return all(text == expected(*probe) for probe, text in texts.items() if probe[0] in SHORT)
-
-
-def _ways_to_give() -> Iterator[Given]:
-    """Yield the roles under which messages may be given, first those that lose least."""
-    for first, tool in product(("system", "user"), ("tool", "", "user")):
-        for later in ("system", "", "user") if first == "system" else ("user",):
-            yield Given(tool, later, first)
+    It is "" if the template leaves such messages out.
+    """
+    rendered = program.render([(_messages(letters), False) for letters in conversations])
+    sizes = [len(row.passages) if row else 0 for row in rendered.renderings] if rendered else [0]
+    if not all(sizes) or role == "user":
+        return "user"
+    return role if sizes == [*map(len, conversations)] else ""
 
 
 def _gaps(
-    cuts: Mapping[tuple[str, str], tuple[Cut | None, Cut | None]], given: Given
-) -> tuple[dict[Key, Gap], Sequence[str]] | None:
-    """Return the gaps between messages under these roles, and the places that determine them.
-
-    None if the template refuses or misplaces messages that it accepts elsewhere, changes more than
-    the edges of texts, or if what it writes depends on more than roles and `PLACES`.
-    """
-    # 1. Take the gaps of the probes in which every message already has the role it is given.
-    rows: list[tuple[list[str], int, str, Gap]] = []
-    refused: list[set[Key]] = []
-    for (letters, end), (cut, spaced) in cuts.items():
-        roles = [LETTERS[letter] for letter in letters]
-        as_given = [given.role(roles, number) for number in range(len(roles))]
-        if any(role and role != named for role, named in zip(as_given, roles, strict=True)):
-            continue
-        read = [number for number, role in enumerate(as_given) if role]
-        roles = [roles[number] for number in read]
-        if cut is None or spaced is None or cut[0] != read:
-            refused.append({_key(roles, number, end, ()) for number in range(len(roles) + 1)})
-            continue
-        for number in range(len(roles) + 1):
-            thinking = roles[number : number + 1] == ["thinking"]
-            message = read[number] if thinking else -1
-            inner = cut[2].get(message), spaced[2].get(message)
-            texts = cut[1][number], spaced[1][number]
-            gap = _gap(texts, inner, number > 0, number < len(roles), thinking)
-            if gap is None:
-                return None
-            rows.append((roles, number, end, gap))
-    # 2. A refused probe must contain a pair of neighbours that no accepted probe has: in a dialog,
-    #    pairs are all that is checked (`ChatTexts.messages`). And the roles that are given must be
-    #    accepted.
-    pairs = {_key(roles, number, end, ()) for roles, number, end, _ in rows}
-    if any(others <= pairs for others in refused):
-        return None
-    followers = {after for before, after in pairs if before not in (START, "system")}
-    if given.tool == "tool" and "tool" not in followers:
-        return None
-    if given.later == "system" and "system" not in followers:
-        return None
-    if given.first == "system" and (START, "system") not in pairs:
-        return None
-    # 3. Find the fewest places that, with the roles, determine every gap: under them, no key has
-    #    two different gaps.
-    keys = [_key(roles, number, end, [*PLACES]) for roles, number, end, _ in rows]
-    sizes = range(len(PLACES) + 1)
-    for places in chain.from_iterable(combinations(PLACES, size) for size in sizes):
-        columns = [0, 1, *(2 + [*PLACES].index(place) for place in places)]
-        gaps: dict[Key, Gap] = {}
-        if all(
-            gaps.setdefault(tuple(key[column] for column in columns), gap) == gap
-            for key, (*_, gap) in zip(keys, rows, strict=True)
-        ):
-            return gaps, places
-    return None
+    renderings: Mapping[tuple[str, str], Rendering | None], roles: GivenRoles
+) -> frozenset[tuple[str, str, str]]:
+    """Return what stands between the messages of probes under these roles, by the two roles."""
+    gaps = set[tuple[str, str, str]]()
+    for (letters, end), rendering in renderings.items():
+        names = [LETTERS[letter] for letter in letters]
+        given = [roles.role(names, number) for number in range(len(names))]
+        known = all(role in ("", name) for role, name in zip(given, names, strict=True))
+        read = [number for number, role in enumerate(given) if role]
+        if known and rendering and [passage.number for passage in rendering.passages] == read:
+            pairs = pairwise([START, *filter(None, given), end])
+            gaps |= {(*pair, text) for pair, text in zip(pairs, rendering.texts, strict=True)}
+    return frozenset(gaps)
 
 
-def _gap(
-    texts: tuple[str, str],
-    inner: tuple[str | None, str | None],
-    ends: bool,
-    starts: bool,
-    thinking: bool,
-) -> Gap | None:
-    """Return the gap that these texts are, in the plain rendering and in the one with `SPACED`.
-
-    `ends` and `starts` say whether there are words before and after; `inner` is what both
-    renderings have between the thinking of the message after and its words. None if the template
-    changes more than the edges of texts.
-    """
-    # 1. Words with thinking begin with two newlines in the probes, and with spaces in the second.
-    lines = "\n\n" if thinking else ""
-    heads = (lines, lines + SPACED[0]) if starts else ("", "")
-    for after in EDGES if starts else EDGES[:1]:
-        # 2. Does this edge explain how the words after begin, in both renderings? With thinking,
-        #    what is before them is `inner`.
-        written, spaced = map(after.start, heads)
-        plain, other = texts if inner[0] is None else (inner[0], inner[1] or "")
-        if not (plain.endswith(written) and other.endswith(spaced)):
-            continue
-        plain, other = plain.removesuffix(written), other.removesuffix(spaced)
-        between = None
-        if inner[0] is not None:
-            if plain != other:
-                continue
-            between, (plain, other) = plain, texts
-        # 3. Does an edge explain how the words before end? Then what is left is the gap.
-        for before in EDGES if ends else EDGES[:1]:
-            if other == (before.end(SPACED[1]) if ends else "") + plain:
-                return Gap(plain, before, after, between)
-    return None
+def _notes(
+    roles: GivenRoles, renderings: Iterable[Rendering | None], date_read: bool
+) -> Iterator[str]:
+    """Yield what a template leaves out of a dialog, or reads as something else."""
+    changes = {"user": "read as the user's", "": "left out"}
+    if roles.first_prompt in changes:
+        yield f"system prompts are {changes[roles.first_prompt]}"
+    elif roles.later_prompt in changes:
+        yield f"later system prompts are {changes[roles.later_prompt]}"
+    if roles.tool in changes:
+        yield f"results of tools are {changes[roles.tool]}"
+    passages = chain.from_iterable(row.passages for row in renderings if row)
+    if any(row.role == "thinking" and row.separator is None for row in passages):
+        yield "thinking in earlier answers is left out"
+    if date_read:
+        yield f"the date of today is written ({date.today()})"
 
 
 # ------------------------------------------------------------------------------- tools
 
 
-def tool_prompts(
-    template: str, special: SpecialTokens, lists: Sequence[ToolList]
-) -> list[str | None]:
+def tool_prompts(chat: ChatTexts, lists: Sequence[ToolList]) -> list[str | None]:
     """Return the system prompt in which a template writes each list of tools, None if it does not.
 
-    Where a dialog's own system prompt follows, as the list says, the model's own is left out. All
-    are rendered in one process, within `LIMITS`.
+    Where a dialog's own system prompt follows, as the list says, the model's own is left out.
     """
-    chat = chat_texts(template, special)
-    if "tools" not in template or isinstance(chat, str) or chat.given.first != "system":
+    if "tools" not in chat.template.program or chat.roles.first_prompt != "system":
         return [None] * len(lists)
-    messages = _conversation("uau")
+    messages = _conversation(_messages("uau"), MARGINS)
     prompt = {"role": "system", "content": ""}
     conversations = [
         ([prompt, *messages] if prompted else messages, _listed(tools), False)
@@ -557,53 +400,169 @@ def tool_prompts(
     ]
     # The tools are what is between the start and the end of a system prompt that is read before
     # the same messages. All other gaps must be as without tools, and each tool must be named.
-    _, gaps = chat.around([LETTERS[letter] for letter in "suau"])
-    start, end, *others = map("".join, gaps)
-    rendered = _rendered(template, special, conversations)
-    texts = [None] * len(lists) if rendered is None else rendered[0]
+    start, end, *gaps = chat.render([LETTERS[letter] for letter in "suau"]).texts
+    rendered = chat.template.texts(conversations)
     prompts: list[str | None] = []
-    for (tools, _), cut in zip(lists, map(_cut, texts), strict=True):
-        before, *after = cut[1] if cut else [""]
-        inside = before[len(start) : len(before) - len(end)]
-        reads = before == start + inside + end and after == others
-        named = all(tool.method in inside for tool in tools)
-        prompts.append(inside if reads and named else None)
+    for number, (tools, _) in enumerate(lists):
+        rendering = _cut(rendered[0][number], _messages("uau")) if rendered else None
+        first_gap, *later_gaps = rendering.texts if rendering else [""]
+        tools_text = first_gap[len(start) : len(first_gap) - len(end)]
+        reads = first_gap == start + tools_text + end and later_gaps == gaps
+        named = all(tool.method in tools_text for tool in tools)
+        prompts.append(tools_text if reads and named else None)
     return prompts
 
 
 def _listed(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Return tools as JSON schemas of functions, as templates expect them."""
-    listed = []
+    schemas = []
     for tool in tools:
         slots = {slot: {"type": "string"} for slot in tool.slots}
         parameters = {"type": "object", "properties": slots}
         function = {"name": tool.method, "parameters": parameters}
-        listed.append({"type": "function", "function": function})
-    return listed
+        schemas.append({"type": "function", "function": function})
+    return schemas
 
 
 # ------------------------------------------------------------------------------- rendering
 
 
-def _rendered(
-    template: str,
-    special: SpecialTokens,
-    conversations: Sequence[tuple[list[dict[str, str]], list[dict[str, Any]] | None, bool]],
-) -> tuple[list[str | None], str, bool] | None:
-    """Return what `fdkvc.models.numpy.render_template` writes; None if it exceeds its limits."""
-    file = str(Path(__file__).with_name("render_template.py"))
-    limits = MAX_TEMPLATE_SECONDS, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT
-    # The process limits its own CPU time, so that a template that fits does so on a busy machine,
-    # too. The timeout is for one that waits, or where CPU time cannot be limited.
-    try:
-        process = subprocess.run(
+def _words(role: str, number: int, margins: tuple[str, str]) -> str:
+    """Return the mark of a passage, with thinking before it if its role says so."""
+    words = _WORDS.format(number).join(margins)
+    if role != "thinking":
+        return words
+    return f"{THINKING[0]}\n{_THOUGHT.format(number)}\n{THINKING[1]}\n\n{words}"
+
+
+def _conversation(messages: Sequence[Message], margins: tuple[str, str]) -> list[dict[str, str]]:
+    """Return messages for a template, with marks in place of words."""
+    conversation = []
+    for role, passages in messages:
+        words = [_words(role, passage, margins) for passage in passages]
+        name = "assistant" if role == "thinking" else role
+        conversation.append({"role": name, "content": JOIN.join(words)})
+    return conversation
+
+
+def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
+    """Cut a rendered text at its marks; None if there is none, or the order is another."""
+    roles = {passage: role for role, passages in messages for passage in passages}
+    gap, *parts = _MARK.split(text or "")
+    passages, texts = list[ReadPassage](), list[str]()
+    thought: tuple[int, str] | None = None  # whose thinking was read, and what was before it
+    for mark, next_gap in zip(parts[::2], parts[1::2], strict=True):
+        number = int(mark[1:-1])
+        if mark[0] == _THOUGHT[0]:
+            if thought:
+                return None
+            thought, gap = (number, gap), next_gap
+            continue
+        if (thought and thought[0] != number) or number not in roles:
+            return None
+        # Words after thinking begin with two newlines.
+        lead = "\n\n" * (roles[number] == "thinking") + MARGINS[0]
+        start = next((edge for edge in EDGES if gap.endswith(edge.start(lead))), None)
+        end = next((edge for edge in EDGES if next_gap.startswith(edge.end(MARGINS[1]))), None)
+        if start is None or end is None:
+            return None
+        gap = gap.removesuffix(start.start(lead))
+        separator = gap if thought else None
+        passages.append(ReadPassage(number, roles[number], start, end, separator))
+        texts.append(thought[1] if thought else gap)
+        thought, gap = None, next_gap.removeprefix(end.end(MARGINS[1]))
+    numbers = [passage.number for passage in passages]
+    return None if thought or numbers != sorted({*numbers}) else Rendering(passages, [*texts, gap])
+
+
+class Rendered(NamedTuple):
+    """What a template makes of several conversations."""
+
+    renderings: list[Rendering | None]
+    """None for each that it refuses, or whose words it changes or puts in another order."""
+    texts: list[str | None]
+    """The texts themselves, with marks alone."""
+    reason: str
+    """Why it refused the last that it refused."""
+    date_read: bool
+    """Whether it asked for the date."""
+
+
+class Template:
+    """A process that renders a template, within `LIMITS` for each request.
+
+    It is started by the first request, and again by the next after one that it did not survive.
+    """
+
+    def __init__(self, program: str, special: SpecialTokens) -> None:
+        self.program, self._special = program, dict(special)
+        self._lock = Lock()  # sessions of the app share a model
+        self._process: subprocess.Popen[str] | None = None
+
+    def render(self, conversations: Sequence[tuple[list[Message], bool]]) -> Rendered | None:
+        """Render conversations, each with whether an answer is begun; None beyond `LIMITS`."""
+        requests = [
+            (_conversation(messages, margins), None, begun)
+            for margins in (MARGINS, ("", ""))
+            for messages, begun in conversations
+        ]
+        answer = self.texts(requests)
+        if answer is None:
+            return None
+        texts, reason, date_read = answer
+        plain_texts = texts[len(conversations) :]
+        renderings = []
+        for (messages, _), text, plain_text in zip(conversations, texts, plain_texts, strict=False):
+            rendering = _cut(text, messages)
+            words = {
+                passage: _words(role, passage, ("", ""))
+                for role, passages in messages
+                for passage in passages
+            }
+            agrees = rendering and rendering.whole_text(words) == plain_text
+            renderings.append(rendering if agrees else None)
+        return Rendered(renderings, plain_texts, reason, date_read)
+
+    def texts(self, requests: Sequence[Any]) -> tuple[list[str | None], str, bool] | None:
+        """Return what `fdkvc.models.numpy.render_template` writes; None beyond `LIMITS`."""
+        with self._lock:
+            process = self._process
+            if process is None or process.poll() is not None:
+                process = self._process = self._start()
+            assert process.stdin
+            assert process.stdout
+            # The process limits its own CPU time, so that a template that fits does so on a busy
+            # machine, too. The timer is for one that waits, or where CPU time cannot be limited.
+            timer = Timer(MAX_TEMPLATE_WAIT, process.kill)
+            timer.start()
+            try:
+                print(json.dumps(requests), file=process.stdin, flush=True)
+                texts, reason, date_read = json.loads(process.stdout.readline())
+            except (OSError, ValueError):
+                process.kill()
+                process.wait()
+                return None
+            finally:
+                timer.cancel()
+        return texts, reason, date_read
+
+    def _start(self) -> subprocess.Popen[str]:
+        file = str(Path(__file__).with_name("render_template.py"))
+        limits = MAX_TEMPLATE_SECONDS, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT
+        process = subprocess.Popen(
             [sys.executable, file, *map(str, limits)],
-            input=json.dumps([template, dict(special), conversations]),
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
-            timeout=MAX_TEMPLATE_WAIT,
         )
-        texts, reason, dated = json.loads(process.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
-    return texts, reason, dated
+        weakref.finalize(self, _end, process)
+        assert process.stdin
+        with suppress(OSError):  # it ended at once, as the first answer will show
+            print(json.dumps([self.program, self._special]), file=process.stdin)
+        return process
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()

@@ -1,12 +1,13 @@
 """Renders a chat template in a process of its own, within limits: a template is a program.
 
-It reads JSON from stdin: the template, its special tokens by name, and conversations, each with its
-messages, its tools or null, and whether the assistant's turn is begun. It writes JSON: the texts,
-null for each that the template refuses; the reason of the last refusal; whether the template asked
-for the date.
+It reads lines of JSON from stdin. The first has the template and its special tokens by name. Any
+other is a list of conversations, each with its messages, its tools or null, and whether the
+assistant's turn is begun. For it a line of JSON is written: the texts, null for each that the
+template refuses; the reason of the last refusal; whether the template asked for the date.
 """
 
 import json
+import math
 import sys
 from contextlib import suppress
 from datetime import datetime
@@ -30,12 +31,14 @@ class Generation(Extension):
 
 
 def limit(seconds: int, size: int) -> None:
-    """Let the operating system, where it can, limit the CPU time and the memory of this process."""
+    """Let the operating system, where it can, limit the memory and the further CPU time."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        end = math.ceil(used.ru_utime + used.ru_stime) + seconds
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
@@ -48,12 +51,12 @@ def environment(dates: list[str]) -> ImmutableSandboxedEnvironment:
     def refuse(message: str) -> None:
         raise TemplateError(message)
 
-    def as_json(value: object, ensure_ascii: bool = False, **how: Any) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, **how)
+    def as_json(value: object, ensure_ascii: bool = False, **options: Any) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
-    def today(how: str) -> str:
-        dates.append(how)
-        return datetime.now().strftime(how)
+    def today(form: str) -> str:
+        dates.append(form)
+        return datetime.now().strftime(form)
 
     sandbox = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
@@ -68,46 +71,57 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def render(template: Template, names: dict[str, Any], most: int) -> str:
-    """Return a text of at most `most` characters. Raises a MemoryError if it is longer."""
+def render(template: Template, names: dict[str, Any], size: int) -> str:
+    """Return a text of at most `size` characters. Raises a MemoryError if it is longer."""
     text = ""
     for part in template.generate(names):
         text += part
-        if len(text) > most:
+        if len(text) > size:
             raise MemoryError
     return text
 
 
-def main() -> None:
-    """Render within the CPU seconds, bytes and characters that the arguments name."""
-    seconds, size, most = map(int, sys.argv[1:])
-    limit(seconds, size)
-    template, tokens, conversations = json.load(sys.stdin)
-    dates: list[str] = []
+def render_all(
+    template: Template, names: dict[str, Any], conversations: list[Any], size: int
+) -> tuple[list[str | None], str]:
+    """Return the texts of conversations, None for a refused one, and why the last was refused."""
     texts: list[str | None] = [None] * len(conversations)
     reason = ""
+    for number, (messages, tools, begun) in enumerate(conversations):
+        of_messages = {"messages": messages, "tools": tools, "add_generation_prompt": begun}
+        try:
+            text = render(template, names | of_messages, size)
+        except MemoryError:
+            raise
+        except Exception as error:  # a template is a program, and may raise anything
+            reason = reason_of(error)
+        else:
+            texts[number], size = text, size - len(text)  # the limit is for all together
+    return texts, reason
+
+
+def main() -> None:
+    """Render within the CPU seconds, bytes and characters that the arguments name."""
+    seconds, memory, size = map(int, sys.argv[1:])
+    limit(seconds, memory)
+    program, names = json.loads(sys.stdin.readline())
+    dates: list[str] = []
+    template, reason = None, ""
     try:
-        program = environment(dates).from_string(template)
+        template = environment(dates).from_string(program)
     except Exception as error:  # any content may be given as a template
-        reason, conversations = reason_of(error), []
-    # Some templates fail without a list of tools: if all texts do, try an empty one.
-    lists: list[list[Any] | None] = [None, []]
-    for no_tools in lists:
-        for number, (messages, tools, begun) in enumerate(conversations):
-            given = {"messages": messages, "tools": no_tools if tools is None else tools}
-            try:
-                text = render(program, {**tokens, **given, "add_generation_prompt": begun}, most)
-            except MemoryError:
-                raise
-            except Exception as error:  # a template is a program, and may raise anything
-                reason = reason_of(error)
-            else:
-                texts[number], most = text, most - len(text)  # the limit is for all together
-        pairs = zip(texts, conversations, strict=False)
-        plain = [text for text, (_, tools, _) in pairs if tools is None]
-        if any(plain) or not plain:
-            break
-    json.dump([texts, reason, bool(dates)], sys.stdout)
+        reason = reason_of(error)
+    for line in sys.stdin:
+        conversations, texts = json.loads(line), list[str | None]()
+        if template:
+            texts, reason = render_all(template, names, conversations, size)
+            # Some templates fail without a list of tools: if all texts do, try an empty one.
+            if not any(texts):
+                listed = [(row[0], row[1] or [], row[2]) for row in conversations]
+                texts, reason = render_all(template, names, listed, size)
+        texts += [None] * (len(conversations) - len(texts))
+        print(json.dumps([texts, reason, bool(dates)]), flush=True)
+        limit(seconds, memory)
 
 
 if __name__ == "__main__":

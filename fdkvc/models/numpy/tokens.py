@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from datetime import date
 from functools import cached_property
-from itertools import chain, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -445,14 +445,10 @@ class TemplateTokens(Tokens):
 
     chat: ChatTexts
     """What the template writes around messages."""
-    written: Mapping[str, tuple[int, ...]]
-    """The tokens of each text that the template writes."""
+    written: dict[str, tuple[int, ...]]
+    """The tokens of each text that the template has written so far."""
     closings: Mapping[str, tuple[int, ...]]
     """By role, what closes a message whatever message follows."""
-    template: str
-    """The template itself, a Jinja program."""
-    special: SpecialTokens
-    """The special tokens that it may name."""
     _tools: dict[ToolList, str | None] = field(default_factory=dict, repr=False)
     """The text in which it lists tools, None if it does not; see `tool_prompts`."""
 
@@ -463,7 +459,7 @@ class TemplateTokens(Tokens):
         lists = dict.fromkeys(filter(None, map(_tools, transcripts)))
         new = [tools for tools in lists if tools not in self._tools]
         if new:
-            prompts = tool_prompts(self.template, self.special, new)
+            prompts = tool_prompts(self.chat, new)
             self._tools.update(zip(new, prompts, strict=True))
 
     def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
@@ -491,8 +487,8 @@ class TemplateTokens(Tokens):
         role = self._role(passage)
         # What is before the answer as it is written, and before it once a user's message follows:
         # the third text from the end, as one is after each of the two last messages.
-        written = "".join(self.chat.around(after, BEGUN)[1][-1])
-        read = "".join(self.chat.around([*after, role, "user"])[1][-3])
+        written = self.chat.render(after, BEGUN).texts[-1]
+        read = self.chat.render([*after, role, "user"]).texts[-3]
         if role != "thinking" and written == read:
             return ()
         return self._encoded(self._in_order([passage], after, ["user"])[0]).ids
@@ -517,7 +513,7 @@ class TemplateTokens(Tokens):
         if roles[-1:] == ["system"]:
             follows = "user", *follows  # templates may refuse a conversation without a user
         # 1. What the template writes around all these messages.
-        read, texts = self.chat.around([*roles, *follows])
+        read, texts = self.chat.render([*roles, *follows])
         written, closed = list[WrittenPassage](), 0
         for number, reading in enumerate(read[: len(read) - len(follows)]):
             # 2. Share each text between two messages: its start closes the message before it, as
@@ -528,24 +524,33 @@ class TemplateTokens(Tokens):
             end = len(rest) if number + 1 == len(read) else len(closing)
             close = rest[:end] if rest[: len(closing)] == closing else ()
             # 3. Write the passage, unless it is one of the messages `after`.
-            if reading.passage >= len(after):
-                passage = passages[reading.passage - len(after)]
+            if reading.number >= len(after):
+                passage = passages[reading.number - len(after)]
                 # Tokenizers merge a space with the word after it, so it goes with the text.
-                space = " " if not passage.call and before[-1].endswith(" ") else ""
-                mark = self._ids([*before[:-1], before[-1].removesuffix(space)])[closed:]
+                space = " " if not passage.call and before.endswith(" ") else ""
+                mark = self._ids(before.removesuffix(space))[closed:]
                 if passage.call:
                     mark += self.written[CALL_TAGS[0]]
                 text, places = passage.text, None
                 if not listed or written:
-                    text, places = self.chat.content(passage.text, reading)
+                    text, places = reading.content(passage.text)
                 row = WrittenPassage(passage, mark, space + text, close, places, len(space))
                 written.append(row)
             closed = len(close)
         return written
 
-    def _ids(self, texts: Sequence[str]) -> tuple[int, ...]:
-        """Return the ids of parts that the template writes."""
-        return tuple(chain.from_iterable(map(self.written.__getitem__, texts)))
+    def _ids(self, text: str) -> tuple[int, ...]:
+        """Return the ids of a text that the template writes."""
+        if text not in self.written:
+            self.written[text] = _encoded(self._mark_tokenizer, text)
+        return self.written[text]
+
+    @cached_property
+    def _mark_tokenizer(self) -> Any:
+        """A copy that encodes marks: typed text must never, in any thread."""
+        tokenizer = copy.copy(self.tokenizer)
+        tokenizer.encode_special_tokens = False
+        return tokenizer
 
 
 def role_of(passage: Passage) -> str:
@@ -624,7 +629,7 @@ def marked_tokens(
     tokenizer.encode_special_tokens = False  # marks become the model's special tokens
     chat = chat_texts(template, special)
     if isinstance(chat, ChatTexts):
-        tokens: Tokens = _template_tokens(tokenizer, chat, template, special)
+        tokens: Tokens = _template_tokens(tokenizer, chat)
     else:
         marks = {writer: _encoded(tokenizer, f"{writer.capitalize()}:") for writer in MARKS}
         newline = _encoded(tokenizer, "\n")  # some tokenizers write a space before it
@@ -649,36 +654,32 @@ def library_tokens(tokenizer: Any) -> Tokens:
     if backend and isinstance(template, str):
         chat = chat_texts(template, names)
         if isinstance(chat, ChatTexts):
-            return _template_tokens(backend, chat, template, names)
+            return _template_tokens(backend, chat)
     return Tokens(backend or tokenizer, (), {}, 0)
 
 
-def _template_tokens(
-    tokenizer: Any, chat: ChatTexts, template: str, special: SpecialTokens
-) -> TemplateTokens:
+def _template_tokens(tokenizer: Any, chat: ChatTexts) -> TemplateTokens:
     """Return the tokens of a chat model; the end is −1 if its passages have none."""
-    # 1. Encode every text that the template writes, also without a space at its end: that may
-    #    merge with the word after it.
-    texts = {JOIN, CALL_TAGS[0], *(gap.text for gap in chat.gaps.values())}
+    # 1. Encode what the template writes, also without a space at its end: that may merge with the
+    #    word after it.
+    texts = {JOIN, CALL_TAGS[0], *(text for *_, text in chat.gaps)}
     texts |= {text[:-1] for text in texts if text.endswith(" ")}
     written = {text: _encoded(tokenizer, text) for text in texts}
-    gaps = [(key, written[gap.text]) for key, gap in chat.gaps.items()]
     # 2. What closes a message of a role: the start that all gaps after it share.
-    closings: dict[str, tuple[int, ...]] = {START: ()}
-    for role in {before for before, _ in chat.pairs} - {START}:
-        following = [ids for (before, *_), ids in gaps if before == role]
-        alike = takewhile(lambda column: len({*column}) == 1, zip(*following, strict=False))
-        closings[role] = tuple(column[0] for column in alike)
-    for (before, after, *_), ids in gaps:
+    following: dict[str, list[tuple[int, ...]]] = {}
+    for role, _, text in chat.gaps:
+        following.setdefault(role, []).append(written[text])
+    closings = {role: _common_start(gaps) for role, gaps in following.items()} | {START: ()}
+    for role, next_role, text in chat.gaps:
         # Nothing would be left for the mark of an answer, without which no model writes one.
-        if after == BEGUN and ids == closings[before]:
-            closings[before] = ()
+        if next_role == BEGUN and written[text] == closings[role]:
+            closings[role] = ()
 
     def mark(roles: Sequence[str], number: int, end: str = "") -> tuple[int, ...]:
         """Return what is before a message, without what closes the one before it."""
-        texts = chat.around(roles, end)[1][number]
-        before = closings[roles[number - 1] if number else START]
-        return tuple(chain.from_iterable(map(written.__getitem__, texts)))[len(before) :]
+        text = chat.render(roles, end).texts[number]
+        closing = closings[roles[number - 1] if number else START]
+        return (written.get(text) or _encoded(tokenizer, text))[len(closing) :]
 
     # 3. The marks.
     turns = ["user", "assistant", "user"]
@@ -687,9 +688,9 @@ def _template_tokens(
     # The model's own prompt: what is before a first message of the user and not before a later one.
     size = len(start) - len(user) if user and start[-len(user) :] == user else 0
     openings = set[tuple[str, tuple[int, ...]]]()
-    for (before, after, *_), ids in gaps:
-        if after in _MARK_OF and not (size and (before, after) == (START, "user")):
-            openings.add((_MARK_OF[after], ids[len(closings[before]) :]))
+    for role, next_role, text in chat.gaps:
+        if next_role in _MARK_OF and not (size and (role, next_role) == (START, "user")):
+            openings.add((_MARK_OF[next_role], written[text][len(closings[role]) :]))
     # 4. An answer ends with the first token after it, be it of its close or of the next mark.
     after_answer = closings["assistant"] + user
     return TemplateTokens(
@@ -700,27 +701,23 @@ def _template_tokens(
         closing=closings["assistant"],
         openings=sorted(opening for opening in openings if opening[1]),
         prompt=start[:size],
-        note=_note(chat),
+        note=f"By this model's chat template, {'; '.join(chat.notes)}." if chat.notes else "",
         chat=chat,
         written=written,
         closings=closings,
-        template=template,
-        special=special,
     )
+
+
+def _common_start(texts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the tokens with which all texts begin."""
+    alike = takewhile(lambda column: len({*column}) == 1, zip(*texts, strict=False))
+    return tuple(column[0] for column in alike)
 
 
 _MARK_OF = {"user": "user", "tool": "result", "system": "prompt"} | dict.fromkeys(
     ("assistant", "thinking", BEGUN), "system"
 )
 """The writer or kind of passage for each role in a chat template."""
-
-
-def _note(chat: ChatTexts) -> str:
-    """Return what a chat template does to dialogs, in a sentence, "" for nothing."""
-    notes = [*chat.notes]
-    if chat.dated:
-        notes.append(f"the date of today is written ({date.today()})")
-    return f"By this model's chat template, {'; '.join(notes)}." if notes else ""
 
 
 def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:

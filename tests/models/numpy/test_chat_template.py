@@ -83,6 +83,10 @@ KINDS = {
         "{% else %}<{{ m.role }}>{{ m.content }}</>{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     ),
+    "numbered messages": (
+        "{% for m in messages %}{{ loop.index }}{{ m.role }}:{{ m.content }}|{% endfor %}"
+        "{% if add_generation_prompt %}{{ messages | length }}assistant:{% endif %}"
+    ),
     "no results, date, loop controls": (
         "{{ strftime_now('%d %b %Y') }}{% for m in messages %}{% if m.role == 'tool' %}"
         "{% continue %}"
@@ -147,10 +151,7 @@ def test_conversations_of_any_length_are_as_the_template_renders_them(kind: str)
                 words[at] = f"<think>\nwhy {at}?\n</think>\n\nSo {words[at]}"
         for end in (END, module.BEGUN):
             given = [chat.role_of(*pair) for pair in zip(roles, words, strict=True)]
-            read, around = chat.around(given, end)
-            ours = "".join(around[0])
-            for reading, after in zip(read, around[1:], strict=True):
-                ours += chat.content(words[reading.passage], reading)[0] + "".join(after)
+            ours = chat.render(given, end).whole_text(dict(enumerate(words)))
             messages = [
                 {
                     "role": "assistant" if role == "thinking" else role,
@@ -169,12 +170,26 @@ def test_characters_are_where_they_were() -> None:
         (["user", "thinking", "user"], "So it is."),
         (["user", "thinking"], "why?\n</think>\n\nSo it is."),
     ):
-        read, _ = chat.around(roles)
-        ours, places = chat.content(text, read[1])
+        ours, places = chat.render(roles).passages[1].content(text)
         assert ours == written
         kept = [at for at, place in enumerate(places) if text[place] == ours[at]]
         assert "".join(ours[at] for at in kept).replace("<", "").endswith("So it is.")
         assert [*places] == sorted(places)
+
+
+def test_an_order_that_a_template_refuses_is_read_with_results_as_the_users() -> None:
+    chat = chat_texts(
+        "{% for m in messages %}{% if m.role == 'tool' and loop.index0 == 1 %}"
+        "{{ raise_exception('no call') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    )
+    assert isinstance(chat, ChatTexts), chat
+    assert chat.render(["user", "assistant", "tool"]).texts == [
+        "<user>",
+        "<assistant>",
+        "<tool>",
+        "",
+    ]
+    assert chat.render(["user", "tool"]).texts == ["<user>", "<user>", ""]
 
 
 ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
@@ -188,12 +203,11 @@ ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
         ("{% for m in messages %}{% break %}{% endfor %}", "cannot be rendered: it writes nothing"),
         ("{{ raise_exception('no\\n  roles') }}", "cannot be rendered: no roles"),
         ("{{ raise_exception('') }}", "cannot be rendered: TemplateError"),
-        ("{{ messages }}", "more than the roles"),
-        ("{{ messages[0].content }}", "more than the roles"),
+        ("{{ messages }}", "changes the words of messages"),
+        ("{{ messages[0].content }}", "leaves some out"),
         ("{{ messages.__class__.__base__.__subclasses__() }}", "cannot be rendered"),
         ("{{ messages.append(1) }}" + CHATML, "cannot be rendered"),
-        ("{% for m in messages %}{{ loop.index }}{{ m.content }}|{% endfor %}", "more than"),
-        ("{% for m in messages %}<{{ m.role }}>{{ m.content | upper }}{% endfor %}", "more than"),
+        ("{% for m in messages %}<{{ m.role }}>{{ m.content | upper }}{% endfor %}", "changes the"),
         ("x" * 200_001, "longer than 200,000"),
         ("{{ 'a' * 10**10 }}", "takes more than"),
         ("{{ 'a' * 10**5 }}", "takes more than"),
@@ -215,10 +229,16 @@ def test_a_template_without_an_end_is_stopped(
     assert "takes more than" in str(chat_texts(f"{{# {seconds} #}}" + ENDLESS))
 
 
-def test_a_template_is_rendered_once_for_a_model(
-    with_template: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And once more for the tools of all dialogs, however many there are."""
+def test_a_process_that_was_stopped_is_started_again() -> None:
+    chat = chat_texts("{% if messages | length == 7 %}" + ENDLESS + "{% endif %}" + CHATML)
+    assert isinstance(chat, ChatTexts), chat
+    with pytest.raises(ValueError, match="takes more than"):
+        chat.render(["user", "assistant"] * 3 + ["user"])
+    assert chat.render(["user", "assistant"] * 3).texts[-1] == "<|im_end|>\n"
+
+
+def test_a_template_has_one_process(with_template: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It renders the tools of dialogs, too, however many there are."""
     started = []
     popen = subprocess.Popen
 
@@ -236,7 +256,7 @@ def test_a_template_is_rendered_once_for_a_model(
     for _ in range(2):
         model = with_template(template)
         readable(model, dialogs)
-    assert len(started) == 3
+    assert len(started) == 1
     monkeypatch.setattr(module, "MAX_TEMPLATE_WAIT", 0.2)
     started.clear()
     model = with_template("{% if tools %}" + ENDLESS + "{% endif %}{# counted #}" + CHATML)
