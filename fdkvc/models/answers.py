@@ -21,7 +21,7 @@ from functools import partial
 from itertools import chain, compress, pairwise
 from threading import Event, Lock
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,8 @@ class Answers:
     )
     every: int | None = option("evict also after every N generated tokens", "N", default=None)
     write_calls: bool = option("let the model also write each call, token by token", default=False)
+    after_eviction: ClassVar[bool] = False
+    """Whether only values count that are needed after a cache has evicted."""
 
     def __post_init__(self) -> None:
         check_values("budget", self.budgets, BUDGET)
@@ -347,6 +349,7 @@ class AnswerReader:
         none = np.zeros((len(caches), 0), bool)
         graded = GRADED if settings.write_calls else GRADED[:1]
         self.right = {name: [none] for name in graded}  # (C, n)
+        self.evicted = [none]  # whether a cache had evicted by then (C, n)
         # 3. What the last tokens that were read predict.
         self._next: Floats | None = None  # logits of the next token (R, 1, V)
         self._row = np.arange(len(caches))  # the row of each cache in them (C,)
@@ -464,6 +467,7 @@ class AnswerReader:
             ]
             right = (likeliest[:, value] == true_ids[value]).all(axis=1) & ends
             self.right["values_right"].append(right[:, None])
+            self.evicted.append(self._row[:, None] > 0)
             self.value_ages.append(_age(call, argument))
             self.value_sources.append(_source(self.transcript, argument))
 
@@ -516,6 +520,8 @@ class AnswerReader:
         #    lost, whatever the model cannot do with any cache.
         for name, parts in self.right.items():
             right, full_right = np.concatenate(parts, axis=1)[[row, 0]]
+            if self.settings.after_eviction:
+                full_right = full_right & np.concatenate(self.evicted, axis=1)[row]
             measured |= {name: right, f"{name}_of_full": right[full_right]}
             if name == "values_right":
                 for source in SPAN_KINDS:

@@ -40,7 +40,8 @@ TARGET = Field(
 )
 
 PAYS, PAYS_TOKENS = 0.15, 256
-"""The least share of a cache that is worth evicting for, and the fewest tokens."""
+"""The least share of a cache that is worth evicting for, and the fewest tokens. Choices: sizes are
+tried in steps of 5 % of the text and counted by one tokenizer, so that less may be nothing."""
 
 WITHOUT_CALLS = 0.25
 """The share of the text at which a model reads conversations whose words tell no size."""
@@ -99,7 +100,15 @@ class Way:
     """Tokens that are read again in a dialog, on average."""
     guessed: bool = False
     """Whether it scores by vectors that only a model has, and letters stood in for them."""
-    reading: ModelLoss | None = None
+    reading: "Reading | None" = None
+
+
+@dataclass(frozen=True)
+class Reading(ModelLoss):
+    """What a model lost under a way, of values needed after it had evicted something."""
+
+    dialogs: int
+    """From how many it evicted."""
 
 
 @dataclass(frozen=True)
@@ -119,27 +128,33 @@ class ModelRead:
     names: tuple[str, ...]
     """Those of the dialogs."""
     tokens: int
-    scores: Mapping[str, ModelLoss]
-    """By policy."""
+    scores: Mapping[str, Reading]
+    """By policy; without those that evicted nothing."""
     complete: bool = True
     """Whether it has read under every way that matters."""
     begun: int = 0
     """Of how many dialogs it has read the first turns only."""
+    unread: int = 0
+    """From how many other dialogs the recommended way evicts, too."""
 
     @property
     def dialogs(self) -> int:
         """How many it has read."""
         return len(self.names)
 
-    def joined(self, other: "ModelRead") -> "ModelRead":
-        """Return what it has read with other dialogs, under the ways of both."""
-        names, scores = (*self.names, *other.names), dict[str, ModelLoss]()
-        for name in self.scores.keys() & other.scores.keys():
-            one, two = self.scores[name], other.scores[name]
-            kl = (one.kl * self.dialogs + two.kl * other.dialogs) / len(names)
-            scores[name] = ModelLoss(one.right + two.right, one.values + two.values, kl)
-        tokens, begun = self.tokens + other.tokens, self.begun + other.begun
-        return ModelRead(self.model, names, tokens, scores, begun=begun)
+    def joined(self, later: "ModelRead") -> "ModelRead":
+        """Return what it has read with what it read later, of other dialogs."""
+        scores = {**self.scores, **later.scores}
+        for name in self.scores.keys() & later.scores.keys():
+            readings = self.scores[name], later.scores[name]
+            dialogs = sum(reading.dialogs for reading in readings)
+            kl = sum(reading.kl * reading.dialogs for reading in readings) / dialogs
+            right = sum(reading.right for reading in readings)
+            values = sum(reading.values for reading in readings)
+            scores[name] = Reading(right, values, kl, dialogs)
+        names, tokens = (*self.names, *later.names), self.tokens + later.tokens
+        begun = self.begun + later.begun
+        return replace(later, names=names, tokens=tokens, scores=scores, begun=begun)
 
 
 @dataclass(frozen=True)
@@ -242,7 +257,7 @@ def find_card(
     if recalls.empty:
         ways = ways_without_calls([*by_name.values()], tokens, source, read)
     by_words = None if recalls.empty else chosen_way(ways)
-    best = by_words if read is None or not read.complete else judged_way(ways, by_words)
+    best = by_words if read is None or not read.complete else judged_way(ways, by_words, read)
     dialogs = recalls.drop_duplicates("dialog")
     # What is chosen on one half: any way that words may choose, or the one that the model chose.
     chosen = [row for row in ([best] if best != by_words else ways) if row and not row.guessed]
@@ -294,25 +309,36 @@ def keeps_start(way: Way) -> bool:
 
 
 CLEARLY = 0.1
-"""Difference in KL, in nats a token, from which on a way loses clearly more than another."""
+"""Difference in KL, in nats a token, from which on a way loses clearly more than another. A choice:
+the words that the full cache expects then have a tenth less probability (e^−0.1 = 0.90)."""
+
+FEW = 0.05
+"""The share of values by which two ways may differ and still be taken for equal. A choice: one of
+twenty, and one value at least."""
 
 
-def judged_way(ways: Sequence[Way], by_words: Way | None) -> Way | None:
+def judged_way(ways: Sequence[Way], by_words: Way | None, read: ModelRead) -> Way | None:
     """Return the smallest of the ways read that loses hardly more than the one that loses least.
 
-    That by words comes before all others, and what is sized by letters after them.
+    That by words comes before all others, and what is sized by letters after them. A dialog from
+    which a way evicts nothing loses nothing.
     """
     ordered = sorted(ways, key=lambda way: (way != by_words, way.guessed))
-    enough = [(way, way.reading) for way in ordered if way.size is not None and way.reading]
-    if not enough:
+    losses = list[tuple[Way, float, int]]()
+    for way in ordered:
+        if way.size is not None and way.reading is not None:
+            kl = way.reading.kl * way.reading.dialogs / read.dialogs
+            losses.append((way, kl, way.reading.values - way.reading.right))
+    if not losses:
         return by_words
-    least = min(reading.kl for _, reading in enough)
-    if by_words is None and least > CLEARLY:
+    smallest_kl = min(kl for _, kl, _ in losses)
+    if by_words is None and smallest_kl > CLEARLY:
         return None
-    most = max(reading.right for _, reading in enough)
-    for way, reading in enough:
-        few = max(1, round(0.05 * reading.values))
-        if reading.kl <= least + CLEARLY and reading.right >= most - few:
+    fewest_wrong = min(wrong for _, _, wrong in losses)
+    values = max(reading.values for reading in read.scores.values())
+    few_values = max(1, round(FEW * values))
+    for way, kl, wrong in losses:
+        if kl <= smallest_kl + CLEARLY and wrong <= fewest_wrong + few_values:
             return way
     return by_words
 
@@ -387,7 +413,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
             "which size is enough.",
-            "No model read it.",
+            "So far no model has read them.",
         )
     if best is None or best.size is None or not card.pays:
         most = percent(1 - PAYS)
@@ -415,12 +441,12 @@ def card_sentences(card: Card) -> tuple[str, str]:
 def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
-        parts.append("No model read it: only the words of values that calls need count")
+        parts.append("So far only the words of values that calls need count")
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
-        among = f"{read.dialogs} of {count(card.dialogs, 'conversation')} so"
-        among += f", {read.begun} in part" if read.begun else ""
+        among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
+        among += f" that exceed this size{f', {read.begun} in part' if read.begun else ''}"
         parts.append(f"{read.model} read {among}, {count(read.tokens, 'token')}{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"

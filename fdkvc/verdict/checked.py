@@ -1,34 +1,35 @@
 """The card read by a model: what its predictions lose on a few dialogs, under the ways that matter.
 
-They are read in order: the way to recommend and what people do today, then the other ways. So the
-first answer comes early, and the rest fills in.
+1. Dialogs are drawn over all lengths of those that have more tokens than the recommended way keeps;
+   where nothing is evicted, nothing is checked.
+2. Each way runs at its own size, counted in the model's tokens.
+3. The way to recommend and what people do today are read before the other ways, so the first answer
+   comes early.
+4. Only dialogs from which a way evicts count for it, and only values needed after it has evicted.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate
 from threading import Lock
 from time import perf_counter
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import pandas as pd
 
-from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.core.transcripts import Transcript
 from fdkvc.core.words import count
-from fdkvc.engine.summary import mean_table
 from fdkvc.models.answers import FULL, Answers, run_answers, work_of
 from fdkvc.models.numpy.gguf_file import find_model
-from fdkvc.models.numpy.head_recordings import count_tokens, encode_dialog
+from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.ways import unpinned
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.workers import DaemonThreads
-from fdkvc.verdict.card import TODAY, Card, ModelRead, Way
+from fdkvc.verdict.card import TODAY, Card, ModelRead, Reading, Way
 from fdkvc.verdict.search import with_calls
 
 CHECKED_WITH = "smollm2"
@@ -44,11 +45,14 @@ MOST_WORK = 8_500
 """Tokens that each of two cores may read for such a sample under all ways, first or again: about a
 minute with a pretrained model of 135 million parameters."""
 
-TRIED_DIALOGS = 32
-"""Most dialogs that are encoded to find some that are short enough for such a sample."""
+GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of the golden ratio, without their whole part, spread evenly, however many there are."""
 
 BY_TEXT, BY_ATTENTION, BY_HABIT = 3, 1, 3
 """How many ways are read of those that see only text, of those by attention, and of today's."""
+
+TurnSizes = Mapping[str, Sequence[int]]
+"""The tokens of each turn of a dialog, by the dialog's name."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Sized(Answers):
     """Answers of each policy at a size of its own."""
 
     sizes: tuple[int, ...] = ()
+    after_eviction: ClassVar = True
 
     @property
     def cases(self) -> Iterable[tuple[Policy, int]]:
@@ -72,55 +77,61 @@ def installed() -> bool:
 
 
 def sample_of(
-    model: AnyModel, transcripts: Sequence[Transcript], most: int = SAMPLE_TOKENS
+    transcripts: Sequence[Transcript], sizes: TurnSizes, evicting: int, most: int = SAMPLE_TOKENS
 ) -> list[Transcript]:
-    """Return dialogs with calls, of at most so many tokens in all: of different clusters first.
+    """Return dialogs that a way of `evicting` tokens evicts from, of at `most` so many in all.
 
-    Where no dialog has calls, any is as good. If these are less than half of the tokens, the first
-    turns of another. Raises a ValueError if there is nothing to read.
+    They are drawn evenly over all lengths, of different clusters first, and only those with calls
+    if any has some. Of one that is longer than what is left, it has the first turns.
     """
-    places = with_calls(transcripts) or [*range(len(transcripts))]
-    ordered = [transcripts[place] for place in places[: TRIED_DIALOGS * -(-most // SAMPLE_TOKENS)]]
     sample, room = list[Transcript](), most
-    for dialog in ordered:
-        with suppress(ValueError):  # it is longer than the model's context
-            if (tokens := count_tokens(model, dialog)) <= room:
-                sample.append(dialog)
-                room -= tokens
-    if 2 * room > most:
-        begun = (_beginning(model, dialog, room) for dialog in ordered if dialog not in sample)
-        sample += islice(filter(None, begun), 1)
-    if not sample:
-        raise ValueError("no dialog is short enough for a model to check the verdict on it")
+    for dialog in drawn_over_lengths(transcripts, sizes):
+        part = evicted_part(dialog, sizes[dialog.name], evicting, room)
+        if part is not None:
+            sample.append(part)
+            room -= sum(sizes[dialog.name][: len(part.turns)])
     return sample
 
 
-def _beginning(model: AnyModel, dialog: Transcript, most: int) -> Transcript | None:
-    """Return the first turns of a dialog with at most so many tokens; None if there are none."""
-    counts = [0] * len(dialog.turns)
-    for encoded in model.tokens.encode_dialog(dialog):
-        counts[encoded.passage.turn] += len(encoded.ids)
-    turns = bisect_right([*accumulate(counts)], most)
-    calls = tuple(call for call in dialog.calls if call.turn < turns)
+def drawn_over_lengths(transcripts: Sequence[Transcript], sizes: TurnSizes) -> list[Transcript]:
+    """Return dialogs in an order in which any first few are spread over all lengths."""
+    by_length = sorted(transcripts, key=lambda dialog: sum(sizes[dialog.name]))
+    middle = len(by_length) // 2
+    places = sorted(range(len(by_length)), key=lambda place: GOLDEN * (place - middle) % 1)
+    spread = [by_length[place] for place in places]
+    return [spread[place] for place in with_calls(spread)] or spread
+
+
+def evicted_part(
+    dialog: Transcript, turn_sizes: Sequence[int], evicting: int, most: int
+) -> Transcript | None:
+    """Return the first turns of a dialog, all if they have at most so many tokens.
+
+    None if nothing is needed after the turn in which more than `evicting` tokens are held.
+    """
+    ends = [*accumulate(turn_sizes)]
+    turns, full_turn = bisect_right(ends, most), bisect_right(ends, evicting)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
-    if not turns or (dialog.demands and not demands):
+    calls = [demand.turn for demand in dialog.demands if demand.kind == "call"]
+    needing_turns = calls or range(len(ends))
+    if not any(full_turn < turn < turns for turn in needing_turns):
         return None
-    return replace(dialog, turns=dialog.turns[:turns], calls=calls, demands=demands)
+    if turns == len(dialog.turns):
+        return dialog
+    read_calls = tuple(call for call in dialog.calls if call.turn < turns)
+    return replace(dialog, turns=dialog.turns[:turns], calls=read_calls, demands=demands)
 
 
 def ways_to_read(card: Card) -> list[list[Way]]:
     """Return the ways that a model reads, in groups: the first decide most."""
-    enough = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
-    text = [way for way in enough if not way.guessed]
+    sized = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
+    text = [way for way in sized if not way.guessed]
     habits = [way for name in TODAY for way in text if unpinned(way.policy) == name]
-    by_attention = [way for way in enough if way.guessed and way.policy.startswith("sinks(")]
+    by_attention = [way for way in sized if way.guessed and way.policy.startswith("sinks(")]
     leading = card.ways[:1] if card.by_words is None else (card.by_words,)
-    first = [way for way in (*leading, *habits[:1]) if way in enough]
-    rest = [*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]]
-    return [
-        [*dict.fromkeys(filter(None, first))],
-        [way for way in dict.fromkeys(rest) if way not in first],
-    ]
+    first_group = dict.fromkeys(way for way in (*leading, *habits[:1]) if way in sized)
+    others = dict.fromkeys([*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]])
+    return [[*first_group], [way for way in others if way not in first_group]]
 
 
 def read_card(
@@ -128,67 +139,105 @@ def read_card(
     model: AnyModel,
     transcripts: Sequence[Transcript],
     on_read: Callable[[ModelRead], object] = lambda read: None,
-    before: ModelRead | None = None,
+    previous: ModelRead | None = None,
     most: int = SAMPLE_TOKENS,
-    **how: Unpack[Execution],
+    **execution: Unpack[Execution],
 ) -> ModelRead:
-    """Let a model read a few dialogs under the ways that matter, each at its share of the text.
+    """Let a model read a few dialogs under the ways that matter, each at its size.
 
-    They have at `most` so many tokens. `on_read` gets what is known after each group of ways. Given
-    what it has read `before`, it reads others, and `on_read` gets that until all is known of both.
-    Raises a ValueError if there is no dialog to read, or no way.
+    `transcripts` are the dialogs of the card. Those read have at `most` so many tokens. `on_read`
+    gets what is known after each group of ways. Given what it has read `previous`ly, it reads
+    others, and `on_read` gets that until all is known of both. Raises a ValueError if there is no
+    dialog to read, or no way.
     """
     groups = [group for group in ways_to_read(card) if group]
     if not groups:
         raise ValueError("there is nothing to check: no way saves anything")
-    if before is not None:
-        on_read(before)
-        transcripts = [dialog for dialog in transcripts if dialog.name not in before.names]
-    sample, tokens, runs, works = _affordable(card, groups, model, transcripts, most)
-    names = tuple(dialog.name for dialog in sample)
-    begun = sum(dialog not in transcripts for dialog in sample)
-    read = ModelRead(model.name, names, tokens, {}, complete=False, begun=begun)
-    title = f"{count(sum(map(len, groups)), 'way')}, {count(tokens, 'token')}"
-    reports = _reports(how.get("on_progress"), works, title)
-    # One dialog takes one core: then the groups are read at once.
-    at_once = len(sample) == 1 and how.get("workers") != 1
-    threads = DaemonThreads(len(runs) if at_once else 1)
-    parts = [
-        threads.submit(partial(run_answers, run, model, sample, **(how | {"on_progress": report})))
-        for run, report in zip(runs, reports, strict=True)
-    ]
-    for part in parts:
-        scores = {**read.scores, **readings_of(part.result())}
-        read = replace(read, scores=scores, complete=part is parts[-1])
-        if before is None:
+    sizes = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in transcripts}
+    # A card may count tokens as another model does.
+    ratio = sum(map(sum, sizes.values())) / len(sizes) / card.tokens
+    if previous is not None:
+        on_read(previous)
+        transcripts = [dialog for dialog in transcripts if dialog.name not in previous.names]
+    sizes = {name: _readable(turn_sizes, model) for name, turn_sizes in sizes.items()}
+    runs = [_sized(group, ratio) for group in groups]
+    sample = _affordable(runs, model, transcripts, sizes, most)
+    tokens = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in sample}
+    unread = [dialog for dialog in transcripts if dialog.name not in tokens]
+    read = ModelRead(
+        model.name,
+        tuple(tokens),
+        sum(tokens.values()),
+        {},
+        complete=False,
+        begun=sum(dialog not in transcripts for dialog in sample),
+        unread=sum(bool(sample_of([dialog], sizes, runs[0].sizes[0], most)) for dialog in unread),
+    )
+    title = f"{count(read.dialogs, 'conversation')}, {count(read.tokens, 'token')}, under "
+    title += count(sum(map(len, groups)), "way")
+    for scores, complete in _readings(runs, model, sample, tokens, title, execution):
+        read = replace(read, scores={**read.scores, **scores}, complete=complete)
+        if previous is None:
             on_read(read)
-    return read if before is None else before.joined(read)
+    return read if previous is None else previous.joined(read)
+
+
+def _readable(turn_sizes: Sequence[int], model: AnyModel) -> Sequence[int]:
+    """Return the sizes of the first turns, as many as the model's context holds."""
+    ends = [*accumulate(turn_sizes)]
+    return turn_sizes[: bisect_right(ends, model.decoder.shape.positions)]
+
+
+def _readings(
+    runs: Sequence[Sized],
+    model: AnyModel,
+    sample: Sequence[Transcript],
+    tokens: Mapping[str, int],
+    title: str,
+    execution: Execution,
+) -> Iterator[tuple[dict[str, Reading], bool]]:
+    """Yield what a model lost under the ways of each run, and whether this was the last run."""
+    works = [sum(_works(run, model, sample)) for run in runs]
+    reports = _reports(execution.get("on_progress"), works, title)
+    # One dialog takes one core: then the groups are read at once.
+    at_once = len(sample) == 1 and execution.get("workers") != 1
+    threads, parts = DaemonThreads(len(runs) if at_once else 1), []
+    for run, report in zip(runs, reports, strict=True):
+        options: Execution = {**execution, "on_progress": report}
+        parts.append(threads.submit(partial(run_answers, run, model, sample, **options)))
+    for part in parts:
+        yield readings_of(part.result(), tokens), part is parts[-1]
+
+
+def _works(run: Sized, model: AnyModel, sample: Sequence[Transcript]) -> list[int]:
+    """Return about how many tokens a run reads of each dialog, first or again."""
+    return [sum(work_of(run, encode_dialog(model, dialog))) for dialog in sample]
 
 
 def _affordable(
-    card: Card,
-    groups: Sequence[Sequence[Way]],
+    runs: Sequence[Sized],
     model: AnyModel,
     transcripts: Sequence[Transcript],
+    sizes: TurnSizes,
     most: int,
-) -> tuple[list[Transcript], int, list[Sized], list[int]]:
-    """Return a sample of at `most` so many tokens, its tokens, and each group's run and work.
+) -> list[Transcript]:
+    """Return a sample of at `most` so many tokens, and fewer where ways read much again.
 
-    Where ways read so much again that it would take longer than others of its size, it is smaller.
+    Raises a ValueError if there is none that is read in time.
     """
-    allowed = MOST_WORK * most / SAMPLE_TOKENS
-    while True:
-        sample = sample_of(model, transcripts, most)
-        passages = [encode_dialog(model, dialog) for dialog in sample]
-        tokens = sum(len(passage.ids) for row in passages for passage in row)
-        runs = [_sized(group, tokens / len(sample) / card.tokens) for group in groups]
-        works = [sum(sum(work_of(run, row)) for row in passages) for run in runs]
+    allowed, evicting = MOST_WORK * most / SAMPLE_TOKENS, runs[0].sizes[0]
+    room = most
+    while sample := sample_of(transcripts, sizes, evicting, room):
+        works = [_works(run, model, sample) for run in runs]
         # The groups of one dialog are read at once, each by one core; several dialogs share cores.
-        longest = max(works) if len(sample) == 1 else sum(works) / 2
-        smaller = tokens * 9 // 10
-        if longest <= allowed or smaller < SAMPLE_TOKENS // 4:
-            return sample, tokens, runs, works
-        most = smaller
+        longest = max(map(sum, works)) if len(sample) == 1 else sum(map(sum, works)) / 2
+        if longest <= allowed:
+            return sample
+        room = room * 9 // 10
+    raise ValueError(
+        f"no conversation that needs a value after {evicting:,} tokens can be read within "
+        f"{most:,} tokens; on the command line, --read N reads more"
+    )
 
 
 def _sized(group: Sequence[Way], ratio: float) -> Sized:
@@ -214,13 +263,17 @@ def _reports(
     return [partial(on_progress, number) for number in range(len(works))]
 
 
-def readings_of(table: pd.DataFrame) -> dict[str, ModelLoss]:
-    """Return what a model lost under each policy of a table of `run_answers`."""
-    means = mean_table(table[table.metric.isin((KL, RIGHT)) & (table.policy != FULL)])
-    kl, right = (means[means.metric == metric].set_index("policy") for metric in (KL, RIGHT))
+def readings_of(table: pd.DataFrame, tokens: Mapping[str, int]) -> dict[str, Reading]:
+    """Return what a model lost under each policy of a table of `run_answers`.
+
+    Dialogs of as few `tokens` as a policy keeps do not count for it.
+    """
+    evicting = (table.policy != FULL) & (table.budget < table.dialog.map(tokens))
+    table = table[evicting & table.metric.isin((KL, RIGHT))]
     readings = {}
-    for name, lost in kl["mean"].items():
-        values = int(right["count"].get(name, 0))
-        kept = round(float(right["mean"].get(name, 0.0)) * values)
-        readings[str(name)] = ModelLoss(kept, values, float(lost))
+    for name, rows in table.groupby("policy", sort=False):
+        kl, right = (rows[rows.metric == metric] for metric in (KL, RIGHT))
+        right_values = round(float((right.value * right["count"]).sum()))
+        values = int(right["count"].sum())
+        readings[str(name)] = Reading(right_values, values, float(kl.value.mean()), len(kl))
     return readings

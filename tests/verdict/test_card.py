@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import fdkvc
-from fdkvc.conversations.forgot import ModelLoss, Recorded
+from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.transcripts import Transcript, Turn
@@ -21,6 +21,7 @@ from fdkvc.policies.ways import unpinned, way_words
 from fdkvc.verdict.card import (
     Card,
     ModelRead,
+    Reading,
     Way,
     card_grid,
     card_record,
@@ -110,7 +111,7 @@ def test_the_sentence_has_size_share_and_bytes() -> None:
     assert "(10 % of a conversation)" in lead
     assert "205 kB instead of 2.0 MB in 4x2x64x16" in lead
     assert "before a model has read it" in lead
-    assert "No model read it" in basis
+    assert "only the words of values" in basis
     assert "a guess" not in basis
     assert "tuned on the Schema-Guided" in basis
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[1]
@@ -173,23 +174,34 @@ def test_a_way_that_keeps_the_first_tokens_comes_before_one_that_does_not() -> N
 def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: str) -> None:
     names = ("sinks(weighted-recency)", "sink")
     scores = {
-        name: ModelLoss(kept, 20, lost) for name, kept, lost in zip(names, right, kl, strict=True)
+        name: Reading(kept, 20, lost, 4) for name, kept, lost in zip(names, right, kl, strict=True)
     }
-    read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores)
+    read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores, unread=2)
     card = card_of(read=read)
     assert card.best is not None
     assert card.best.policy == best
     lead, basis = card_sentences(card)
     assert lead.startswith(("Evict", "Keep"))
-    assert "SmolLM2 read 4 of 8 conversations" in basis
+    assert "SmolLM2 read 4 of 6 conversations" in basis
     assert f"{right[names.index(best)]} of 20 values" in basis
     assert ("by words it would be" in basis) == (best == "sink")
     partial = card_of(read=replace(read, complete=False))
     assert partial.best == partial.by_words, "it waits until all is read"
 
 
+def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
+    scores = {
+        "sinks(weighted-recency)": Reading(10, 20, 0.4, 4),
+        "sink": Reading(3, 4, 0.4, 1),
+    }
+    read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores)
+    card = card_of(read=read)
+    assert card.best is not None
+    assert card.best.policy == "sink", "0.1 nats and 1 value lost over all four, against 0.4 and 10"
+
+
 def test_a_model_that_does_not_contradict_the_words_changes_nothing() -> None:
-    scores = {"fifo": ModelLoss(20, 20, 0.12), "sink": ModelLoss(20, 20, 0.05)}
+    scores = {"fifo": Reading(20, 20, 0.12, 1), "sink": Reading(20, 20, 0.05, 1)}
     recall = {"fifo": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
     card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
     assert card.best is not None
@@ -204,7 +216,7 @@ def test_letters_recommend_nothing_unless_a_model_contradicts_the_words(
     kl: float, best: str, promised: bool
 ) -> None:
     recall = {"sinks(h2o)": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
-    scores = {"sinks(h2o)": ModelLoss(20, 20, 0.05), "sink": ModelLoss(20, 20, kl)}
+    scores = {"sinks(h2o)": Reading(20, 20, 0.05, 1), "sink": Reading(20, 20, kl, 1)}
     card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
     assert card.best is not None
     assert (card.best.policy, card.promise is not None) == (best, promised)
@@ -213,7 +225,7 @@ def test_letters_recommend_nothing_unless_a_model_contradicts_the_words(
 
 def test_what_is_promised_is_of_the_way_that_a_model_chose() -> None:
     recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.99), "sink": (0.8, 0.98, 0.995)}
-    scores = {"sinks(weighted-recency)": ModelLoss(9, 20, 0.8), "sink": ModelLoss(20, 20, 0.1)}
+    scores = {"sinks(weighted-recency)": Reading(9, 20, 0.8, 1), "sink": Reading(20, 20, 0.1, 1)}
     card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
     assert card.best is not None
     assert card.best.policy == "sink"
@@ -261,12 +273,13 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert "only a model can tell" in card_sentences(card)[0]
     assert (card.best, card.promise) == (None, None)
     assert [(way.policy, way.size) for way in card.ways] == [("sinks(fifo)", 250), ("sink", 250)]
-    scores = {"sinks(fifo)": ModelLoss(0, 0, 0.4), "sink": ModelLoss(0, 0, kl)}
+    scores = {"sinks(fifo)": Reading(0, 0, 0.4, 2), "sink": Reading(0, 0, kl, 2)}
     read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores, begun=1))
     assert (card_record(read)["best"] or {"policy": None})["policy"] == best
     lead, basis = card_sentences(read)
     assert ("does not pay" in lead) == (best is None)
-    assert "SmolLM2 read 2 of 3 conversations so, 1 in part" in basis
+    assert "SmolLM2 read 2 of 2 conversations" in basis
+    assert "1 in part" in basis
     assert "no call says which values must stay" in basis
     assert [row[-2] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
 
@@ -343,13 +356,13 @@ def test_recorded_compactions_are_the_last_row() -> None:
 
 
 def test_what_a_model_reads_of_more_dialogs_counts_with_what_it_has_read() -> None:
-    one = ModelRead("SmolLM2", ("a", "b", "c"), 900, {"sink": ModelLoss(4, 5, 0.1)})
+    one = ModelRead("SmolLM2", ("a", "b", "c"), 900, {"sink": Reading(4, 5, 0.1, 2)})
     two = ModelRead(
-        "SmolLM2", ("d",), 300, {"sink": ModelLoss(1, 3, 0.5), "fifo": ModelLoss(0, 3, 1)}
+        "SmolLM2", ("d",), 300, {"sink": Reading(1, 3, 0.4, 1), "fifo": Reading(0, 3, 1, 1)}
     )
     both = one.joined(two)
     assert (both.names, both.tokens) == (("a", "b", "c", "d"), 1200)
-    assert [*both.scores] == ["sink"]
+    assert [*both.scores] == ["sink", "fifo"], "of which one evicted nothing from the first"
     assert (both.scores["sink"].right, both.scores["sink"].values) == (5, 8)
     assert both.scores["sink"].kl == pytest.approx(0.2)
 
@@ -357,7 +370,7 @@ def test_what_a_model_reads_of_more_dialogs_counts_with_what_it_has_read() -> No
 def test_the_file_of_a_plan_has_what_a_model_lost() -> None:
     settings = Replay(tuple(map(read_policy, RECALL)), SIZES)
     spoken = LexicalRecordings([Transcript("one", (Turn("user", "a table for two " * 90),))])
-    read = ModelRead("SmolLM2", ("d0",), 900, {"sink": ModelLoss(4, 5, 0.1)})
+    read = ModelRead("SmolLM2", ("d0",), 900, {"sink": Reading(4, 5, 0.1, 1)})
     run = ReplayRun(settings, spoken, replayed(), needs(), 1.0, "0", shape=SHAPE, read=read)
     plan = run.tables["plan.csv"].set_index("policy")
     assert plan["reading.right"]["sink"] == 4

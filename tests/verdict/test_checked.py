@@ -5,19 +5,31 @@ from dataclasses import replace
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.core.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.models.answers import Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
-from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
 from fdkvc.verdict import checked
 from fdkvc.verdict.card import Card, ModelRead, Way
-from fdkvc.verdict.checked import read_card, readings_of, sample_of, ways_to_read
+from fdkvc.verdict.checked import read_card, sample_of, ways_to_read
 from fdkvc.verdict.model_shape import read_shape
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 MODEL = shared_language_model(BUNDLED)
-TOKENS = [count_tokens(MODEL, dialog) for dialog in DIALOGS]
+SIZES = {dialog.name: MODEL.tokens.count_by_turn(dialog) for dialog in DIALOGS}
+TOTALS = [*map(sum, SIZES.values())]
+MEAN = sum(TOTALS) / 2
+
+
+def long_dialogs(*turns: int) -> tuple[list[Transcript], dict[str, list[int]]]:
+    """Return dialogs of so many turns of ten tokens, whose last turn needs a value."""
+    dialogs = []
+    for number, count in enumerate(turns):
+        said = tuple(Turn("user", "a table") for _ in range(count))
+        needs = Demand("call", count - 1, "book", "what", "table", (Mention(0, 2, 7),))
+        dialogs.append(Transcript(f"d{number}", said, demands=(needs,), cluster=f"c{number % 3}"))
+    return dialogs, {dialog.name: [10] * len(dialog.turns) for dialog in dialogs}
 
 
 def test_a_sample_has_dialogs_with_calls_of_different_clusters_first() -> None:
@@ -25,42 +37,63 @@ def test_a_sample_has_dialogs_with_calls_of_different_clusters_first() -> None:
     again = one.with_name("again")
     silent = one.with_topics([None] * len(one.turns)).with_name("silent")
     object.__setattr__(silent, "demands", ())
-    read = sample_of(MODEL, [silent, one, again, other], most=sum(TOKENS))
-    assert [dialog.name for dialog in read] == [one.name, other.name]
-    assert len(sample_of(MODEL, [one, again], most=2 * TOKENS[0])) == 2
+    dialogs = [silent, one, again, other]
+    sizes = {dialog.name: MODEL.tokens.count_by_turn(dialog) for dialog in dialogs}
+    read = sample_of(dialogs, sizes, 80, most=sum(TOTALS))
+    assert {dialog.name for dialog in read} == {one.name, other.name}
+    assert len(sample_of([one, again], sizes, 80, most=2 * TOTALS[0])) == 2
+
+
+def test_a_sample_is_drawn_over_all_lengths_of_what_is_evicted_from() -> None:
+    dialogs, sizes = long_dialogs(*range(5, 85))
+    sample = sample_of(dialogs, sizes, 400, most=3_000)
+    lengths = [len(dialog.turns) * 10 for dialog in sample]
+    assert min(lengths[:-1]) > 400
+    assert sum(lengths) <= 3_000
+    whole = [len(dialog.turns) for dialog in sample if dialog in dialogs]
+    assert min(whole) < 55
+    assert max(whole) > 70, "not only the shortest, which fit best"
+    assert not sample_of(dialogs, sizes, 900, most=30_000), "nothing is evicted"
 
 
 def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
-    (begun,) = sample_of(MODEL, DIALOGS[:1], most=TOKENS[0] - 1)
-    assert count_tokens(MODEL, begun) < TOKENS[0]
+    (begun,) = sample_of(DIALOGS[:1], SIZES, 80, most=TOTALS[0] - 1)
     assert begun.turns == DIALOGS[0].turns[:-1]
     assert {call.turn for call in begun.calls} < {*range(len(begun.turns))}
     assert begun.demands == tuple(
         demand for demand in DIALOGS[0].demands if demand.turn < len(begun.turns)
     )
-    (little,) = sample_of(MODEL, DIALOGS[1:], most=TOKENS[1] // 2)
-    room = TOKENS[0] - 1 + count_tokens(MODEL, little)
-    assert sample_of(MODEL, [little, DIALOGS[0]], most=room) == [little, begun]
-    read = read_card(card_of(("sink", 80)), MODEL, [little, DIALOGS[0]], most=room, workers=1)
-    assert (read.dialogs, read.begun) == (2, 1)
-    with pytest.raises(ValueError, match="no dialog is short enough"):
-        sample_of(MODEL, DIALOGS, most=1)
+    read = read_card(card_of(("sink", 80)), MODEL, DIALOGS, most=sum(TOTALS) - 1, workers=1)
+    assert (read.dialogs, read.begun, read.unread) == (2, 1, 0)
+
+
+def test_what_cannot_be_read_in_time_is_said() -> None:
+    with pytest.raises(ValueError, match="after 500 tokens can be read within 400 tokens"):
+        read_card(card_of(("sink", 500)), MODEL, DIALOGS, most=400)
+
+
+def test_no_more_is_read_than_the_context_of_a_model_holds() -> None:
+    shape = replace(MODEL.decoder.shape, positions=TOTALS[0] - 1)
+    small = replace(MODEL, decoder=replace(MODEL.decoder, shape=shape))
+    read = read_card(card_of(("sink", 80)), small, DIALOGS[:1], workers=1)
+    assert (read.dialogs, read.begun) == (1, 1)
+    assert read.tokens < TOTALS[0]
 
 
 def test_a_sample_is_smaller_where_ways_read_much_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "SAMPLE_TOKENS", 400)
-    monkeypatch.setattr(checked, "MOST_WORK", 450)
+    monkeypatch.setattr(checked, "SAMPLE_TOKENS", sum(TOTALS))
+    monkeypatch.setattr(checked, "MOST_WORK", 1_300)
     whole, less = (
-        read_card(card_of((name, 80)), MODEL, DIALOGS, most=sum(TOKENS), workers=1)
+        read_card(card_of((name, 80)), MODEL, DIALOGS, most=sum(TOTALS), workers=1)
         for name in ("sink", "reread(messages(fifo))")
     )
     assert whole.complete
     assert less.complete
-    assert (whole.dialogs, whole.tokens) == (2, sum(TOKENS))
-    assert 0 < less.tokens < sum(TOKENS)
+    assert (whole.dialogs, whole.tokens) == (2, sum(TOTALS))
+    assert 0 < less.tokens < sum(TOTALS)
 
 
-def card_of(*sizes: tuple[str, int | None], tokens: float = 800) -> Card:
+def card_of(*sizes: tuple[str, int | None], tokens: float = MEAN) -> Card:
     letters = {"sinks(h2o)", "h2o"}
     ways = tuple(
         Way(name, size, 0.96, size or 0, "", guessed=name in letters) for name, size in sizes
@@ -91,27 +124,33 @@ def test_what_matters_is_read_first() -> None:
     assert rest == ["sinks(learned)", "sinks(surprisal)", "sinks(h2o)", "sink"]
 
 
-def test_a_model_reads_each_way_at_its_share_of_the_text() -> None:
-    card = card_of(
-        ("fifo", 160), ("sink", 80), ("reread(messages(fifo))", 200), ("sinks(h2o)", 800)
-    )
+def test_a_model_reads_each_way_at_its_size() -> None:
+    few, many = min(TOTALS), max(TOTALS)
+    ways = ("fifo", 160), ("sink", 80), ("reread(messages(fifo))", 200), ("sinks(h2o)", many)
+    card = card_of(*ways)
     seen: list[ModelRead] = []
     read = read_card(card, MODEL, DIALOGS, seen.append, workers=1)
-    assert (read.dialogs, read.tokens, read.complete) == (2, sum(TOKENS), True)
+    assert (read.dialogs, read.tokens, read.complete) == (2, sum(TOTALS), True)
     names = {"fifo", "sink", "reread(messages(fifo))"}
     assert read.scores.keys() == names, "one that keeps all is not read"
     assert [row.complete for row in seen] == [False] * (len(seen) - 1) + [True]
-    mean = sum(TOKENS) / 2
-    for name, share in (("fifo", 0.2), ("sink", 0.1), ("reread(messages(fifo))", 0.25)):
-        settings = Answers((read_policy(name),), (round(share * mean),))
-        alone = readings_of(run_answers(settings, MODEL, DIALOGS, workers=1))
-        assert alone == {name: read.scores[name]}
-    assert read.scores["fifo"].values > 0
-    first = replace(read, names=read.names[:1], tokens=TOKENS[0])
+    for name, size in ways[:3]:
+        table = run_answers(Answers((read_policy(name),), (size,)), MODEL, DIALOGS, workers=1)
+        of_way = table[table.policy == name]
+        assert read.scores[name].kl == of_way[of_way.metric == "kl"].value.mean()
+        right = of_way[of_way.metric == "values_right_of_full"]
+        assert 0 < read.scores[name].values <= right["count"].sum()
+        wrong = right["count"].sum() - (right.value * right["count"]).sum()
+        assert read.scores[name].values - read.scores[name].right == round(wrong), (
+            "what is needed before anything is evicted is not counted, and always right"
+        )
+    halved = read_card(replace(card, tokens=2 * card.tokens), MODEL, DIALOGS, workers=1)
+    assert halved.scores != read.scores, "a card may count tokens of another model"
+    first = replace(read, names=read.names[:1], tokens=TOTALS[0])
     joined = read_card(card, MODEL, DIALOGS, seen.append, first, workers=1)
-    assert joined.names == (DIALOGS[0].name, DIALOGS[1].name), "only what it has not read"
-    assert (seen[-1], joined.tokens) == (first, sum(TOKENS)), "until all is read, what it was"
-    fewer = read_card(card, MODEL, DIALOGS, most=max(TOKENS), workers=1)
-    assert (fewer.dialogs, fewer.tokens) == (1, TOKENS[0])
+    assert {*joined.names} == {dialog.name for dialog in DIALOGS}, "only what it has not read"
+    assert seen[-1] == first, "until all is read, what it was"
     with pytest.raises(ValueError, match="there is nothing to check"):
         read_card(card_of(("fifo", None)), MODEL, DIALOGS)
+    alone = read_card(card_of(("sink", few), ("fifo", few - 1)), MODEL, DIALOGS, workers=1)
+    assert (alone.dialogs, alone.scores["sink"].dialogs) == (1, 1)

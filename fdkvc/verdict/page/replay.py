@@ -155,12 +155,12 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
     return means[[*table]].astype({"lost": np.int32} if "lost" in table else {})
 
 
-def check_file(
-    card: Card, file: DialogFile, before: ModelRead | None, **how: Unpack[Execution]
+def check_replay(
+    card: Card, done: Replayed, previous: ModelRead | None, **how: Unpack[Execution]
 ) -> ModelRead:
-    """Let a model read dialogs of a file under the ways of a card; progress has what it read.
+    """Let a model read dialogs of a replay under the ways of its card; progress has what it read.
 
-    Those that it has read `before` count, too. It gives way to what a person waits for: once it is
+    What it has read `previous`ly counts, too. It gives way to what a person waits for: once it is
     cancelled, up to hundreds of tokens are under way.
     """
     give_way()
@@ -176,7 +176,7 @@ def check_file(
             report(replace(step, partial=latest))
 
     how = how | {"on_progress": progress}
-    return read_card(card, model, file.transcripts, on_read, before, **how)
+    return read_card(card, model, transcripts_of(done.recordings), on_read, previous, **how)
 
 
 def read_on(result: Forgot, on_read: OnRead) -> Forgot:

@@ -56,7 +56,7 @@ from fdkvc.verdict.page.choices import Chosen, chosen_encoding
 from fdkvc.verdict.page.replay import (
     FileRun,
     Replayed,
-    check_file,
+    check_replay,
     measured_recordings,
     replay_file,
     report_of,
@@ -164,7 +164,7 @@ def _check(page: str, done: Replayed, card: Card) -> tuple[Job | None, ModelRead
     content = _ways_of(done, card)
     asked, before = st.session_state.get(f"{page}/read-before", (None, None))
     before = before if asked == content else None
-    work = partial(check_file, card, done.file, before)
+    work = partial(check_replay, card, done, before)
     read = () if before is None else before.names
     return session_job(f"{page}/check", _checks(), work, (*content, read)), before
 
@@ -176,10 +176,9 @@ def _ways_of(done: Replayed, card: Card) -> tuple[str, tuple[tuple[str, int | No
 
 def _offer_more(page: str, done: Replayed, card: Card, read: ModelRead | None) -> None:
     """Offer to let the model read conversations that it has not read yet."""
-    rest = len(done.file.transcripts) - (0 if read is None else read.dialogs)
+    rest = 0 if read is None else read.unread
     words = f"{count(rest, 'conversation')} not read yet: it reads some more, in about a minute."
-    more = read is not None and rest > 0
-    if more and st.button(
+    if rest and st.button(
         "Read more", key=f"{page}/verdict/more", icon=":material/playlist_add:", help=plain(words)
     ):
         st.session_state[f"{page}/read-before"] = _ways_of(done, card), read
@@ -271,7 +270,7 @@ def _draw(
             st.caption(plain(f"No model is installed to read them: {NO_MODEL}."))
         elif check is not None and not check.finished:
             _, words = standing(check)
-            st.caption(plain(f"SmolLM2 reads a few of these dialogs under the ways: {words}."))
+            st.caption(plain(f"SmolLM2 is checking this: {words}."))
         elif check is not None and check.result is None:
             st.caption(plain(check.problem))
         for engine, line in card.settings.items():
