@@ -46,7 +46,7 @@ MOST_WORK = 8_500
 minute with a pretrained model of 135 million parameters."""
 
 GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples, without their whole part, spread evenly between 0 and 1, however many there are."""
+"""Its multiples, without their whole parts, spread evenly, however many there are."""
 
 BY_TEXT, BY_ATTENTION, BY_HABIT = 3, 1, 3
 """How many ways are read of those that see only text, of those by attention, and of today's."""
