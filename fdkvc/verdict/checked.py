@@ -153,7 +153,7 @@ def read_card(
     groups = [group for group in ways_to_read(card) if group]
     if not groups:
         raise ValueError("there is nothing to check: no way saves anything")
-    sizes = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in transcripts}
+    sizes: TurnSizes = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in transcripts}
     # A card may count tokens as another model does.
     ratio = sum(map(sum, sizes.values())) / len(sizes) / card.tokens
     if previous is not None:
