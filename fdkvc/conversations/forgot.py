@@ -151,7 +151,7 @@ class Forgot:
     """Sentences on what is not compared."""
 
     @property
-    def text_tokens(self) -> int:
+    def before(self) -> int:
         """Tokens of the text before the compaction."""
         return self.session.tokens_of(self.compaction.context)
 

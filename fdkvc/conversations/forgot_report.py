@@ -45,8 +45,8 @@ def heading(result: Forgot) -> str:
     compaction, session = result.compaction, result.session
     if compaction.kind == "imagined":
         return (
-            f"{session.name}, as if compacted {compaction.place}: {result.text_tokens:,} "
-            f"tokens, {result.size:,} stay ({percent(result.size / max(result.text_tokens, 1))})"
+            f"{session.name}, as if compacted {compaction.place}: {result.before:,} "
+            f"tokens, {result.size:,} stay ({percent(result.size / max(result.before, 1))})"
         )
     number = f"compaction {result.number + 1} of {len(session.compactions)}"
     trigger = {"auto": ", automatic", "manual": ", by hand"}.get(compaction.trigger, "")
@@ -54,7 +54,7 @@ def heading(result: Forgot) -> str:
     counted = f"; the agent: {earlier} → {later}" if any(compaction.recorded) else ""
     stayed = session.tokens_of(compaction.stayed)
     return (
-        f"{session.name}, {number} ({compaction.place}{trigger}): {result.text_tokens:,} → "
+        f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → "
         f"{stayed:,} tokens{counted}"
     )
 
@@ -185,9 +185,12 @@ def none_sentence(session: Session) -> str:
     """Say that a session has no compaction, and how to see what one would forget."""
     tokens = session.tokens_of(session.contexts[0])
     size = max(tokens // 10, 1)
+    known = "nothing was forgotten"
+    if session.resumed:
+        known = "what an earlier one forgot, before the file begins, is not known"
     return textwrap.fill(
-        f"No compaction in this session of {tokens:,} {session.unit}: nothing was forgotten. To "
-        f"see what each way would forget at a size of {size:,} tokens, add --at {size}.",
+        f"No compaction in this session of {tokens:,} {session.unit}: {known}. To see what each "
+        f"way would forget at a size of {size:,} tokens, add --at {size}.",
         WIDTH,
         break_on_hyphens=False,
     )
@@ -204,7 +207,7 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
             "trigger": result.compaction.trigger,
             "recorded_before": result.compaction.recorded[0],
             "recorded_after": result.compaction.recorded[1],
-            "before": result.text_tokens,
+            "before": result.before,
             "size": result.size,
             "calls": result.calls[1],
             "calls with needs": result.calls[0],

@@ -104,6 +104,8 @@ class Session:
     """Sentences on what is unusual in it."""
     unit: str = "words and punctuation marks"
     """What its tokens are; `in_tokens` changes it."""
+    resumed: bool = False
+    """Whether it was compacted before the file begins."""
 
     def in_tokens(self, encoding: Encoder) -> "Session":
         """Return the session in the tokens of a model. Raises a ValueError if it has too many."""

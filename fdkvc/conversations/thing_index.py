@@ -17,6 +17,7 @@ from fdkvc.conversations.sessions import Message
 from fdkvc.core.limits import MAX_MENTIONS
 
 _RUN = re.compile(r"(?:\b[A-Za-z]:(?=[\\/]))?[\w.@~+%/\\-]+")
+_PART = re.compile(r"[^/\\]+")
 _DRIVE = re.compile(r"\b[A-Za-z]:\\")
 _ESCAPE = re.compile(r"\\[bfnrt\"\\]")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@~+%/\\-]+")
@@ -139,13 +140,15 @@ def _paths_in(text: str, names: set[str]) -> Iterator[tuple[str, int, int]]:
     """Yield the paths in a text that end with any of some names, with their start and end."""
     if "\\" in text and not _DRIVE.search(text):  # JSON escapes, and no path of Windows
         text = _ESCAPE.sub("  ", text)
-    for run in _RUN.finditer(text):
-        parts = re.split(r"([/\\]+)", run[0])
-        end = run.start()
-        for index, part in enumerate(parts):
-            end += len(part)
-            name = part.lower().rstrip(".") if index % 2 == 0 else ""
+    for run in _RUN.finditer(text) if names else ():
+        words, start = run[0], run.start()
+        if "/" not in words and "\\" not in words:
+            name = words.lower().rstrip(".")
             if name in names:
-                end_of_name = end - len(part) + len(name)
-                path = _spelling(text[run.start() : end_of_name])
-                yield path, run.start(), end_of_name
+                yield _spelling(name), start, start + len(name)
+            continue
+        for part in _PART.finditer(words):
+            name = part[0].lower().rstrip(".")
+            if name in names:
+                end = part.start() + len(name)
+                yield _spelling(words[:end]), start, start + end

@@ -66,8 +66,8 @@ class _Boundary:
         self.model, self.result = model, result
         most = model.decoder.shape.positions
         long = "the text before has {:,} tokens, and its context " + f"{most:,}"
-        if result.text_tokens > most:
-            raise ValueError(long.format(result.text_tokens))
+        if result.before > most:
+            raise ValueError(long.format(result.before))
         if not result.ways:
             raise ValueError("nothing can be compared here")
         # 1. The text before, and the messages that came next: those new in the next context.
@@ -89,7 +89,7 @@ class _Boundary:
         #    nothing stayed, the same share of the text as recorded.
         _, rows = self._read(stayed) if stayed else (None, [])
         self.stayed = [*model.tokens.first, *chain.from_iterable(row.ids for row in rows)]
-        share = result.size / max(result.text_tokens, 1)
+        share = result.size / max(result.before, 1)
         self.size = len(self.stayed) if rows else max(1, round(share * tokens))
 
     def _read(self, messages: Sequence[int]) -> tuple[Transcript, list[EncodedPassage]]:

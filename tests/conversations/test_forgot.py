@@ -13,7 +13,7 @@ from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
 from fdkvc.conversations.forgot import NO_SUMMARY, WAYS, Forgot, Recorded, forgot
-from fdkvc.conversations.forgot_report import losses_rows, sentence, ways_rows
+from fdkvc.conversations.forgot_report import losses_rows, none_sentence, sentence, ways_rows
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.mentions import WordingSearch
 from fdkvc.conversations.rereading import Reread
@@ -187,7 +187,7 @@ def test_a_session_is_counted_in_the_tokens_of_a_model(monkeypatch: pytest.Monke
     for message in session.messages:
         assert message.tokens == len(encoding.tokens.encode(message.turn.text)[0])
     (by_words,), (by_tokens,) = forgot(words), forgot(session)
-    assert by_tokens.text_tokens > by_words.text_tokens
+    assert by_tokens.before > by_words.before
     assert [need.value for need in by_tokens.needs] == [need.value for need in by_words.needs]
     assert by_tokens.ways[0].holds == by_words.ways[0].holds, "the file says it, in any tokens"
     monkeypatch.setattr("fdkvc.conversations.sessions.MAX_SESSION_TOKENS", 20)
@@ -270,6 +270,30 @@ def test_compactions_of_a_file_are_summed() -> None:
     assert Recorded.of([session]) == recorded
     assert recorded.lost > 4
     assert Recorded.of([]) is None
+
+
+def test_what_the_agent_put_back_was_not_lost() -> None:
+    log = ClaudeCode()
+    log.user("Deploy to eu-west-7.")
+    log.boundary()
+    log.summary("Deploy.")
+    log.line("attachment", attachment={"type": "memory", "path": "/a.md", "content": "eu-west-7"})
+    log.call("deploy", "c1", region="eu-west-7")
+    (result,) = forgot(session_of(log), ())
+
+    assert held(result) == {"eu-west-7": True}
+
+
+def test_what_was_compacted_before_the_file_begins_is_not_called_remembered() -> None:
+    log = ClaudeCode()
+    log.boundary(preTokens=180_000)
+    log.summary("The port is 8443.")
+    log.call("open", "c1", port=8443)
+    session = session_of(log)
+
+    assert not [*forgot(session)]
+    assert "nothing was forgotten" not in none_sentence(session)
+    assert "180,000 tokens before" in session.notes[0]
 
 
 # -------------------------------------------------------------------------------- one decision

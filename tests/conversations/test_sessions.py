@@ -70,12 +70,13 @@ def test_what_neither_a_person_nor_a_model_wrote_is_counted() -> None:
     log.say("API Error: 529", isApiErrorMessage=True)
     (session,) = log.read()
 
-    assert texts(session) == ["Hello", "Hi"]
+    reminder = "<system-reminder>Be brief.</system-reminder>"
+    assert texts(session) == ["Hello", reminder, "two words", "Hi"]
+    assert [row.turn.tool for row in session.messages] == ["", "attachment", "attachment", ""]
+    assert not session.notes
     assert dict(session.unread) == {
         "line of type 'summary'": 1,
         "line of type 'file-history-snapshot'": 1,
-        "line marked 'isMeta'": 1,
-        "line of type 'attachment'": 1,
         "line of type 'system, turn_duration'": 1,
         "thinking": 1,
         "line marked 'isApiErrorMessage'": 1,
@@ -244,13 +245,19 @@ def test_a_message_that_waited_is_the_users_and_other_attachments_are_said() -> 
     log.line("attachment", attachment=queued | {"commandMode": "task-notification"})
     log.boundary()
     log.summary("A hull is painted.")
-    log.line("attachment", attachment={"type": "file", "content": "the hull's plan"})
+    content = {"type": "text", "file": {"content": "the hull's plan"}}
+    log.line("attachment", attachment={"type": "file", "filename": "a.md", "content": content})
+    log.line("attachment", attachment={"type": "compact_file_reference", "filename": "b.md"})
     log.say("It is red.")
+    log.line("attachment", attachment={"type": "file", "content": "later"})
     (session,) = log.read()
 
     assert texts(session) == ["Paint the hull.", "In red."]
+    assert texts(session, 1)[1:] == ["a.md\nthe hull's plan", "It is red.", "later"]
+    (compaction,) = session.compactions
+    assert compaction.stayed == session.contexts[1][:2]
+    assert compaction.note == "Put back, text not in the log: 1 item (b.md)."
     assert dict(session.unread) == {"line of type 'attachment'": 2}
-    assert "1 attachment" in session.compactions[0].note
 
 
 def test_a_stream_of_events_has_the_same_in_other_words() -> None:
@@ -451,7 +458,8 @@ def test_a_session_may_begin_with_a_summary_or_in_its_middle() -> None:
 
     assert session.compactions == ()
     assert texts(session) == ["What was said elsewhere.", "a result of a call elsewhere"]
-    assert any("begins with a summary" in note for note in session.notes)
+    assert session.resumed
+    assert any("before the file begins (line 1)" in note for note in session.notes)
     assert any("without a call" in note for note in session.notes)
 
 

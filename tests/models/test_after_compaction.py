@@ -90,7 +90,7 @@ def test_what_is_too_long_for_the_model_is_said_and_read_no_further(model: Langu
     made.summary("Seats.")
     made.say("Then I book.")
     result = result_of(made)
-    assert result.text_tokens > model.decoder.shape.positions
+    assert result.before > model.decoder.shape.positions
     told = read_on(model, result)
     assert all(way.reading is None for way in told.ways)
     assert told.notes[-1].endswith("its context 1,024.")

@@ -27,9 +27,15 @@ from fdkvc.core.limits import (
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread, is_thinking
-from fdkvc.core.words import count
+from fdkvc.core.words import clipped, count
 
 _LINE = re.compile(r"(?m)^.*$")
+
+MAX_SHOWN_NAME = 60
+"""Most characters of the name of what was put back."""
+
+ATTACHED = "attachment"
+"""The id of the call of what the agent put into the context, and its tool."""
 
 LEFT_BRANCH = "message before which the user went back"
 
@@ -51,7 +57,7 @@ def agent_format(
         for line, place in lines_of(text, unread):
             log.read(line, place)
         sessions = [thread.session(unread) for thread in log.end()]
-        filled = [session for session in sessions if session.messages]
+        filled = [session for session in sessions if any(map(_is_said, session.messages))]
         # What is not read of the file counts with its first session.
         return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
@@ -74,6 +80,10 @@ def agent_format(
         return False
 
     return Format(key, label, ("jsonl",), None, read, recognizes, read_sessions)
+
+
+def _is_said(message: Message) -> bool:
+    return message.turn.tool != ATTACHED
 
 
 def _numbered(text: str) -> Iterator[tuple[int, str]]:
@@ -157,6 +167,7 @@ class Thread:
         self.kept = 0
         """Number of messages in all contexts but the last."""
         self.notes: list[str] = []
+        self.resumed = False
         self.used: int | None = None
         """Tokens in the model's context at its last answer, as the file says."""
         self.is_fresh = False
@@ -211,7 +222,12 @@ class Thread:
         if context or self.compactions:
             self.contexts.append([])
         else:  # the session continues one in another file
-            self.notes.append("It begins with a summary of what is not in the file.")
+            self.resumed = True
+            tokens = f", {recorded[0]:,} tokens before" if recorded[0] else ""
+            self.notes.append(
+                f"It was compacted before the file begins ({place}{tokens}): what that forgot "
+                "cannot be known from the file."
+            )
         written = [self.add(message, place) for message in summary]
         if not context and not self.compactions:
             return
@@ -226,7 +242,7 @@ class Thread:
                 "stayed": [*self.context],
                 "summary": written,
                 "recorded": (self.used if before is None else before, after),
-                "attached": 0,
+                "attached": [],
                 "missing": missing,
             }
         )
@@ -255,9 +271,19 @@ class Thread:
             self.context[:] = [index for index in self.context if index not in left]
         unread.add(LEFT_BRANCH, before - len(self.context))
 
-    def attached(self) -> None:
-        """Count something that the agent put into the context after a compaction."""
-        self.compactions[-1]["attached"] += 1
+    def attach(self, text: str, place: str) -> int:
+        """Add a text that the agent put into the context; after a compaction, it stayed."""
+        is_fresh, said = self.is_fresh, {"role": "tool", "tool_call_id": ATTACHED, "content": text}
+        number = self.add({**said, "tool_calls": []}, place)
+        if is_fresh:
+            self.compactions[-1]["stayed"].append(number)
+            self.is_fresh = True
+        return number
+
+    def attach_name(self, name: str) -> None:
+        """Note what the agent put into the context after a compaction, without its text."""
+        if self.is_fresh:
+            self.compactions[-1]["attached"].append(name)
 
     def use(self, tokens: int | None) -> None:
         """Note how many tokens the model had in its context when it answered."""
@@ -286,7 +312,9 @@ class Thread:
                 numbers.setdefault(index, []).append(number)
                 if turn.kind == "result":
                     origin = calls.get(call_id(message))
-                    if origin is None:
+                    if call_id(message) == ATTACHED:
+                        turn = replace(turn, tool=ATTACHED)
+                    elif origin is None:
                         alone.append(place)
                     else:
                         earlier, order = origin
@@ -310,7 +338,8 @@ class Thread:
             return tuple(chain.from_iterable(numbers.get(index, ()) for index in indices))
 
         contexts, compactions = tuple(map(kept, self.contexts)), tuple(self._compactions(kept))
-        return Session(self.name, linked, contexts, compactions, notes=tuple(self.notes))
+        notes = tuple(self.notes)
+        return Session(self.name, linked, contexts, compactions, (), notes, resumed=self.resumed)
 
     def _compactions(self, kept: Callable[[list[int]], tuple[int, ...]]) -> Iterator[Compaction]:
         """Yield the compactions with numbers of turns for those of messages, and all notes."""
@@ -318,9 +347,10 @@ class Thread:
             notes = [about["note"]]
             if missing := about.pop("missing"):
                 notes.append(f"{missing:,} of the lines that stayed are not in the file.")
-            if attached := about.pop("attached"):
+            if names := about.pop("attached"):
+                named = ", ".join(clipped(name, MAX_SHOWN_NAME) for name in names[:MAX_NAMED_LINES])
                 notes.append(
-                    f"Not read: {count(attached, 'attachment')} that the agent put after it."
+                    f"Put back, text not in the log: {count(len(names), 'item')} ({named})."
                 )
             numbers = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
             yield Compaction(**about | numbers | {"note": " ".join(filter(None, notes))})

@@ -5,11 +5,12 @@ summary is the next line marked so; ``preservedMessages``, or in older versions
 ``preservedSegment``, names the lines that stay. A subagent's lines, ``isSidechain``, are a
 conversation of their own. If the parent of a person's message is not the last message, the person
 went back to this parent, and what came after it leaves the context. Lines with the same ``uuid``
-are read once. Lines that neither a person nor a model wrote are counted. A message that a person
-sent while the model was at work is an ``attachment``.
+are read once. A message that a person sent while the model was at work is an ``attachment``. Other
+attachments and reminders (``isMeta``) with a text are read as results of a tool of this name, and
+after a boundary they stayed; other lines that neither a person nor a model wrote are counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -21,6 +22,9 @@ from fdkvc.core.unread import Unread
 COPY = "copy of an earlier line"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Marks of lines that neither a person nor a model wrote."""
+
+TEXT_FIELDS = frozenset(("content", "text", "snippet", "planContent"))
+"""Fields of what the agent puts into the context with its text."""
 
 USAGE = ("input", "cache_read_input", "cache_creation_input", "output")
 """The beginnings of the names of fields that count an answer's tokens."""
@@ -104,6 +108,8 @@ class _Reader:
                 is_next = agent.pending is not None and line.get("isSynthetic") is True
                 if is_next or line.get("isCompactSummary") is True:
                     self._compact(agent, message, place)
+                elif line.get("isMeta") is True and (words := attached_text(message)):
+                    return [agent.attach(words, place)]
                 elif mark := next((mark for mark in UNWRITTEN if line.get(mark) is True), None):
                     self.unread.add(f"line marked {mark!r}")
                 else:
@@ -113,9 +119,11 @@ class _Reader:
             ) is not True and _waited(attached):
                 message = {"role": "user", "content": attached["prompt"]}
                 return self._say(message, line, place, agent)
+            case {"type": "attachment", "attachment": dict(attached)} if attached_text(attached):
+                return [agent.attach(attached_text(attached), place)]
             case _:
-                if kind == "attachment" and agent.is_fresh:
-                    agent.attached()
+                if kind == "attachment":
+                    agent.attach_name(attached_name(_field(line, "attachment", dict)))
                 named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
                 self.unread.add(f"line of type {clean_name(named)!r}")
         return []
@@ -228,6 +236,33 @@ def _waited(attached: Mapping[str, Any]) -> bool:
     is_prompt = attached.get("commandMode", "prompt") == "prompt"
     is_queued = attached.get("type") == "queued_command" and is_prompt
     return is_queued and isinstance(attached.get("prompt"), str | list)
+
+
+def attached_name(attached: Mapping[str, Any]) -> str:
+    """Return the path or name of what is attached, or else its type."""
+    fields = ("filename", "displayPath", "path", "planFilePath", "name", "type")
+    names = (attached.get(field) for field in fields)
+    return next((clean_name(name) for name in names if isinstance(name, str) and name), "unnamed")
+
+
+def attached_text(attached: Mapping[str, Any]) -> str:
+    """Return the text of what the agent put into the context, after its name; "" if it has none."""
+    texts = [*_texts_in({key: attached[key] for key in attached if key != "prompt"})]
+    if not texts:
+        return ""
+    name = attached_name(attached)
+    return "\n".join(texts if name in (attached.get("type"), "unnamed") else [name, *texts])
+
+
+def _texts_in(value: Any, field: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _texts_in(part, key)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts_in(part, field)
+    elif isinstance(value, str) and field in TEXT_FIELDS and value.strip():
+        yield value
 
 
 def _field(owner: Mapping[str, Any], name: str, kind: type) -> Any:

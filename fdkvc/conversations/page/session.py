@@ -191,11 +191,12 @@ def show_session(
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Choose a size; return the session as if its first half had been fitted to it, and it."""
     tokens = session.tokens_of(session.contexts[0])
+    state = "was compacted before the file begins" if session.resumed else "was never compacted"
     st.markdown(
         Markdown(
-            "**This session was never compacted**: nothing of its {} was forgotten. As if its "
-            "first half had been fitted to a size:"
-        ).format(count(tokens, "token"))
+            "**This session {}**: nothing of its {} was forgotten since. As if its first half had "
+            "been fitted to a size:"
+        ).format(state, count(tokens, "token"))
     )
     most = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
