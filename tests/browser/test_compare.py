@@ -10,7 +10,6 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.engine.fork import Fork, fork
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
@@ -102,42 +101,6 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     page.get_by_text("What if …").click()
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
     expect_turn(page, int(page.get_by_role("slider", name="Turn").input_value()))
-
-
-@pytest.mark.long
-def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
-    trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
-    change = Fork(4, policy=policy_named("fd-kvc", gamma=0.6), budget=56)
-    future = fork(trace, DIALOG, change)
-    page.set_viewport_size({"width": 1280, "height": 900})
-    open_compare(page, scenario="shift", seed=7, policies="h2o,fd-kvc", turn=4)
-
-    page.get_by_text("What if …").click()
-    expect(page.get_by_role("button", name="Continue from here")).to_be_in_viewport(ratio=1)
-    decay = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
-    decay.fill("0.6")
-    decay.press("Enter")
-    page.get_by_role("button", name="Continue from here").click()
-
-    expect(page.get_by_text("continued after turn 4")).to_be_visible()
-    expect(page.get_by_text("recency decay (γ) at 0.6 instead of 0.88")).to_be_visible()
-    expect(decay).not_to_be_visible()
-    expect(lanes(page)).to_have_count(3)
-    expect(lane(page, 3)).to_contain_text("continues FD-KVC after turn 4")
-    expect_turn(page, 5)  # the first that differs
-    for number in (2, 3):
-        expect(lane(page, number)).to_be_in_viewport(ratio=1)
-    page.get_by_role("button", name="Back").click()
-    expect_turn(page, 4)
-    assert kept(page, 3) == kept(page, 2) == decided(trace, 4)
-    page.get_by_role("button", name="Next", exact=True).click()
-    expect_turn(page, 5)
-    assert kept(page, 2) == decided(trace, 5)
-    assert kept(page, 3) == decided(future, 5) != decided(trace, 5)
-
-    page.get_by_role("button", name="Remove the fork").click()
-    expect(page.get_by_text("continued after turn 4")).not_to_be_visible()
-    expect(lane(page, 3)).not_to_be_attached()
 
 
 @pytest.mark.long

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.player.entry_files import file_stem, trace_files
-from fdkvc.player.run import DialogChoice, build_run
-from fdkvc.policies import policy_named
-from fdkvc.synthetic.scenarios import World, scenario_named
 from tests.browser.address import expect_linked
-
-ENTRY = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (new, evicted|new|kept|evicted)\b")
 
 
 def open_step(page: Page, **view: object) -> None:
@@ -46,17 +39,6 @@ def entry(page: Page, token: int) -> Locator:
 
 def why(page: Page) -> Locator:
     return page.get_by_role("region", name="Why")
-
-
-def statuses(page: Page) -> dict[int, str]:
-    """Read what became of each entry off the names of the entries, as a screen reader would."""
-    names = (
-        cache(page)
-        .get_by_role("option")
-        .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
-    )
-    told = (ENTRY.search(name) for name in names)
-    return {int(match[1]): match[2].replace(", ", "_") for match in told if match}
 
 
 def test_keys_buttons_and_the_slider_step(page: Page) -> None:
@@ -94,43 +76,6 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
     page.mouse.move(box["x"] + box["width"] + 20, middle, steps=8)
     page.mouse.up()
     expect_turn(page, 7, 7)
-
-
-@pytest.mark.long
-def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_download(
-    page: Page, tmp_path: Path
-) -> None:
-    open_step(page, scenario="return", seed=5, policy="sink", budget=48, turn=0)
-    page.get_by_role("button", name="Next", exact=True).click()
-    expect_turn(page, 1, 9)
-    seen = statuses(page)
-
-    other = page.context.new_page()
-    other.goto(page.url)
-
-    expect_turn(other, 1, 9)
-    assert sum(status in {"kept", "new"} for status in seen.values()) == 48
-    assert statuses(other) == seen
-
-    settled(other)
-    other.get_by_role("button", name="Download").first.click()
-    with other.expect_download() as download:
-        other.get_by_role("button", name="entries.csv").click()
-    run = build_run(DialogChoice(scenario_named("return"), 5, World()), policy_named("sink"), 48)
-    assert download.value.suggested_filename == f"{file_stem({'sink': run})}-entries.csv"
-    assert download.value.path().read_text() == trace_files({"sink": run})["entries.csv"]
-
-    with other.expect_download() as download:
-        other.get_by_role("button", name="Save this scene").click()
-    assert download.value.suggested_filename == f"{file_stem({'sink': run})}-scene.html"
-    download.value.save_as(tmp_path / "scene.html")
-    other.goto((tmp_path / "scene.html").as_uri())
-    expect(other.get_by_role("heading", name="Sink+Window on Topic Return, seed 5")).to_be_visible()
-    expect(other.locator(".stage .where")).to_have_text("1 of 9")
-    expect(cache(other).locator(".options")).to_have_attribute("data-turn", "1")
-    assert statuses(other) == seen
-    other.keyboard.press("ArrowRight")
-    expect(other.locator(".stage .where")).to_have_text("2 of 9")
 
 
 @pytest.mark.long

@@ -91,18 +91,6 @@ def test_the_frozen_policies_figures_are_exact_in_every_dialog(
             assert abs(float(expected) - printed.value) <= printed.rounding
 
 
-@pytest.mark.parametrize("metric", ["retention", "diversity"])
-@pytest.mark.parametrize("key", EXACT)
-def test_the_frozen_policies_composites_are_the_published_ones(
-    key: str, metric: str, late_values: Late
-) -> None:
-    values = late_values["composite", key, metric]
-    printed = published("composite", key, f"late_{metric}")
-    assert printed is not None
-    assert np.ptp(values) < 1e-6
-    assert abs(values[0] - printed.value) <= printed.rounding
-
-
 # ------------------------------------------------------------------------------- sampled figures
 
 # What 600 dialogs give where the paper prints nothing.
