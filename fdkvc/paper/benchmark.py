@@ -89,11 +89,13 @@ class Benchmark:
         # Results for each dialog and policy: late metrics, and with `series` every turn's.
         late = len(self.scenarios) * len(self.metrics)
         turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
-        kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
-        if kept > MAX_RESULT_NUMBERS:
+        result_count = (
+            self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
+        )
+        if result_count > MAX_RESULT_NUMBERS:
             raise ValueError(
-                f"the run has {kept:,} results, but at most {MAX_RESULT_NUMBERS:,} are kept: "
-                "ask for fewer dialogs, policies, scenarios or metrics"
+                f"the run has {result_count:,} results, but at most {MAX_RESULT_NUMBERS:,} are "
+                "kept: ask for fewer dialogs, policies, scenarios or metrics"
             )
 
     @property
@@ -190,8 +192,8 @@ class Results:
         scenarios = tuple(key for key in self.measured if key != ADAPTATION)
         first = self.benchmark.policies[0].name
         late = late_metrics(self.benchmark)
-        whole = any(self.values(COMPOSITE, first, name) is not None for name in late)
-        return (*scenarios, COMPOSITE) if whole else scenarios
+        has_composite = any(self.values(COMPOSITE, first, name) is not None for name in late)
+        return (*scenarios, COMPOSITE) if has_composite else scenarios
 
 
 Chunk = dict[str, dict[str, PolicyScores]]
@@ -231,8 +233,8 @@ def _run_scenario(
             values = {metric.name: metric.late(trace, dialogs) for metric in metrics.values()}
         series: dict[str, Values] = {}
         if benchmark.series:
-            shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
-            series = {key: metrics[key].measure(trace, dialogs) for key in shown}
+            visible_metrics = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
+            series = {key: metrics[key].measure(trace, dialogs) for key in visible_metrics}
             series |= trace.state
             series |= {f"evicted_{rule}": n.astype(np.float32) for rule, n in trace.evicted.items()}
         measured[policy.name] = PolicyScores(values, series)
@@ -262,16 +264,16 @@ def jobs_of(benchmark: Benchmark, workers: int, chunk: int | None = None) -> lis
 
 
 def run_benchmark(
-    benchmark: Benchmark, *, chunk: int | None = None, **how: Unpack[Execution]
+    benchmark: Benchmark, *, chunk: int | None = None, **execution: Unpack[Execution]
 ) -> Results:
     """Run a benchmark; the results depend only on its settings.
 
     A chunk has at most `chunk` dialogs, fewer where they are large or slow. Raises a ValueError if
     `workers` or `chunk` is below 1.
     """
-    jobs = jobs_of(benchmark, worker_count(how), chunk)
+    jobs = jobs_of(benchmark, worker_count(execution), chunk)
     began = perf_counter()
-    chunks = run_jobs(partial(run_job, benchmark), jobs, **how)
+    chunks = run_jobs(partial(run_job, benchmark), jobs, **execution)
     measured = {
         # `pop` releases the parts of a scenario once they are joined: little is in memory twice.
         scenario.key: _join([part.pop(scenario.key) for part in chunks])
@@ -314,8 +316,15 @@ def measure_latency(
             if round_:  # the first is a warm-up
                 times.setdefault(policy.name, []).extend(seconds)
         if on_progress is not None:
-            done, total = round_ + 1, repeats + 1
-            on_progress(Progress(done, total, f"{done} of {total} rounds", perf_counter() - began))
+            finished_rounds, total = round_ + 1, repeats + 1
+            on_progress(
+                Progress(
+                    finished_rounds,
+                    total,
+                    f"{finished_rounds} of {total} rounds",
+                    perf_counter() - began,
+                )
+            )
     return {name: 1e3 * float(np.median(turns)) for name, turns in times.items()}
 
 

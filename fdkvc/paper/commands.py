@@ -30,8 +30,8 @@ def benchmark(options: Namespace) -> None:
     from fdkvc.paper.study import run_study
 
     warn_no_effect(settings.policies)
-    with running(options.workers, options.dask) as how:
-        study = run_study(settings, whole=options.all, **how)
+    with running(options.workers, options.dask) as execution:
+        study = run_study(settings, is_whole=options.all, **execution)
     finish(options, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
 
 
@@ -40,21 +40,21 @@ def sweep(options: Namespace) -> None:
     from fdkvc.paper.results import SweepRun
 
     policy = read_policy(options.policy)
-    given = [(options.parameter, options.values)]
+    axes = [(options.parameter, options.values)]
     if options.second is not None:
-        given.append((options.second, options.second_values))
+        axes.append((options.second, options.second_values))
     elif options.second_values is not None:
         raise ValueError("--second-values needs --second: name the hyperparameter")
     axes = []
-    for name, values in given:
+    for name, values in axes:
         if values is None:
             axes.append((name, suggested_values(policy.name, name)))
         else:
             axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
     settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
     warn_no_effect([policy])
-    with running(options.workers, options.dask) as how:
-        run = SweepRun.measure(settings, **how)
+    with running(options.workers, options.dask) as execution:
+        run = SweepRun.measure(settings, **execution)
     finish(options, run)
 
 

@@ -40,13 +40,13 @@ class Range:
     low: float = -math.inf
     high: float = math.inf
 
-    def overlaps(self, other: "Range") -> bool:
+    def overlaps(self, other_range: "Range") -> bool:
         """Whether the two ranges intersect."""
-        return self.low <= other.high and other.low <= self.high
+        return self.low <= other_range.high and other_range.low <= self.high
 
-    def contains(self, other: "Range") -> bool:
+    def contains(self, other_range: "Range") -> bool:
         """Whether all of `other` lies in this range."""
-        return self.low <= other.low and other.high <= self.high
+        return self.low <= other_range.low and other_range.high <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,10 @@ class Hyperparameter:
 
 def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
     text = Path(__file__).with_name("tables.toml").read_text("utf-8")
-    written = tomllib.loads(text)
+    document = tomllib.loads(text)
     tables: dict[str, dict[tuple[str, str], Published]] = {}
-    rows = tuple(Hyperparameter(**row) for row in written.pop("hyperparameter"))
-    for name, table in written.items():
+    rows = tuple(Hyperparameter(**row) for row in document.pop("hyperparameter"))
+    for name, table in document.items():
         # The first line has the columns; each other one begins with the name of its row.
         columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
         source, dialogs = table["source"], table.get("dialogs", DIALOGS)

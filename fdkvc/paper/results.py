@@ -64,8 +64,8 @@ class BenchmarkRun(Run):
             object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
-    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
-        return cls(Study(run_benchmark(record.settings, **how)), record.baseline)
+    def again(cls, record: Record, sources: Any, **execution: Unpack[Execution]) -> Run:
+        return cls(Study(run_benchmark(record.settings, **execution)), record.baseline)
 
     @property
     def results(self) -> Results:
@@ -120,13 +120,13 @@ class StudyRun(BenchmarkRun):
     depends: ClassVar = FINISHED
 
     @classmethod
-    def measure(cls, benchmark: Benchmark, **how: Unpack[Execution]) -> StudyRun:
+    def measure(cls, benchmark: Benchmark, **execution: Unpack[Execution]) -> StudyRun:
         """Run a study."""
-        return cls(run_study(benchmark, **how))
+        return cls(run_study(benchmark, **execution))
 
     @classmethod
-    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
-        return cls.measure(record.settings, **how)
+    def again(cls, record: Record, sources: Any, **execution: Unpack[Execution]) -> Run:
+        return cls.measure(record.settings, **execution)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -174,14 +174,14 @@ class SweepRun(Run):
 
     @classmethod
     def measure(
-        cls, sweep: Sweep, *, chunk: int | None = None, **how: Unpack[Execution]
+        cls, sweep: Sweep, *, chunk: int | None = None, **execution: Unpack[Execution]
     ) -> SweepRun:
         """Run a sweep; `chunk` as for `run_benchmark`."""
-        return cls(sweep, run_benchmark(sweep.benchmark, chunk=chunk, **how))
+        return cls(sweep, run_benchmark(sweep.benchmark, chunk=chunk, **execution))
 
     @classmethod
-    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
-        return cls.measure(record.settings, **how)
+    def again(cls, record: Record, sources: Any, **execution: Unpack[Execution]) -> Run:
+        return cls.measure(record.settings, **execution)
 
     @property
     def seconds(self) -> float:

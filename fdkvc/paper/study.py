@@ -60,15 +60,17 @@ class Study:
     """As `run_probes` returns them; empty unless the settings are the paper's."""
 
 
-def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Execution]) -> Study:
+def run_study(
+    benchmark: Benchmark, *, is_whole: bool = True, **execution: Unpack[Execution]
+) -> Study:
     """Run a benchmark and, with the paper's budget and world, its ablations and probes.
 
     If not `whole`, only the benchmark and the latencies of single dialogs.
     """
-    cancelled = how.get("cancelled") or threading.Event()
+    cancelled = execution.get("cancelled") or threading.Event()
     # 1. What to run: the benchmark, and for a whole study the ablations.
     main, sweeps = benchmark, {}
-    if whole:
+    if is_whole:
         metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
         main = replace(benchmark, series=True, metrics=metrics)
         if matches_paper(benchmark):
@@ -81,23 +83,23 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
     # 2. One progress for all parts: each has a span of it, as long as its work. Timing counts as a
     # benchmark of the timed policies.
     parts = {_MAIN: main} | {title: part for title, (_, part) in sweeps.items()}
-    if whole:
+    if is_whole:
         rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
         parts[_COST] = replace(rounds, dialogs=LATENCY_REPEATS)
-    began, on_progress = perf_counter(), how.get("on_progress")
-    ends = [0, *accumulate(map(_weight, parts.values()))]
-    spans = dict(zip(parts, pairwise(ends), strict=True))
+    began, on_progress = perf_counter(), execution.get("on_progress")
+    part_ends = [0, *accumulate(map(_weight, parts.values()))]
+    spans = dict(zip(parts, pairwise(part_ends), strict=True))
 
     def report(title: str, of_part: Progress) -> None:
         if on_progress is not None:
             first, end = spans[title]
-            done = first + round((end - first) * of_part.done / of_part.total)
+            finished_weight = first + round((end - first) * of_part.done / of_part.total)
             title = f"{title}, {of_part.title}" if len(parts) > 1 else of_part.title
-            on_progress(Progress(done, ends[-1], title, perf_counter() - began))
+            on_progress(Progress(finished_weight, part_ends[-1], title, perf_counter() - began))
 
     def run(title: str) -> Results:
-        how["on_progress"] = partial(report, title)
-        return run_benchmark(parts[title], chunk=CHUNK if whole else None, **how)
+        execution["on_progress"] = partial(report, title)
+        return run_benchmark(parts[title], chunk=CHUNK if is_whole else None, **execution)
 
     # 3. Run the parts; a cancelled study keeps what it has.
     results = replace(run(_MAIN), benchmark=benchmark)
@@ -112,9 +114,9 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         timed,
         benchmark.budget,
         benchmark.seed,
-        on_progress=partial(report, _COST) if whole else None,
+        on_progress=partial(report, _COST) if is_whole else None,
     )
-    if not whole:
+    if not is_whole:
         return Study(results, latencies=latencies)
     mixed = generate(SCENARIOS["mixed"], 1, benchmark.seed, benchmark.world)
     memories = {

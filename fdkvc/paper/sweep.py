@@ -114,7 +114,7 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     return tuple(float(f"{step:.4g}") for step in steps)
 
 
-def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Number, ...]:
+def read_values(text: str, policy: str, parameter: str, max_values: int) -> tuple[Number, ...]:
     """Read the values of a sweep from text such as ``0.1 0.3 0.5`` or ``0.1, 0.3``.
 
     Examples
@@ -127,18 +127,18 @@ def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Numb
     """
     check_sweepable(policy, parameter)
     base = read_policy(policy)
-    whole = base.settings[parameter].kind is int
+    is_integer = base.settings[parameter].kind is int
     values: list[Number] = []
     for word in text.replace(",", " ").split():
-        value = read_number(word, int if whole else float)
+        value = read_number(word, int if is_integer else float)
         if isinstance(value, str):
-            kind = "whole numbers" if whole else "numbers"
+            kind = "whole numbers" if is_integer else "numbers"
             raise ValueError(f"{parameter} has the value {word!r}, but takes {kind}")
         values.append(value)
     if not values:
         raise ValueError(f"{parameter} has no values to sweep: give some, such as 0.1 0.3")
-    if len(values) > most:
-        raise ValueError(f"{parameter} has {len(values)} values, but at most {most} run here")
+    if len(values) > max_values:
+        raise ValueError(f"{parameter} has {len(values)} values, but at most {max_values} run here")
     for value in values:
         base.variant(**{parameter: value})
     return tuple(sorted(set(values)))

@@ -93,7 +93,7 @@ def test_what_cannot_be_swept_is_said(
 )
 def test_values_that_cannot_be_read(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        read_values(text, "fd-kvc", "gamma", most=3)
+        read_values(text, "fd-kvc", "gamma", max_values=3)
 
 
 def test_values_are_read_in_order_and_once() -> None:

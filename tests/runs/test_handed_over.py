@@ -240,7 +240,7 @@ def test_every_claim_says_why_at_a_click() -> None:
 
 def test_a_table_names_published_figures_only_where_there_are_some() -> None:
     policies = (policy_named("fd-kvc"), policy_named("tova"))
-    study = run_study(Benchmark((SCENARIOS["shift"],), policies, dialogs=2), whole=False)
+    study = run_study(Benchmark((SCENARIOS["shift"],), policies, dialogs=2), is_whole=False)
     table = measured_html(measured_tables(study)[0])
     rows = re.findall(r"<tr>.*?</tr>", table)
     assert len(rows) == 3  # the heading and two policies: H2O did not run

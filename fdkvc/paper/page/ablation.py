@@ -77,23 +77,31 @@ def first_of(policy: str) -> Field:
     return Field("Hyperparameter", name="first", default=start, choices=labels, owner=policy)
 
 
-def second_of(policy: str, first: str) -> Field:
+def second_of(policy: str, first_parameter: str) -> Field:
     """Return the choice of a second hyperparameter."""
     labels = first_of(policy).labels
-    others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
+    choices = {
+        NONE: "none",
+        **{name: label for name, label in labels.items() if name != first_parameter},
+    }
     label, help = "Second hyperparameter", "The results of two are tables."
     return Field(
-        label, help, name="second", default=NONE, choices=others, owner=f"{policy}/{first}"
+        label,
+        help,
+        name="second",
+        default=NONE,
+        choices=choices,
+        owner=f"{policy}/{first_parameter}",
     )
 
 
-def values_of(policy: str, name: str, which: str = "values") -> Field:
+def values_of(policy: str, name: str, field_name: str = "values") -> Field:
     """Return the field of a hyperparameter's values; `which` is its name in a link."""
     setting = read_policy(policy).settings[name]
     return Field(
         f"Values of {setting.title.lower()}",
         f"Each {setting.allowed(setting.kind)}.",
-        name=which,
+        name=field_name,
         default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
         owner=f"{policy}/{name}",
     )
@@ -107,31 +115,31 @@ def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
         return value if value in field.choices else field.default
 
     # A link or the session may hold a policy that cannot be swept, for which the default stands in.
-    inside, whole = held_policy(page, link)
+    inside, outer_policy = held_policy(page, link)
     if not sweepable(inside.name):
-        inside = whole = read_policy(SWEPT_POLICY.default)
-    policy = whole.name
+        inside = outer_policy = read_policy(SWEPT_POLICY.default)
+    policy = outer_policy.name
     first = first_of(policy)
     second = second_of(policy, requested(first))
     values = values_of(policy, requested(first))
-    shown = [with_policy(SWEPT_POLICY, inside.name), around_of(inside), first, values, second]
+    link_fields = [with_policy(SWEPT_POLICY, inside.name), around_of(inside), first, values, second]
     if requested(second) != NONE:
-        shown.append(values_of(policy, requested(second), "second_values"))
-    return [*shown, SWEPT_SCENARIO, *COUNTED]
+        link_fields.append(values_of(policy, requested(second), "second_values"))
+    return [*link_fields, SWEPT_SCENARIO, *COUNTED]
 
 
 def choose_sweep(page: str) -> Sweep:
     """Show the controls and return the sweep."""
     scenario = SCENARIOS[fields.choice(page, SWEPT_SCENARIO)]
     numbers = fields.numbers(page, NUMBERS)
-    swept, more = st.container(), st.expander("More", icon=":material/tune:")
-    with more:
+    swept, options = st.container(), st.expander("More", icon=":material/tune:")
+    with options:
         inside = fields.choice(page, with_policy(SWEPT_POLICY, held(page, SWEPT_POLICY)))
         policy = choose_around(page, read_policy(inside)).name
     with swept:
         first = fields.choice(page, first_of(policy))
         axes = [(first, _values(page, policy, first))]
-    with more:
+    with options:
         further = second_of(policy, first)
         second = fields.choice(page, further, len(further.choices) > 1)
         if second != NONE:
@@ -141,11 +149,11 @@ def choose_sweep(page: str) -> Sweep:
     return Sweep(policy=policy, axes=tuple(axes), scenario=scenario, **numbers, metrics=metrics)
 
 
-def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[Number, ...]:
+def _values(page: str, policy: str, name: str, field_name: str = "values") -> tuple[Number, ...]:
     """Show the values of a hyperparameter; return the last valid ones."""
     return fields.text(
         page,
-        values_of(policy, name, which),
+        values_of(policy, name, field_name),
         lambda typed: read_values(typed, policy, name, MAX_SWEEP_VALUES),
     )
 
@@ -156,10 +164,10 @@ def sweep_command(sweep: Sweep) -> str:
     return command_line("sweep", options | options_of(replace(sweep, dialogs=2000)))
 
 
-def _axes(sweep: Sweep, first: str) -> dict[str, Any]:
+def _axes(sweep: Sweep, first_parameter: str) -> dict[str, Any]:
     """Return the swept hyperparameters and their values by option; `first` names the first one."""
     options: dict[str, Any] = {}
-    axes = zip((first, "second"), ("values", "second_values"), sweep.axes, strict=False)
+    axes = zip((first_parameter, "second"), ("values", "second_values"), sweep.axes, strict=False)
     for parameter, values, (name, tried) in axes:
         options |= {parameter: name, values: [f"{value:g}" for value in tried]}
     return options
@@ -206,21 +214,25 @@ def kind() -> Kind:
 # ------------------------------------------------------------------------------- results
 
 
-def show(page: str, shown: Past, answer: DeltaGenerator) -> None:
+def show(page: str, run_view: Past, answer: DeltaGenerator) -> None:
     """Show a sweep; one of the paper's together with its other one."""
-    run, shipped = shown.result, kind().shipped
+    run, shipped = run_view.result, kind().shipped
     sweep = run.settings
-    papers = [run] if shown.job else [run, *(other for other in shipped if other is not run)]
+    papers = (
+        [run]
+        if run_view.job
+        else [run, *(paper_run for paper_run in shipped if paper_run is not run)]
+    )
     answer.markdown(plain(effects_sentence(papers)))
     st.header("Each metric over the sweep", anchor=False)
-    what = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
-    st.markdown(plain(f"{what}: mean and 95 % interval over the dialogs."))
+    content = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
+    st.markdown(plain(f"{content}: mean and 95 % interval over the dialogs."))
     _panels(page, "sweep", run)
-    for other in papers[1:]:
-        (name,) = other.settings.parameters
-        label = _parameter_label(other.settings, name)
+    for paper_run in papers[1:]:
+        (name,) = paper_run.settings.parameters
+        label = _parameter_label(paper_run.settings, name)
         st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
-        _panels(page, f"other-{name}", other)
+        _panels(page, f"other-{name}", paper_run)
     show_glossary(sweep.metrics)
 
 
@@ -233,15 +245,15 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
             # The mean of each metric at each value, over the other hyperparameter if there is one.
             means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
             moved = str((means.max() - means.min()).idxmax())
-            ends, metric = (means[moved].min(), means[moved].max()), late_metric(moved)
-            between = " and ".join(map(metric.with_unit, ends))
-            reach = f"moves {metric.title.lower()} between {between}"
-            effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
+            extremes, metric = (means[moved].min(), means[moved].max()), late_metric(moved)
+            range_words = " and ".join(map(metric.with_unit, extremes))
+            reach = f"moves {metric.title.lower()} between {range_words}"
+            effects.append((extremes[1] - extremes[0], _parameter_label(sweep, name), reach))
     ranked = sorted(effects, reverse=True)  # by how far each moves a metric
     _, strongest, effect = ranked[0]
     head = f"{strongest} matters most: it" if len(ranked) > 1 else strongest
-    rest = "".join(f" {label} {reach}." for _, label, reach in ranked[1:])
-    return f"{head} {effect}.{rest}"
+    further_effects = "".join(f" {label} {reach}." for _, label, reach in ranked[1:])
+    return f"{head} {effect}.{further_effects}"
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:

@@ -46,8 +46,10 @@ def _command(benchmark: Benchmark) -> str:
 
 
 def _link(benchmark: Benchmark) -> Mapping[str, str]:
-    given = options_of(benchmark)
-    return {field.name: field.written(given.get(field.name, field.default)) for field in FIELDS}
+    run_options = options_of(benchmark)
+    return {
+        field.name: field.written(run_options.get(field.name, field.default)) for field in FIELDS
+    }
 
 
 def _described(benchmark: Benchmark) -> str:

@@ -41,14 +41,14 @@ def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
 @st.fragment
 def show_claims(page: str, study: Study) -> None:
     """Show what is reproduced, and the claims, all or those with one verdict."""
-    _, more = finding(study)
-    lines = (Markdown("- **{}:** {}").format(*part) for part in more.items())
+    _, details = finding(study)
+    lines = (Markdown("- **{}:** {}").format(*part) for part in details.items())
     st.markdown(Markdown("\n").join(lines))
     results = claim_results(study)
     counts = counted(results)
-    wanted = choose_verdict(page, "Claims", counts)
+    verdict = choose_verdict(page, "Claims", counts)
     marks = {name_of(key): MARKS[key] for key, number in counts.items() if number}
     legend = " · ".join(f"{sign} {name}: {meaning}" for name, (sign, meaning) in marks.items())
     st.caption(plain(f"{legend} · click a claim for its numbers"))
-    chosen = [result for result in results if wanted in (EVERY, str(result.verdict))]
+    chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen)}")

@@ -25,7 +25,7 @@ figures_of = cached(titled_charts)
 @st.fragment
 def show_figures(page: str, study: Study) -> None:
     """Show one of the paper's figures."""
-    words = {title: said for title, said, _ in figures_of(study)}
+    words = {title: description for title, description, _ in figures_of(study)}
     name = segments(f"{page}/shown-figure", "Figure", {title: title for title in words})
     measured = len(study.results.benchmark.policies)
     if measured > MAX_DRAWN_POLICIES:

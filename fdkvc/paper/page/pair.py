@@ -26,8 +26,8 @@ def show_policies(page: str, study: Study) -> None:
         return
     with st.container(horizontal=True):
         policy = pick(f"{page}/compare/one", "Policy", policies, [*policies][-1])
-        others = {name: title for name, title in policies.items() if name != policy}
-        baseline = pick(f"{page}/compare/other", "Compared with", others, BASELINE)
+        other_policies = {name: title for name, title in policies.items() if name != policy}
+        baseline = pick(f"{page}/compare/other", "Compared with", other_policies, BASELINE)
     rows = compared(study.results, policy, baseline)
     if not rows:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")

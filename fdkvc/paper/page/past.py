@@ -68,8 +68,8 @@ class Past:
     def finished(self) -> str:
         """How many dialogs of each scenario have finished, of those requested."""
         results = self.result.results
-        done = min(results.dialogs(scenario.key) for scenario in results.benchmark.scenarios)
-        return f"{done:,} of {results.benchmark.dialogs:,} dialogs"
+        dialogs = min(results.dialogs(scenario.key) for scenario in results.benchmark.scenarios)
+        return f"{dialogs:,} of {results.benchmark.dialogs:,} dialogs"
 
     @property
     def time(self) -> str:
@@ -93,26 +93,26 @@ def open_run(page: str, kind: Kind, place: DeltaGenerator) -> Past | None:
         st.code(kind.command(settings), language=None, wrap_lines=True)
     runs = _available_runs(kind)
     # The run shown before, while it has these settings; else the latest one that has them.
-    shown = runs.get(st.session_state.get(shown_key(kind.name), ""))
-    if shown is None or shown.result.settings != settings:
-        for past in runs.values():
-            if past.result.settings == settings and not past.cancelled:
-                shown = past
-    if shown is not None:
-        st.session_state[shown_key(kind.name)] = shown.name
+    visible_run = runs.get(st.session_state.get(shown_key(kind.name), ""))
+    if visible_run is None or visible_run.result.settings != settings:
+        for run in runs.values():
+            if run.result.settings == settings and not run.cancelled:
+                visible_run = run
+    if visible_run is not None:
+        st.session_state[shown_key(kind.name)] = visible_run.name
     if listed := listed_runs(kind):
         with place:
-            _list(page, kind, listed, shown)
-    if shown is not None:
-        _describe(kind, shown)
-    if shown is None or shown.result.settings != settings:
-        _advise(running, settings, "The settings differ from this run's" if shown else "")
-    if shown is None:
+            _list(page, kind, listed, visible_run)
+    if visible_run is not None:
+        _describe(kind, visible_run)
+    if visible_run is None or visible_run.result.settings != settings:
+        _advise(running, settings, "The settings differ from this run's" if visible_run else "")
+    if visible_run is None:
         return None
-    if not any(shown.result.results.measured.values()):
+    if not any(visible_run.result.results.measured.values()):
         st.info("The run was cancelled before its first dialogs finished.")
         return None
-    return shown
+    return visible_run
 
 
 def listed_runs(kind: Kind) -> dict[str, Past]:
@@ -128,7 +128,7 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
     ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
     runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
     runs += [Past(job.name, job.result, job) for job in ended]
-    return {past.name: past for past in runs}
+    return {run.name: run for run in runs}
 
 
 def _advise(running: Job | None, settings: Any, why: str) -> None:
@@ -141,23 +141,23 @@ def _advise(running: Job | None, settings: Any, why: str) -> None:
     st.info(plain(words), icon=f":material/{'hourglass_empty' if running else 'play_arrow'}:")
 
 
-def _describe(kind: Kind, past: Past) -> None:
+def _describe(kind: Kind, run: Past) -> None:
     """Describe the run that is shown: what ran, and whether it was cancelled."""
-    if past.job is None:
+    if run.job is None:
         version = version_words(papers_run().version)
-        origin = f". Measured on {past.time} with {version}, and shipped."
+        origin = f". Measured on {run.time} with {version}, and shipped."
     else:
-        origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
-    st.caption(plain(f"Shown: {kind.describe(past.result.settings)}{origin}"))
-    if past.cancelled:
-        words = f"Cancelled: results of {past.finished} of each scenario."
+        origin = f", run at {run.time}, took {run.job.seconds:.1f} s."
+    st.caption(plain(f"Shown: {kind.describe(run.result.settings)}{origin}"))
+    if run.cancelled:
+        words = f"Cancelled: results of {run.finished} of each scenario."
         st.warning(plain(words), icon=":material/cancel:")
 
 
-def _list(page: str, kind: Kind, runs: Mapping[str, Past], shown: Past | None) -> None:
+def _list(page: str, kind: Kind, runs: Mapping[str, Past], visible_run: Past | None) -> None:
     """Let a person choose which run is shown."""
     key = f"{kind.name}/runs"
-    st.session_state[key] = shown.name if shown and shown.name in runs else None
+    st.session_state[key] = visible_run.name if visible_run and visible_run.name in runs else None
     with st.popover(plain(f"Runs ({len(runs)})"), icon=":material/history:"):
         st.radio(
             "Shown",
@@ -170,16 +170,16 @@ def _list(page: str, kind: Kind, runs: Mapping[str, Past], shown: Past | None) -
         )
 
 
-def title_of(kind: Kind, past: Past) -> str:
+def title_of(kind: Kind, run: Past) -> str:
     """Return the title of a run in a list."""
-    title = "The paper's run" if past.job is None else f"Run at {past.time}"
-    if past.cancelled:
-        title += f", cancelled after {past.finished}"
-    return f"{title}: {kind.describe(past.result.settings)}"
+    title = "The paper's run" if run.job is None else f"Run at {run.time}"
+    if run.cancelled:
+        title += f", cancelled after {run.finished}"
+    return f"{title}: {kind.describe(run.result.settings)}"
 
 
 def _show(page: str, kind: Kind, runs: Mapping[str, Past]) -> None:
-    past = runs[st.session_state[f"{kind.name}/runs"]]
-    link = kind.link(past.result.settings)
+    run = runs[st.session_state[f"{kind.name}/runs"]]
+    link = kind.link(run.result.settings)
     fields.adopt(page, kind.link_fields(page, link), link)
-    st.session_state[shown_key(kind.name)] = past.name
+    st.session_state[shown_key(kind.name)] = run.name

@@ -23,8 +23,8 @@ def show_runs(page: str, study: Study) -> None:
         st.info("There is one run: change the seed or the dialogs, and run again.")
         return
     titles = {name: title_of(kind(), run) for name, run in runs.items()}
-    other = pick(f"{page}/other-run", "Compared with", titles)
-    grid = changes(study, runs[other].result.study)
+    other_run = pick(f"{page}/other-run", "Compared with", titles)
+    grid = changes(study, runs[other_run].result.study)
     if not grid.rows:
         st.markdown("Every figure and claim that both runs have has the same verdict.")
         return

@@ -71,33 +71,36 @@ def _kind_of(section: str | None) -> Kind:
 
 def show(page: str, place: DeltaGenerator) -> None:
     """Show a run section by section, and in `place` the list of runs and their files."""
-    answer, about = st.container(key="page-answer"), st.container()
+    answer, description = st.container(key="page-answer"), st.container()
     section = held(page, SECTION)
     kind = _kind_of(section)
-    with about:
-        shown = open_run(page, kind, place)
-    open_section_of(page, SECTION, {section: partial(_draw, page, section, shown, answer)})
-    if shown is not None:
+    with description:
+        visible_run = open_run(page, kind, place)
+    open_section_of(page, SECTION, {section: partial(_draw, page, section, visible_run, answer)})
+    if visible_run is not None:
         with place, st.popover("Download", icon=":material/download:"):
-            _offer(page, shown, stem_of(kind.describe(shown.result.settings)))
+            _offer(page, visible_run, stem_of(kind.describe(visible_run.result.settings)))
 
 
-def _draw(page: str, section: str, shown: Past | None, answer: DeltaGenerator) -> None:
-    if shown is None:
+def _draw(page: str, section: str, visible_run: Past | None, answer: DeltaGenerator) -> None:
+    if visible_run is None:
         return
     if section == ABLATION:
-        ablation.show(page, shown, answer)
+        ablation.show(page, visible_run, answer)
         return
     with answer:
-        show_answer(shown.result.study)
-    SECTIONS[section][1](page, shown.result.study)
+        show_answer(visible_run.result.study)
+    SECTIONS[section][1](page, visible_run.result.study)
 
 
-def _offer(page: str, shown: Past, stem: str) -> None:
-    run, study = shown.result, getattr(shown.result, "study", None)  # a sweep has no study
+def _offer(page: str, visible_run: Past, stem: str) -> None:
+    run, study = (
+        visible_run.result,
+        getattr(visible_run.result, "study", None),
+    )  # a sweep has no study
     names = ["run.json", *run.tables]
     if study is not None:
-        what = "Verdict, claims, tables, figures and three interactive examples"
-        report_button(page, lambda: report_of(study), what, f"{stem}-report.html")
+        content = "Verdict, claims, tables, figures and three interactive examples"
+        report_button(page, lambda: report_of(study), content, f"{stem}-report.html")
         names = [*FILES, *(f"sweep_{parameter}.csv" for parameter in study.sweeps)]
     show_files(page, partial(files_of, run), names, stem)

@@ -90,9 +90,9 @@ def figure_words(fact: Fact) -> str:
     if math.isnan(fact.low) or fact.low == fact.high:
         return text
     # The interval of a mean is symmetric; that of a percentile need not be.
-    above, below = fact.high - fact.mean, fact.mean - fact.low
-    if math.isclose(above, below, rel_tol=1e-6):
-        return f"{text} ± {unit.write(above)}"
+    upper_width, lower_width = fact.high - fact.mean, fact.mean - fact.low
+    if math.isclose(upper_width, lower_width, rel_tol=1e-6):
+        return f"{text} ± {unit.write(upper_width)}"
     return f"{text} ({unit.write(fact.low)} to {unit.write(fact.high)})"
 
 
@@ -204,8 +204,8 @@ def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
     for table in tables:
         for place, fact in table.cells.items():
             measured = fact.n or None, fact.mean, fact.low, fact.high
-            beside = fact.published_value, fact.difference, fact.verdict
-            rows.append((table.number, *place, *measured, *beside))
+            published_columns = fact.published_value, fact.difference, fact.verdict
+            rows.append((table.number, *place, *measured, *published_columns))
     return pd.DataFrame(rows, columns=list(CELLS)).astype({"n": "Int64"})
 
 

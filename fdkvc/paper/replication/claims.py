@@ -97,8 +97,8 @@ def _result_in_spaces(study: Study, claim: Claim) -> ClaimResult:
 def _result(study: Study, claim: Claim) -> ClaimResult:
     measured = measure(claim.measure, study)
     finished = map(study.results.dialogs, study.results.measured)
-    few = min(finished, default=0) < FEWEST_DIALOGS
-    if measured is None or few or claim.measure.metric in TIMES:
+    has_few_dialogs = min(finished, default=0) < FEWEST_DIALOGS
+    if measured is None or has_few_dialogs or claim.measure.metric in TIMES:
         return ClaimResult(claim, measured, None)
     # Of a few possible values, all that are not excluded must lead to the same verdict.
     if measured.candidates:
@@ -110,11 +110,11 @@ def _result(study: Study, claim: Claim) -> ClaimResult:
 
 def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     """Return the verdict on a printed figure by the rules of all figures; None without dialogs."""
-    figure, wanted = claim.published, claim.measure
+    figure, quantity = claim.published, claim.measure
     if figure is None or not measured.n:
         return None
-    change = wanted.kind == "change"
-    chance = change and may_be_chance(study.results, wanted.scenario or COMPOSITE)
+    change = quantity.kind == "change"
+    chance = change and may_be_chance(study.results, quantity.scenario or COMPOSITE)
     size = (measured.value, measured.spread, measured.n)
     return compare_case(mean_case(*size, figure, chance=chance))
 
@@ -135,7 +135,7 @@ def claims_table(results: Sequence[ClaimResult]) -> pd.DataFrame:
 # ------------------------------------------------------------------------------- in words
 
 
-def figure_words(wanted: Measure, value: float) -> str:
+def figure_words(quantity: Measure, value: float) -> str:
     """Format a figure of a measure; empty for NaN.
 
     Examples
@@ -149,7 +149,7 @@ def figure_words(wanted: Measure, value: float) -> str:
     """
     if math.isnan(value):
         return ""
-    match wanted.kind:
+    match quantity.kind:
         case "change" | "growth":
             return minus(f"{100 * value:+.1f} %")
         case "share" | "swing":
@@ -164,20 +164,20 @@ def figure_words(wanted: Measure, value: float) -> str:
             words = p_value(value)
             return f"p {words}" if words.startswith("<") else f"p = {words}"
         case "t" | "peak":
-            return minus(f"{'t = ' if wanted.kind == 't' else ''}{value:.4g}")
-    sign = "+" if wanted.kind == "difference" and value > 0 else ""
-    unit = unit_named(wanted.metric)
+            return minus(f"{'t = ' if quantity.kind == 't' else ''}{value:.4g}")
+    sign = "+" if quantity.kind == "difference" and value > 0 else ""
+    unit = unit_named(quantity.metric)
     return f"{sign}{unit.write(value)} {unit.name}".strip()
 
 
 def measured_words(result: ClaimResult) -> str:
     """Format the measurement of a claim with its interval."""
-    measured, wanted = result.measured, result.claim.measure
+    measured, quantity = result.measured, result.claim.measure
     if measured is None:
         return ""
     if measured.candidates:
-        return " or ".join(figure_words(wanted, value) for value in measured.candidates)
-    return _range_words(wanted, measured.value, measured.low, measured.high)
+        return " or ".join(figure_words(quantity, value) for value in measured.candidates)
+    return _range_words(quantity, measured.value, measured.low, measured.high)
 
 
 def recomputed_words(claim: Claim) -> str:
@@ -188,54 +188,60 @@ def recomputed_words(claim: Claim) -> str:
     return _range_words(claim.measure, value, low, high)
 
 
-def _range_words(wanted: Measure, *figures: float) -> str:
-    text, low, high = (figure_words(wanted, figure) for figure in figures)
+def _range_words(quantity: Measure, *figures: float) -> str:
+    text, low, high = (figure_words(quantity, figure) for figure in figures)
     return text if low == high else f"{text} ({low} to {high})"
 
 
 # ------------------------------------------------------------------------------- measuring
 
 
-def measure(wanted: Measure, study: Study) -> Measurement | None:
+def measure(quantity: Measure, study: Study) -> Measurement | None:
     """Compute the quantity that decides a claim; None if the study or its settings do not fit."""
     if not matches_paper(study.results.benchmark):
         return None
     # 1. Numbers of the whole run.
-    if wanted.metric in ("latency", "seconds", "score_bytes", "parameters", "threshold_evictions"):
-        value = _of_a_run(wanted, study)
+    if quantity.metric in (
+        "latency",
+        "seconds",
+        "score_bytes",
+        "parameters",
+        "threshold_evictions",
+    ):
+        value = _of_a_run(quantity, study)
         return None if value is None else Measurement(value, value, value)
     # 2. Kinds that need several policies, a sweep or every turn.
-    match wanted.kind:
+    match quantity.kind:
         case "rank":
-            return _rank(wanted, study)
+            return _rank(quantity, study)
         case "peak":
-            return _peak(wanted, study)
+            return _peak(quantity, study)
         case "settles" | "growth" | "swing":
-            return _over_turns(wanted, study)
+            return _over_turns(quantity, study)
     # 3. The mean of a policy, or its comparison with the baseline.
-    values = _values(wanted, study, wanted.policy)
+    values = _values(quantity, study, quantity.policy)
     if values is None:
         return None
-    if wanted.baseline is None:
+    if quantity.baseline is None:
         return _of(summarize(values))
-    reference = _values(wanted, study, wanted.baseline)
-    return None if reference is None else _compare(wanted.kind, values, reference)
+    reference = _values(quantity, study, quantity.baseline)
+    return None if reference is None else _compare(quantity.kind, values, reference)
 
 
-def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
+def _values(quantity: Measure, study: Study, policy: str) -> Values | None:
     """Return one number a dialog (n,)."""
-    if wanted.metric in ("highest_score", "same_entries"):
-        return study.probes.get(wanted.metric)
-    if wanted.turn is not None:
-        series = _series(wanted, study, policy)
-        return None if series is None else series[:, wanted.turn]
-    return study.results.values(wanted.scenario or COMPOSITE, policy, wanted.metric)
+    if quantity.metric in ("highest_score", "same_entries"):
+        return study.probes.get(quantity.metric)
+    if quantity.turn is not None:
+        series = _series(quantity, study, policy)
+        return None if series is None else series[:, quantity.turn]
+    return study.results.values(quantity.scenario or COMPOSITE, policy, quantity.metric)
 
 
-def _series(wanted: Measure, study: Study, policy: str) -> Values | None:
+def _series(quantity: Measure, study: Study, policy: str) -> Values | None:
     """Return one number a dialog and turn (n, T)."""
-    measured = study.results.measured.get(wanted.scenario or "", {}).get(policy)
-    return None if measured is None else measured.series.get(wanted.metric)
+    measured = study.results.measured.get(quantity.scenario or "", {}).get(policy)
+    return None if measured is None else measured.series.get(quantity.metric)
 
 
 def _of(summary: Summary) -> Measurement:
@@ -245,42 +251,47 @@ def _of(summary: Summary) -> Measurement:
 # Two policies -----------------------------------------------------------------------------------
 
 
-def _compare(kind: str, one: ArrayLike, other: ArrayLike) -> Measurement:
+def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Measurement:
     """Compare two policies on the same dialogs."""
     match kind:
         case "ratio":
-            return _ratio(one, other)
+            return _ratio(first_values, second_values)
         case "change":
-            ratio = _ratio(one, other)
+            ratio = _ratio(first_values, second_values)
             return replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
         case "share":  # of dialogs in which `one` is higher
-            above = differences(one, other) > 0
-            low, high = share_interval(int(above.sum()), above.size)
-            return Measurement(float(above.mean()), low, high, above.size)
-    test = paired(one, other)
+            is_above = differences(first_values, second_values) > 0
+            low, high = share_interval(int(is_above.sum()), is_above.size)
+            return Measurement(float(is_above.mean()), low, high, is_above.size)
+    test = paired(first_values, second_values)
     if kind == "difference":
         return _of(test)
     value = test.t if kind == "t" else test.p
     return Measurement(value, value, value, test.n)
 
 
-def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
+def _ratio(first_values: ArrayLike, second_values: ArrayLike) -> Measurement:
     """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
-    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    ratio = float(one.mean() / other.mean())
-    spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
+    first_values, second_values = (
+        np.asarray(first_values, np.float64),
+        np.asarray(second_values, np.float64),
+    )
+    ratio = float(first_values.mean() / second_values.mean())
+    spread = summarize(
+        (differences(first_values, ratio * second_values)) / abs(second_values.mean())
+    )
     margin = spread.high - spread.mean  # the mean of one − ratio·other is 0
     return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
 
 
-def _rank(wanted: Measure, study: Study) -> Measurement | None:
+def _rank(quantity: Measure, study: Study) -> Measurement | None:
     """Rank a policy by its mean; the interval spans the ranks that adjusted paired tests allow."""
-    rows = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
-    values = rows.pop(wanted.policy)
-    others = [row for row in rows.values() if row is not None]  # a rank needs all of them
-    if values is None or len(others) < len(rows):
+    rows = {key: _values(quantity, study, key) for key in PAPER_POLICIES}
+    values = rows.pop(quantity.policy)
+    other_values = [row for row in rows.values() if row is not None]  # a rank needs all of them
+    if values is None or len(other_values) < len(rows):
         return None
-    tests = [paired(other, values) for other in others]
+    tests = [paired(policy_values, values) for policy_values in other_values]
     ahead = [test.mean > 0 for test in tests]
     differs = significant(tests)
     # At best only those significantly ahead rank higher, at worst also all that do not differ.
@@ -291,14 +302,14 @@ def _rank(wanted: Measure, study: Study) -> Measurement | None:
 # Turns and sweeps -------------------------------------------------------------------------------
 
 
-def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
-    series = _series(wanted, study, wanted.policy)
+def _over_turns(quantity: Measure, study: Study) -> Measurement | None:
+    series = _series(quantity, study, quantity.policy)
     if series is None:
         return None
-    if wanted.kind == "growth":  # from turn 1: before turn 0 the cache is empty
+    if quantity.kind == "growth":  # from turn 1: before turn 0 the cache is empty
         return _compare("change", series[:, -1], series[:, 1])
     means = series.mean(axis=0, dtype=np.float64)
-    if wanted.kind == "swing":
+    if quantity.kind == "swing":
         moves = means[1:]  # before turn 0 the cache is empty
         value = float(np.ptp(moves) / moves.max())
     else:  # the turn from which the mean stays near its last value
@@ -307,22 +318,22 @@ def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
     return Measurement(value, value, value, len(series))
 
 
-def _peak(wanted: Measure, study: Study) -> Measurement | None:
+def _peak(quantity: Measure, study: Study) -> Measurement | None:
     """Find the value of a sweep with the highest mean, and all that adjusted tests tie with it."""
-    sweep = study.sweeps.get(wanted.parameter or "")
+    sweep = study.sweeps.get(quantity.parameter or "")
     if sweep is None:
         return None
     rows = {}
     for policy in sweep.benchmark.policies:
-        values = sweep.values(wanted.scenario or "", policy.name, wanted.metric)
+        values = sweep.values(quantity.scenario or "", policy.name, quantity.metric)
         if values is None:
             return None
-        rows[float(getattr(policy, wanted.parameter or ""))] = values
+        rows[float(getattr(policy, quantity.parameter or ""))] = values
     # A value whose mean is not significantly lower than the highest may be the peak as well.
     highest = max(rows, key=lambda value: float(rows[value].mean()))
-    others = [value for value in rows if value != highest]
-    differs = significant([paired(rows[value], rows[highest]) for value in others])
-    below = {value for value, lower in zip(others, differs, strict=True) if lower}
+    lower_values = [value for value in rows if value != highest]
+    differs = significant([paired(rows[value], rows[highest]) for value in lower_values])
+    below = {value for value, lower in zip(lower_values, differs, strict=True) if lower}
     tied = tuple(value for value in rows if value not in below)
     return Measurement(highest, min(tied), max(tied), len(rows[highest]), candidates=tied)
 
@@ -330,16 +341,16 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
 # Of a run ---------------------------------------------------------------------------------------
 
 
-def _of_a_run(wanted: Measure, study: Study) -> float | None:
+def _of_a_run(quantity: Measure, study: Study) -> float | None:
     """Return a number of the run as a whole, which does not vary between dialogs."""
-    memory = study.memories.get(wanted.policy)
-    match wanted.metric:
+    memory = study.memories.get(quantity.policy)
+    match quantity.metric:
         case "latency":
-            time = study.latencies.get(wanted.policy)
-            base = study.latencies.get(wanted.baseline or wanted.policy)
+            time = study.latencies.get(quantity.policy)
+            base = study.latencies.get(quantity.baseline or quantity.policy)
             if time is None or base is None:
                 return None
-            return {"ratio": time / base, "difference": time - base}.get(wanted.kind, time)
+            return {"ratio": time / base, "difference": time - base}.get(quantity.kind, time)
         case "seconds":
             benchmark = study.results.benchmark
             # The paper's time is of 600 dialogs of one scenario.
@@ -348,11 +359,11 @@ def _of_a_run(wanted: Measure, study: Study) -> float | None:
         case "score_bytes":
             return None if memory is None else memory.scores / study.results.benchmark.budget
         case "parameters":
-            parameters = parameters_of(POLICIES[wanted.policy]).values()
+            parameters = parameters_of(POLICIES[quantity.policy]).values()
             return sum(parameter.paper is not None for parameter in parameters)
     # Entries evicted by the threshold, in all five scenarios.
     scenarios = [study.results.measured.get(key, {}) for key in BENCHMARK_SCENARIOS]
-    if not all(wanted.policy in scores for scores in scenarios):
+    if not all(quantity.policy in scores for scores in scenarios):
         return None
-    series = (scores[wanted.policy].series.get("evicted_threshold") for scores in scenarios)
+    series = (scores[quantity.policy].series.get("evicted_threshold") for scores in scenarios)
     return float(sum(evicted.sum() for evicted in series if evicted is not None))

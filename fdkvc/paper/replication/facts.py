@@ -144,8 +144,8 @@ def printed(
         if not papers or swept not in variant.settings:
             return None
         value = getattr(variant, swept)
-        alone = variant == policy_named(ABLATED_POLICY, **{swept: value})
-        return published_ablation(swept, value, metric) if alone else None
+        is_reduced = variant == policy_named(ABLATED_POLICY, **{swept: value})
+        return published_ablation(swept, value, metric) if is_reduced else None
     if policy == DIFFERENCE:
         return published_difference(scenario)
     return published(scenario, policy, metric)

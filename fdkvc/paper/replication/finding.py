@@ -58,7 +58,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         ((most_frequent, _),) = Counter(kinds).most_common(1)
         groups[most_frequent].append(metric)
     # 2. Each group in words.
-    parts, more = [], {}
+    parts, details = [], {}
     for kind, metrics in groups.items():
         if metrics:
             parts.append(f"{listed(metrics)} {'is' if len(metrics) == 1 else 'are'} {kind}")
@@ -66,7 +66,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             words = _counted(rows)
             if kind == NOT_REPRODUCED and "alignment" in metrics:
                 words = f"{words} {size_of_alignments(study.results)}".rstrip()
-            more[sentence(listed(metrics))[:-1]] = words
+            details[sentence(listed(metrics))[:-1]] = words
     # 3. The headline, with the claims that hold and the figures that are open.
     claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
@@ -77,7 +77,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     if opened := figures.count(OPEN):
         head += f" Of {len(figures)} figures, {opened} are open."
     if opened and dialogs < FEWEST_VARYING:
-        more["Open figures"] = (
+        details["Open figures"] = (
             f"no failure: with {dialogs:,} dialogs few figures that vary between dialogs are "
             f"decided; that takes about {FEWEST_VARYING}."
         )
@@ -85,18 +85,20 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     failed = Counter(
         _subject(row.claim.measure.metric) for row in claims if row.verdict == "does not hold"
     )
-    held = {
+    counted_verdicts = {
         "hold": counts["holds"],
         "in direction only": counts["direction only"],
         "open": counts[OPEN],
         "without a verdict": counts[None],
         "do not hold": failed.total(),
     }
-    numbers = ", ".join(f"{number} {verdict}" for verdict, number in held.items() if number)
-    about = [name if number == 1 else f"{name} ({number})" for name, number in failed.items()]
-    against = f": on {listed(about)}" if about else ""
-    more["Claims"] = f"of {len(claims)}, {numbers}{against}."
-    return head, more
+    numbers = ", ".join(
+        f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number
+    )
+    subjects = [name if number == 1 else f"{name} ({number})" for name, number in failed.items()]
+    against = f": on {listed(subjects)}" if subjects else ""
+    details["Claims"] = f"of {len(claims)}, {numbers}{against}."
+    return head, details
 
 
 def _words_by_space(claims: Sequence[ClaimResult]) -> str:
@@ -136,8 +138,8 @@ def _counted(rows: Sequence[Fact]) -> str:
 
 def finding_text(study: Study) -> list[str]:
     """Return what a run finds in plain sentences; none without a verdict."""
-    head, more = finding(study)
-    return [head, *(f"{subject}: {words}" for subject, words in more.items())] if head else []
+    head, details = finding(study)
+    return [head, *(f"{subject}: {words}" for subject, words in details.items())] if head else []
 
 
 def size_of_alignments(results: Results) -> str:
@@ -165,13 +167,13 @@ def size_of_alignments(results: Results) -> str:
 # ------------------------------------------------------------------------------- two runs
 
 
-def changed_verdicts(one: Study, other: Study) -> Grid:
+def changed_verdicts(first_study: Study, second_study: Study) -> Grid:
     """Return the figures and claims on which two runs have different verdicts."""
-    before, after = dict(_verdicts(one)), dict(_verdicts(other))
+    first_verdicts, second_verdicts = dict(_verdicts(first_study)), dict(_verdicts(second_study))
     rows = []
-    for place, (words, verdict) in before.items():
-        if place in after and verdict != after[place][1]:
-            rows.append([*place, words, verdict, *after[place]])
+    for place, (words, verdict) in first_verdicts.items():
+        if place in second_verdicts and verdict != second_verdicts[place][1]:
+            rows.append([*place, words, verdict, *second_verdicts[place]])
     heads = ["figure or claim", "published", "this run", "verdict", "the other", "its verdict"]
     return Grid(heads, rows, 2)
 

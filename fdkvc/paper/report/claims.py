@@ -52,13 +52,13 @@ def _claim(result: ClaimResult) -> str:
         "from its own tables": recomputed_words(claim),
         "measured": measured,
         **{
-            f"topic in the {space} space": f"{measured_words(there)}: {there.verdict}"
-            for space, there in result.other_spaces.items()
+            f"topic in the {space} space": f"{measured_words(space_result)}: {space_result.verdict}"
+            for space, space_result in result.other_spaces.items()
         },
         "source": claim.source,
     }
-    shown = {name: escape(words) for name, words in facts.items() if words}
-    rows = "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in shown.items())
+    visible_facts = {name: escape(words) for name, words in facts.items() if words}
+    rows = "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in visible_facts.items())
     why = claim.why
     if claim.measure.metric in TIMES:
         why += " There is no verdict on times."
@@ -83,9 +83,9 @@ def line_html(result: ClaimResult) -> str:
     claim, measured = result.claim, result.measured
     if measured is None:
         return ""
-    ends = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
+    bounds = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
     printed = [] if claim.published is None else [claim.published.value]
-    numbers = measured.value, measured.low, measured.high, *ends, *printed
+    numbers = measured.value, measured.low, measured.high, *bounds, *printed
     finite = [number for number in numbers if math.isfinite(number)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):
@@ -97,14 +97,14 @@ def line_html(result: ClaimResult) -> str:
     def place(value: float) -> float:
         return 100 * (min(max(value, low), high) - low) / (high - low)
 
-    def mark(kind: str, first: float, last: float) -> str:
-        begin, width = place(first), place(last) - place(first)
+    def mark(kind: str, low_end: float, high_end: float) -> str:
+        begin, width = place(low_end), place(high_end) - place(low_end)
         return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
 
     # Later marks are drawn over earlier ones: the band first, then the interval, then the figures.
     marks, label = [], f"measured {measured_words(result)}"
-    if ends:
-        marks.append(mark("true", *ends))
+    if bounds:
+        marks.append(mark("true", *bounds))
     if not measured.candidates:
         marks.append(mark("interval", measured.low, measured.high))
     marks += [mark("measured", value, value) for value in measured.candidates or (measured.value,)]
@@ -113,11 +113,11 @@ def line_html(result: ClaimResult) -> str:
         marks.append(mark("printed", claim.published.value, claim.published.value))
         key.append("◇ published")
         label += f", published {claim.published.words}"
-    if ends:
+    if bounds:
         key.append("band: where the claim is true")
-    left, right = (escape(figure_words(claim.measure, end)) for end in (low, high))
+    low_words, high_words = (escape(figure_words(claim.measure, end)) for end in (low, high))
     return (
         f'<div class="line" role="img" aria-label="{escape(label)}">{"".join(marks)}</div>'
-        f'<div class="ends"><span>{left}</span><span>{escape(" · ".join(key))}</span>'
-        f"<span>{right}</span></div>"
+        f'<div class="ends"><span>{low_words}</span><span>{escape(" · ".join(key))}</span>'
+        f"<span>{high_words}</span></div>"
     )

@@ -104,18 +104,20 @@ def _claims(study: Study) -> str:
 
 
 def _tables(study: Study) -> str:
-    said = f"Measured ± half-width of the 95 % interval, above the published figure; {PLACES}."
+    explanation = (
+        f"Measured ± half-width of the 95 % interval, above the published figure; {PLACES}."
+    )
     parts = {table.heading: tables.measured_html(table) for table in measured_tables(study)} | {
         "How a figure is compared": listing(LEGEND)
     }
-    return f"<p>{escape(said)}</p>{_folded(parts)}"
+    return f"<p>{escape(explanation)}</p>{_folded(parts)}"
 
 
 def _figures(study: Study) -> str:
     parts = {}
     for title, words, draw in titled_charts(study):
-        drawn = "".join(drawing(chart, name) for name, chart in draw(LIGHT).items())
-        parts[title] = f"<p>{escape(words)}</p><div class='row'>{drawn}</div>"
+        drawings = "".join(drawing(chart, name) for name, chart in draw(LIGHT).items())
+        parts[title] = f"<p>{escape(words)}</p><div class='row'>{drawings}</div>"
     return _folded(parts) or "<p>This run measured none of the paper's figures.</p>"
 
 
@@ -133,8 +135,8 @@ def _moments(recordings: Sequence[Recording]) -> str:
     mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
     run = build_run(mixed, policy, Benchmark.budget)
     scenes = ""
-    for what, (turn, token) in (("An eviction", nearly_kept(run)), ("A rescue", rescued(run))):
-        title = f"{what}: {policy.title} on {mixed.title}, turn {turn}"
+    for title, (turn, token) in (("An eviction", nearly_kept(run)), ("A rescue", rescued(run))):
+        title = f"{title}: {policy.title} on {mixed.title}, turn {turn}"
         scenes += framed_moment(run, title, turn, token)
     failure = failed_call(recordings, policy, Benchmark.budget)
     if failure is not None:

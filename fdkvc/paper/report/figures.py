@@ -45,9 +45,9 @@ def series_chart(
     """
     low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
     room = 0.08 * (high - low) or 0.05
-    ends = low - room, high + room
+    limits = low - room, high + room
     if quantity in metrics_of():
-        ends = min(0.0, low), max(1.0, high)
+        limits = min(0.0, low), max(1.0, high)
     measured = set(rows.policy)
     policies = study.results.benchmark.policies
     titles = {policy.name: policy.title for policy in policies if policy.name in measured}
@@ -58,7 +58,7 @@ def series_chart(
         SCENARIOS[scenario].label,
         quantity_label(quantity),
         [*titles.values()],
-        ends,
+        limits,
         theme,
     )
 
