@@ -172,7 +172,7 @@ class GradedArgument:
     """The expected value, None if the argument was not expected."""
 
     @property
-    def right(self) -> bool:
+    def as_expected(self) -> bool:
         """Whether the written value is the expected one."""
         return self.written == self.expected
 
@@ -187,29 +187,31 @@ class GradedCall:
     """The expected method."""
     arguments: tuple[GradedArgument, ...]
     """All arguments, the expected ones first."""
+    by_full: bool = False
+    """Whether the full cache's call is the expected one: that is no truth, so nothing is right."""
 
     @property
-    def right(self) -> bool:
-        """Whether the method and all arguments are right."""
+    def as_expected(self) -> bool:
+        """Whether the method and all arguments are the expected ones."""
         return self.method == self.expected_method and all(
-            argument.right for argument in self.arguments
+            argument.as_expected for argument in self.arguments
         )
 
 
-def grade_call(written: str, expected: str) -> GradedCall:
-    """Grade a call against the expected one.
+def grade_call(written: str, expected: str, *, by_full: bool = False) -> GradedCall:
+    """Grade a call against the expected one, that of the full cache if `by_full`.
 
     Examples
     --------
     >>> expected = "GetWeather ; city = Trieste ; date = today"
     >>> call = grade_call("GetWeather ; city = London", expected)
-    >>> [(argument.slot, argument.written, argument.right) for argument in call.arguments]
+    >>> [(argument.slot, argument.written, argument.as_expected) for argument in call.arguments]
     [('city', 'London', False), ('date', None, False)]
     """
     (method, values), (expected_method, right) = read_call(written), read_call(expected)
     slots = dict.fromkeys([*right, *values])
     arguments = (GradedArgument(slot, values.get(slot), right.get(slot)) for slot in slots)
-    return GradedCall(method, expected_method, tuple(arguments))
+    return GradedCall(method, expected_method, tuple(arguments), by_full)
 
 
 def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
@@ -323,10 +325,10 @@ class Restoration:
     attempts: tuple[Attempt, ...]
     """Each span alone, by falling attention of the full cache; then all of them."""
 
-    def right(self, text: str, expected: str) -> bool:
+    def undone(self, text: str, expected: str) -> bool:
         """Whether a passage is the expected call, or has the lost word."""
         if self.writer == "call":
-            return grade_call(text, expected).right
+            return grade_call(text, expected).as_expected
         return not self.word or bare(self.word) in map(bare, text.split())
 
 

@@ -482,7 +482,7 @@ class AnswerReader:
         right = np.repeat(exact[:, None], len(slots), axis=1)  # (C, arguments)
         texts = self._written_calls(passage, start, others)
         for row, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            graded = {part.slot: part.right for part in grade_call(text, expected).arguments}
+            graded = {part.slot: part.as_expected for part in grade_call(text, expected).arguments}
             right[row] = [graded.get(slot, False) for slot in slots]
         self.right["calls_exact"].append(exact[:, None])
         self.right["arguments_right"].append(right)

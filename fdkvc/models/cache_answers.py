@@ -49,9 +49,21 @@ class CacheAnswer:
     """A sentence if the answer was cut off or stopped."""
 
     @property
-    def right(self) -> bool:
-        """Whether all calls are right."""
-        return all(call.right for call in self.calls)
+    def as_expected(self) -> bool:
+        """Whether all calls are the expected ones."""
+        return all(call.as_expected for call in self.calls)
+
+    @property
+    def by_full(self) -> bool:
+        """Whether its calls are compared with the full cache's, and not with recorded ones."""
+        return any(call.by_full for call in self.calls)
+
+    @property
+    def verdict(self) -> str:
+        """How its calls compare: what the headline of *Answers* and *Restore* say."""
+        if self.by_full:
+            return "the same as the full cache's" if self.as_expected else "different"
+        return "right" if self.as_expected else "wrong"
 
 
 @dataclass(frozen=True)

@@ -190,8 +190,9 @@ def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
 def test_a_call_is_right_when_its_method_and_every_argument_are() -> None:
     wanted = "GetWeather ; city = Trieste ; date = today"
 
-    assert grade_call("GetWeather ; date = today ; city = Trieste", wanted).right
-    assert not grade_call("FindWeather ; city = Trieste ; date = today", wanted).right
+    assert grade_call("GetWeather ; date = today ; city = Trieste", wanted).as_expected
+    assert not grade_call("FindWeather ; city = Trieste ; date = today", wanted).as_expected
     more = grade_call(f"{wanted} ; unit = kelvin", wanted)
-    assert [(argument.slot, argument.right) for argument in more.arguments][-1] == ("unit", False)
-    assert not more.right
+    *_, unit = more.arguments
+    assert (unit.slot, unit.as_expected) == ("unit", False)
+    assert not more.as_expected

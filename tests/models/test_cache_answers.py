@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.smollm2 import answer_json
 from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.models.answer_causes import grade_call
+from fdkvc.models.answer_causes import Attempt, Restoration, grade_call
 from fdkvc.models.cache_answers import (
     SHIPPED,
     CacheAnswer,
@@ -21,12 +21,11 @@ from fdkvc.models.cache_answers import (
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.page import loading
 from fdkvc.models.page.conversation import FULL, Conversation, begin, write
-from fdkvc.models.report.answer import answers_html, headline
+from fdkvc.models.page.restore import _summary
+from fdkvc.models.report.answer import LOOPED, answers_html, headline
 from fdkvc.policies import policy_named
 from tests.hostile import HOSTILE
 from tests.language_models import write_model
-
-TEXT = "the true answer"
 
 
 def answer(title: str, *words: tuple[str, bool]) -> CacheAnswer:
@@ -40,18 +39,53 @@ def test_the_headline_is_the_word_that_most_caches_lose() -> None:
     lost = answer("H2O", ("sister", True), ("Rosalind", False), ("thirty", False))
     worse = answer("FD-KVC", ("sister", False), ("Rosalind", False), ("thirty", False))
 
-    assert headline([full, kept, lost, worse], TEXT) == (
+    assert headline([full, kept, lost, worse]) == (
         "“Rosalind” in the true answer: predicted with the full cache and FIFO; "
         "lost with H2O and FD-KVC"
     )
-    assert headline([full, kept], TEXT).startswith("Every cache predicts the words")
-    assert headline([answer("Full cache", ("a", False)), lost], TEXT).startswith("The full cache ")
+    assert headline([full, kept]).startswith("Every cache predicts the words")
+    assert headline([answer("Full cache", ("a", False)), lost]).startswith("The full cache ")
     call = (grade_call("Find ; city = Rome", "Find ; city = Rome"),)
     wrong = (grade_call("Find ; city = Bonn", "Find ; city = Rome"),)
     called = [replace(full, calls=call), replace(lost, calls=wrong)]
-    assert headline(called, TEXT) == (
-        "Find: the call is right with the full cache, and wrong with H2O"
+    assert headline(called) == "Find: the call is right with the full cache, and wrong with H2O"
+
+
+def test_agreement_with_the_full_cache_is_not_called_right() -> None:
+    full, fifo, h2o = (replace(answer(title), predicted=()) for title in ("Full", "FIFO", "H2O"))
+    booked, weather = "Book ; day = today", "GetWeather ; city = Rome"
+    caches = [
+        replace(cache, passages=(("call", text),), calls=(grade_call(text, booked, by_full=True),))
+        for cache, text in ((full, booked), (fifo, booked), (h2o, weather))
+    ]
+    said = headline(caches, own=True)
+    assert (
+        said == "Book: the call is the same as the full cache's with FIFO, and different with H2O"
     )
+    html = answers_html(caches)
+    assert not {*"✓✗"} & {*html}
+    assert html.count("= Book") == 2
+    assert "≠ GetWeather" in html
+    assert [cache.verdict for cache in caches[1:]] == ["the same as the full cache's", "different"]
+    assert "right" not in html + said
+
+    looped = [replace(caches[0], note=LOOPED), *caches[1:]]
+    assert headline(looped, own=True).endswith("failed here: the full cache repeats itself")
+    silent = [replace(full, calls=()), *caches[1:]]
+    assert headline(silent, own=True).endswith("makes no call, but FIFO and H2O do")
+    assert "no other cache" in headline(caches[:1], own=True)
+
+
+def test_restore_says_what_the_headline_says() -> None:
+    right, city = "Find ; city = Rome", "Find ; city = Bonn"
+    restored = Restoration("call", right, right, "", (Attempt((), right),))
+    calls = (grade_call(right, right), grade_call(city, ""))
+    fifo = replace(answer("FIFO"), passages=(("call", right), ("call", city)), calls=calls)
+    assert "wrong with FIFO" in headline([replace(fifo, title="Full", calls=calls[:1]), fifo])
+    assert "the calls are wrong, but the first is right" in _summary(fifo, restored, right, False)
+    fifo = replace(fifo, calls=calls[:1])
+    assert "the call is right" in _summary(fifo, restored, right, False)
+    assert "the call is the same as the full" in _summary(fifo, restored, right, True)
 
 
 def test_words_that_some_cache_loses_are_shown_and_stay_text() -> None:

@@ -23,7 +23,7 @@ from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.model_text import WRITERS
 from fdkvc.models.page import choices, conversation, scene
 from fdkvc.models.page.conversation import FULL, Answered, answer_of
-from fdkvc.models.page.why import _first_wrong
+from fdkvc.models.page.why import _first_other
 from fdkvc.models.report.answer import answers_html, call_html
 from fdkvc.ui.fields import hold
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled
@@ -121,9 +121,9 @@ def test_without_calls_the_cache_that_lost_a_word_is_shown() -> None:
         answered: Any = SimpleNamespace(
             conversation=SimpleNamespace(titles=titles),
             answers=partial(list, answers),
-            right=recorded.__contains__,
+            as_expected=recorded.__contains__,
         )
-        shown = recorded[_first_wrong(answered, titles)]
+        shown = recorded[_first_other(answered, titles)]
         assert shown.title == next(name for name in names if name != "keydiff").upper()
         assert any("Rosalind" in word.text and not word.right for word in shown.predicted)
 

@@ -319,7 +319,8 @@ class Answered:
     def graded_calls(self, name: str) -> list[causes.GradedCall]:
         """Return each call graded against the expected one; a missing call is empty."""
         pairs = zip_longest(self.calls(name), self.expected_calls, fillvalue="")
-        return [causes.grade_call(written, expected) for written, expected in pairs]
+        by_full = not self.has_true_text
+        return [causes.grade_call(*pair, by_full=by_full) for pair in pairs]
 
     def looped(self, name: str) -> bool:
         """Whether an answer was stopped because it repeated itself."""
@@ -329,9 +330,9 @@ class Answered:
             for _, first, last in self.chat.passages[name][self.began(name) :]
         )
 
-    def right(self, name: str) -> bool:
+    def as_expected(self, name: str) -> bool:
         """Whether a cache made the expected calls."""
-        return all(call.right for call in self.graded_calls(name))
+        return all(call.as_expected for call in self.graded_calls(name))
 
     @property
     def has_true_text(self) -> bool:
@@ -380,11 +381,11 @@ def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], f
     """Return how each cache predicts the same text, and the mean probability of its tokens.
 
     The text is the dialog's own answer, or else that of the full cache; of a long one, the first
-    tokens. The result is empty if the full cache makes the right calls, which are compared instead,
-    or if the only text is its own and repeats itself.
+    tokens. The result is empty if the full cache makes the expected calls, which are compared
+    instead, or if the only text is its own and repeats itself.
     """
     context, true = answered.context, answered.has_true_text
-    called = bool(answered.expected_calls) and answered.right(FULL)
+    called = bool(answered.expected_calls) and answered.as_expected(FULL)
     if called or (not true and answered.looped(FULL)):
         return {}
     passages = [*(answered.true_passages() if true else answered.written_passages())]

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.models.answer_causes import Restoration, turns_in_words
+from fdkvc.models.cache_answers import CacheAnswer
 from fdkvc.models.page.conversation import Answered, restored
 from fdkvc.models.page.why import choose_answer
 from fdkvc.models.report.answer import restored_html
@@ -18,19 +19,22 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         return {}
     name = choose_answer(page, answered, evicting=True)
     answers = restored(answered, name)
-    calls = answered.conversation.expected_calls
-    expected = calls[0] if calls and answers.writer == "call" else answers.full
-    show_restoration(answers, answered.conversation.titles[name], expected)
+    names, calls = [*answered.conversation.titles], answered.conversation.expected_calls
+    by_full = not (calls and answers.writer == "call")
+    answer = answered.answers()[names.index(name)]
+    show_restoration(answers, answer, answers.full if by_full else calls[0], by_full=by_full)
     return {}
 
 
-def show_restoration(answers: Restoration, title: str, expected: str) -> None:
-    """Show what a policy's cache answers with evicted words restored."""
+def show_restoration(
+    answers: Restoration, answer: CacheAnswer, expected: str, *, by_full: bool
+) -> None:
+    """Show what a policy's cache, which gave `answer`, answers with evicted words restored."""
     if not answers.attempts:
         st.info("This policy has evicted nothing yet.")
         return
-    st.markdown(plain(_summary(title, answers, expected)))
-    st.html(restored_html(answers, expected))
+    st.markdown(plain(_summary(answer, answers, expected, by_full)))
+    st.html(restored_html(answers, expected, by_full=by_full))
     st.caption(
         "Of the words that some head of this policy has evicted, these get the most attention "
         "from the full cache where it writes the word that this policy's answer lacks; function "
@@ -39,24 +43,33 @@ def show_restoration(answers: Restoration, title: str, expected: str) -> None:
     )
 
 
-def _summary(title: str, answers: Restoration, expected: str) -> Markdown:
-    what = "call" if answers.writer == "call" else "answer"
-    if answers.right(answers.lost, expected):
-        words = Markdown("With {} the {} is right: nothing needs to be restored.")
-        return words.format(title, what)
+def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: bool) -> Markdown:
+    title, what = answer.title, "call" if answers.writer == "call" else "answer"
+    goal = "the same as the full cache's" if by_full else "right"
+    if answers.undone(answers.lost, expected):
+        if what == "answer":
+            words = Markdown("With {} the answer lacks no word of the full cache's: {}.")
+            return words.format(title, "nothing needs to be restored")
+        if answer.calls and not answer.as_expected:  # by the headline: a later call is another
+            words = Markdown("With {} the calls are {}, but the first is {}: {}.")
+            rest = "words are restored for the first only"
+            return words.format(title, answer.verdict, goal, rest)
+        words = Markdown("With {} the call is {}: nothing needs to be restored.")
+        return words.format(title, goal)
     # A single span that makes the answer right is the clearest cause.
     for attempt in answers.attempts:
-        if len(attempt.spans) == 1 and answers.right(attempt.written, expected):
-            span = attempt.spans[0]
-            result = "the call is right" if what == "call" else f"{answers.word} is back"
+        if len(attempt.spans) == 1 and answers.undone(attempt.written, expected):
+            span, failed = attempt.spans[0], "differs" if by_full else "failed"
+            turns = turns_in_words(*span.evicted_in)
+            result = f"the call is {goal}" if what == "call" else f"{answers.word} is back"
             return Markdown(
-                "**The {} failed because *{}* was evicted in {}: with it restored, {}.**"
-            ).format(what, span.text, turns_in_words(*span.evicted_in), result)
+                "**The {} {} because *{}* was evicted in {}: with it restored, {}.**"
+            ).format(what, failed, span.text, turns, result)
     together, of_all, full = answers.attempts[-1], "", ""
     if len(together.spans) > 1:
-        all_right = answers.right(together.written, expected)
+        all_right = answers.undone(together.written, expected)
         spans = len(together.spans)
         of_all = f"; all {spans} together do" if all_right else "; nor do all together"
-    if not answers.right(answers.full, expected):
+    if not answers.undone(answers.full, expected):
         full = f" The full cache does not make the dialog's {what} either."
-    return Markdown("**No single span makes the {} right{}.**{}").format(what, of_all, full)
+    return Markdown("**No single span makes the {} {}{}.**{}").format(what, goal, of_all, full)

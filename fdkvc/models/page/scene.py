@@ -26,9 +26,6 @@ from fdkvc.ui.address import scroll_to
 from fdkvc.ui.fields import problems
 from fdkvc.ui.markdown import plain
 
-TRUE, OWN = "the true answer", "the full cache's answer"
-"""The text that all caches predict: the dialog's own answer, or else what the full cache wrote."""
-
 DRAWN = 0.06
 """Seconds between redraws while the model writes."""
 
@@ -58,7 +55,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         return None
     assert answered is not None
     answers = answered.answers()
-    above.header(plain(headline(answers, TRUE if answered.has_true_text else OWN)), anchor=False)
+    above.header(plain(headline(answers, own=not answered.has_true_text)), anchor=False)
     _show_answered(message, answered)
     lanes.html(answers_html(answers))
     if answered.chat.unfinished():
@@ -142,7 +139,7 @@ def show_input(page: str, conversation: Conversation) -> None:
 def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswer) -> None:
     """Show a recorded conversation, with a button that runs it live."""
     answers = [recorded.answers[name] for name in conversation.titles]
-    st.header(plain(headline(answers, TRUE)), anchor=False)
+    st.header(plain(headline(answers)), anchor=False)
     transcript = conversation.transcript
     assert transcript is not None
     turns = [
@@ -165,7 +162,7 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
     }
     name = choices.choose_cache(page, titles)
     restoration = recorded.restored[name]
-    show_restoration(restoration, titles[name], restoration.full)
+    show_restoration(restoration, recorded.answers[name], restoration.full, by_full=True)
 
 
 def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
@@ -206,7 +203,8 @@ def _show_message(
 def answers_table(answered: Answered) -> pd.DataFrame:
     """Return every cache's answer, a row for each passage."""
     rows: list[tuple[str, str, str, bool | None]] = []
+    compared = "calls_right" if answered.has_true_text else "calls_as_full_cache"
     for name in answered.conversation.titles:
-        right = answered.right(name) if answered.expected_calls else None
-        rows += [(name, writer, text, right) for writer, text in answered.passages(name)]
-    return pd.DataFrame(rows, columns=["memory", "writer", "text", "calls_right"])
+        as_expected = answered.as_expected(name) if answered.expected_calls else None
+        rows += [(name, writer, text, as_expected) for writer, text in answered.passages(name)]
+    return pd.DataFrame(rows, columns=["memory", "writer", "text", compared])

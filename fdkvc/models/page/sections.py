@@ -21,8 +21,8 @@ HELP = (
     (
         "Right and wrong",
         "In a dialog from a file, a call is right when its method and every argument equal those "
-        "of the dialog's own call. Your own chat has no such call, so the full cache's counts as "
-        "right. Marked words differ from the full cache.",
+        "of the dialog's own call. Your own chat has no such call: there a call is the same as the "
+        "full cache's (=) or different (≠). Marked words differ from the full cache.",
     ),
     (
         "Entries per head",

@@ -32,11 +32,11 @@ PROMPT = -1
 
 
 def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> str:
-    """Choose a cache; by default, the first whose answer is wrong."""
+    """Choose a cache; by default, the first whose answer is not the expected one."""
     titles = dict(answered.conversation.titles)
     if evicting:
         del titles[FULL]
-    start = _first_wrong(answered, titles)
+    start = _first_other(answered, titles)
     if fields.is_new(f"{page}/look of", answered.conversation):
         fields.hold(page, choices.WHOSE, start)
     return choices.choose_cache(page, titles, start)
@@ -46,7 +46,7 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
     """Keep the selection within the results; return a sentence for each wrong part of a link."""
     titles = answered.conversation.titles
     whose = replace(choices.WHOSE, choices=titles)
-    wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
+    wrong = fields.keep_to(page, whose, link, _first_other(answered, titles))
     name = held(page, whose)
     last = len(answer_words(answered, name)) - 1
     word = replace(choices.WORD, high=max(last, 0))
@@ -54,13 +54,13 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
     return wrong + fields.keep_to(page, word, link, start, " in this answer")
 
 
-def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
-    """Return the first policy whose calls are wrong or that loses a word, or the last cache."""
+def _first_other(answered: Answered, titles: Mapping[str, str]) -> str:
+    """Return the first policy without the expected calls or that loses a word, or the last one."""
     answers = answered.answers()
     lost = shown_words(answers)
     for name, answer in zip(answered.conversation.titles, answers, strict=True):
-        wrong = not answered.right(name) or not all(answer.predicted[word].right for word in lost)
-        if name != FULL and wrong:
+        keeps_words = all(answer.predicted[word].right for word in lost)
+        if name != FULL and not (answered.as_expected(name) and keeps_words):
             return name
     return list(titles)[-1]
 

@@ -37,11 +37,13 @@ SHOWN_CHARACTERS = 60
 """Most characters that are shown of an argument."""
 
 
-def restored_html(restored: Restoration, expected: str) -> str:
-    """Return what was written with nothing and with each span restored, as a table."""
-    rows = [
-        ['<th scope="row">nothing</th>', f"<td>{_written(restored, restored.lost, expected)}</td>"]
-    ]
+def restored_html(restored: Restoration, expected: str, *, by_full: bool) -> str:
+    """Return what was written with nothing and with each span restored, as a table.
+
+    `by_full` says whether the expected text is the full cache's.
+    """
+    nothing = _written(restored, restored.lost, expected, by_full)
+    rows = [['<th scope="row">nothing</th>', f"<td>{nothing}</td>"]]
     for attempt in restored.attempts:
         span = attempt.spans[0]
         label, place = f"all {len(attempt.spans)}", ""
@@ -52,15 +54,15 @@ def restored_html(restored: Restoration, expected: str) -> str:
                 f"from {span.evicted[0]} of {span.evicted[1]} heads"
             )
         head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
-        rows.append([head, f"<td>{_written(restored, attempt.written, expected)}</td>"])
+        rows.append([head, f"<td>{_written(restored, attempt.written, expected, by_full)}</td>"])
     names = ["restored", "written with it"]
     return html_table(names, rows, "Answers after restoring words", "scrolls back")
 
 
-def _written(restored: Restoration, text: str, expected: str) -> str:
+def _written(restored: Restoration, text: str, expected: str, by_full: bool) -> str:
     if restored.writer == "call":
-        return call_html(grade_call(text, expected))
-    mark = "met" if restored.right(text, expected) else "unmet"
+        return call_html(grade_call(text, expected, by_full=by_full))
+    mark = "met" if restored.undone(text, expected) else "unmet"
     sign = {"met": "✓", "unmet": "✗"}[mark] if restored.word else ""
     chip = f'<div class="chips"><span class="{mark}">{sign} {escape(restored.word)}</span></div>'
     return (chip if sign else "") + words_html(text, expected.split())
@@ -85,7 +87,7 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
     full, columns = answers[0], ""
     words: dict[str, list[str]] = {writer: text.split() for writer, text in full.passages}
     # A reference that failed is none: then no word is marked.
-    compared = not full.note.startswith(LOOPED) and full.right
+    compared = not full.note.startswith(LOOPED) and full.as_expected
     for answer in answers:
         parts = "".join(map(call_html, answer.calls))
         chips = [
@@ -129,16 +131,18 @@ def shown_words(answers: Sequence[CacheAnswer]) -> list[int]:
     return sorted(most_lost[:SHOWN_WORDS])
 
 
-def headline(answers: Sequence[CacheAnswer], text: str) -> str:
-    """Say which caches make the expected call, or else which predict a word of a text."""
+def headline(answers: Sequence[CacheAnswer], *, own: bool = False) -> str:
+    """Say which caches make the expected call, or else which predict a word of a text.
+
+    That is the true text, or if `own` the full cache's, with which others agree or do not.
+    """
     full, titles = answers[0], ["the full cache", *(answer.title for answer in answers[1:])]
-    if full.calls and full.right:
-        method = full.calls[0].expected_method
-        right = [title for title, answer in zip(titles, answers, strict=True) if answer.right]
-        wrong = [title for title in titles if title not in right]
-        if not wrong:
-            return f"{method}: the call is right with every cache"
-        return f"{method}: the call is right with {listed(right)}, and wrong with {listed(wrong)}"
+    text = "the full cache's answer" if own else "the true answer"
+    fault = _fault(answers) if own else ""
+    if fault:
+        return f"The reference failed here: the full cache {fault}"
+    if full.calls and full.as_expected:
+        return _calls_sentence(answers, titles)
     words = shown_words(answers)
     if words:
         word = max(words, key=lambda index: len(_lost(answers, index)))
@@ -146,35 +150,67 @@ def headline(answers: Sequence[CacheAnswer], text: str) -> str:
         kept = listed([title for title in titles if title not in lost])
         value = f"“{full.predicted[word].text}” in {text}"
         return f"{value}: predicted with {kept}; lost with {listed(lost)}"
-    if full.note.startswith(LOOPED) and not full.predicted:
-        return "The reference failed here: the full cache repeats itself"
     if any(word.right for word in full.predicted):
         return f"Every cache predicts the words of {text} that the full cache predicts"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
 
 
+def _fault(answers: Sequence[CacheAnswer]) -> str:
+    """Say why the full cache's answer is no reference for others; empty if it may be one."""
+    full, *others = answers
+    if full.note.startswith(LOOPED):
+        return "repeats itself"
+    calling = [answer.title for answer in others if _calls(answer)]
+    if calling and not _calls(full):
+        return f"makes no call, but {listed(calling)} {'do' if len(calling) > 1 else 'does'}"
+    return ""
+
+
+def _calls(answer: CacheAnswer) -> bool:
+    return any(writer == "call" for writer, _ in answer.passages)
+
+
+def _calls_sentence(answers: Sequence[CacheAnswer], titles: Sequence[str]) -> str:
+    """Say with which caches the calls are as expected, in the words of `CacheAnswer.verdict`."""
+    method, by_full = answers[0].calls[0].expected_method, answers[0].by_full
+    compared = [*zip(titles, answers, strict=True)][by_full:]
+    if not compared:
+        return f"{method}: the full cache makes the call, and there is no other cache"
+    parts, agreeing = [], [answer.as_expected for _, answer in compared]
+    for as_expected in (True, False):
+        group = [pair for pair in compared if pair[1].as_expected == as_expected]
+        caches = listed([title for title, _ in group]) if len({*agreeing}) > 1 else "every cache"
+        if group:
+            parts.append(f"{group[0][1].verdict} with {caches}")
+    return f"{method}: the call is {', and '.join(parts)}"
+
+
 def call_html(call: GradedCall) -> str:
-    """Return a call as chips that show whether each argument is right."""
+    """Return a call as chips that show whether each argument is the expected one."""
     if not call.method:
-        expected = escape(call.expected_method)
-        return f'<div class="chips"><span class="unmet">✗ no call of {expected}</span></div>'
-    wrong = f"not {call.expected_method}" if call.expected_method else "not expected"
-    parts = [_chip(call.method, "" if call.method == call.expected_method else wrong)]
+        chips = [_chip(f"no call of {call.expected_method}", None, call.by_full)]
+        return f'<div class="chips">{chips[0]}</div>'
+    other = f"not {call.expected_method}" if call.expected_method else "not expected"
+    chips = [_chip(call.method, "" if call.method == call.expected_method else other, call.by_full)]
     for argument in call.arguments:
+        text, other = f"{argument.slot} = {argument.written}", f"not {argument.expected}"
         if argument.written is None:
-            parts.append(_chip(argument.slot, f"missing: {argument.expected}"))
-        else:
-            wrong = "not expected" if argument.expected is None else f"not {argument.expected}"
-            text = f"{argument.slot} = {argument.written}"
-            parts.append(_chip(text, "" if argument.right else wrong))
-    return f'<div class="chips">{" ".join(parts)}</div>'
+            text, other = argument.slot, f"missing: {argument.expected}"
+        elif argument.expected is None:
+            other = "not expected"
+        chips.append(_chip(text, "" if argument.as_expected else other, call.by_full))
+    return f'<div class="chips">{" ".join(chips)}</div>'
 
 
-def _chip(written: str, wrong: str) -> str:
+def _chip(written: str, difference: str | None, by_full: bool = False) -> str:
+    """Return what was written, and its difference; empty for none, None if there is nothing."""
     shown, whole = escape(clipped(written, SHOWN_CHARACTERS)), escape(written)
-    if not wrong:
-        return f'<span class="met" title="{whole}">✓ {shown}</span>'
-    return f'<span class="unmet" title="{whole}">✗ {shown} <i>{escape(wrong)}</i></span>'
+    if difference == "":
+        kind, sign = ("same", "=") if by_full else ("met", "✓")
+        return f'<span class="{kind}" title="{whole}">{sign} {shown}</span>'
+    sign = "≠" if by_full else "✗"
+    note = f" <i>{escape(difference)}</i>" if difference else ""
+    return f'<span class="unmet" title="{whole}">{sign} {shown}{note}</span>'
 
 
 def answer_page(title: str) -> str:
@@ -190,9 +226,9 @@ def answer_page(title: str) -> str:
     words = (
         f"In turn {TURN - 1} of “{dialog.name}”, the user asks “{chat.text(POLICY)}”. A small "
         f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "
-        f"left of {cache.count:,} in each head, and then with evicted words restored. ✗ marks what "
-        "differs from the answer with the full cache."
+        f"left of {cache.count:,} in each head, and then with evicted words restored. What differs "
+        "from the answer with the full cache is marked."
     )
-    table = restored_html(restored, restored.full)
+    table = restored_html(restored, restored.full, by_full=True)
     body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{table}</main>"
     return page(title, body, css("answer") + css("gallery"))
