@@ -11,7 +11,7 @@ import pandas as pd
 from fdkvc.charts.theme import Spec, Theme, looks, policy_tints
 
 Panel = Any  # an Altair chart; its methods promise no closer type
-Ends = Sequence[float]  # the lowest and the highest value of an axis
+Domain = Sequence[float]  # the lowest and the highest value of an axis
 Channel = TypeVar("Channel", alt.X, alt.Y)
 
 
@@ -22,7 +22,8 @@ def policy_scale(policies: Collection[str], theme: Theme) -> alt.Scale:
 
 def look_scale(policies: Collection[str], part: Literal["shape", "dash"]) -> alt.Scale:
     """Return the scale of these policies' shapes or dashes."""
-    return alt.Scale(domain=list(policies), range=[getattr(look, part) for look in looks(policies)])
+    marks = [getattr(look, part) for look in looks(policies)]
+    return alt.Scale(domain=list(policies), range=marks)
 
 
 NARROWEST = 350
@@ -74,19 +75,19 @@ def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
 
 def mean_tips(form: str, interval: bool = True) -> list[str | alt.Tooltip]:
     """Return the lines of a tooltip for a mean and its interval."""
-    ends = {"ci_low": "interval from", "ci_high": "to"} if interval else {}
-    return [alt.Tooltip("mean:Q", format=form), *tips(form, **ends)]
+    titles = {"ci_low": "interval from", "ci_high": "to"} if interval else {}
+    return [alt.Tooltip("mean:Q", format=form), *tips(form, **titles)]
 
 
-def mean_band(base: Panel, ends: Ends, **looks: Any) -> Panel:
-    """Return the intervals of means as an area on a y axis with these ends."""
-    y = alt.Y("ci_low:Q", scale=between(ends))
+def mean_band(base: Panel, domain: Domain, **looks: Any) -> Panel:
+    """Return the intervals of means as an area on a y axis with this domain."""
+    y = alt.Y("ci_low:Q", scale=between(domain))
     return base.mark_area(aria=False, **looks).encode(y=y, y2="ci_high")
 
 
-def between(ends: Ends) -> alt.Scale:
-    """Return a scale with exactly these ends."""
-    return alt.Scale(domain=list(ends), nice=False)
+def between(domain: Domain) -> alt.Scale:
+    """Return a scale with exactly this domain."""
+    return alt.Scale(domain=list(domain), nice=False)
 
 
 def ends_of(values: pd.Series | pd.DataFrame, *levels: float) -> tuple[float, float]:
@@ -96,17 +97,17 @@ def ends_of(values: pd.Series | pd.DataFrame, *levels: float) -> tuple[float, fl
     return (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
 
 
-def axis_between(kind: type[Channel], field: str, ends: Ends, **axis: Any) -> Channel:
-    """Return the x or y channel of a number, on an axis with exactly these ends."""
-    return kind(f"{field}:Q", scale=between(ends), axis=alt.Axis(**{"title": None, **axis}))
+def axis_between(kind: type[Channel], field: str, domain: Domain, **axis: Any) -> Channel:
+    """Return the x or y channel of a number, on an axis with exactly this domain."""
+    return kind(f"{field}:Q", scale=between(domain), axis=alt.Axis(**{"title": None, **axis}))
 
 
-def dashed_rule(value: float, ends: Ends, theme: Theme) -> Panel:
-    """Return a dashed rule at a value of an x axis with these ends."""
+def dashed_rule(value: float, domain: Domain, theme: Theme) -> Panel:
+    """Return a dashed rule at a value of an x axis with this domain."""
     # Altair gathers other kinds of inline data under names, which a page's own data would replace.
     chart = alt.Chart(alt.Data(values=[{"place": value}]))  # type: ignore[no-untyped-call]
     rule = chart.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
-    return rule.encode(x=alt.X("place:Q", scale=between(ends)))
+    return rule.encode(x=alt.X("place:Q", scale=between(domain)))
 
 
 top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, padding=0)

@@ -60,8 +60,8 @@ def budgets_chart(
             axis=alt.Axis(title="tokens", **ticks, grid=False, format=",d"),
         )
     )
-    ends = (0, 1)
-    y = axis_between(alt.Y, "mean", ends, tickCount=5, format=".0%")
+    domain = (0, 1)
+    y = axis_between(alt.Y, "mean", domain, tickCount=5, format=".0%")
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
     tooltip = ["policy:N", alt.Tooltip("budget:Q", format=",d"), *mean_tips(".1%", intervals)]
     tooltip.append(alt.Tooltip("n:Q", title="dialogs"))
@@ -76,7 +76,7 @@ def budgets_chart(
         subtitle += ", with its 95 % interval over clusters"
         color = alt.Color("policy:N", scale=tints, legend=legend)
         # First, so that it is drawn below the lines.
-        layers.insert(0, mean_band(banded.encode(color=color), ends, opacity=0.2, clip=True))
+        layers.insert(0, mean_band(banded.encode(color=color), domain, opacity=0.2, clip=True))
     heading = panel_title(title, subtitle)
     return single(theme, {"budgets": table}, *layers, height=280, title=heading)
 
@@ -87,12 +87,12 @@ def series_chart(
     title: str,
     subtitle: str,
     policies: Sequence[str],
-    ends: tuple[float, float],
+    domain: tuple[float, float],
     theme: Theme,
 ) -> Spec:
     """Return a chart of one quantity over the turns of a schedule, with its data.
 
-    The y axis has these `ends`.
+    The y axis has this `domain`.
 
     `table` has columns policy, turn, topic, mean, ci_low and ci_high; `policies` are in the order
     of their colours.
@@ -105,11 +105,11 @@ def series_chart(
         color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend),
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
-        y=axis_between(alt.Y, "mean", ends, tickCount=5, format="~g"),
+        y=axis_between(alt.Y, "mean", domain, tickCount=5, format="~g"),
         strokeDash=alt.StrokeDash("policy:N", scale=look_scale(policies, "dash"), legend=legend),
         tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
     )
-    layers = *_topics(len(schedule), theme), mean_band(base, ends, opacity=0.25), lines
+    layers = *_topics(len(schedule), theme), mean_band(base, domain, opacity=0.25), lines
     data = {"series": table, "topics": topics_data(schedule)}
     return single(theme, data, *layers, height=210, title=panel_title(title, subtitle))
 
@@ -117,10 +117,10 @@ def series_chart(
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
     """Return a chart of damage over turns, with its data (policy, turn, speaker, tokens, kl)."""
     _, high = ends_of(table.kl, 0.1)  # so that no damage is a flat line at the bottom
-    ends = -0.05 * high, 1.05 * high
+    domain = -0.05 * high, 1.05 * high
     base = alt.Chart(alt.NamedData("damage")).encode(
         x=_turns("turn", int(ends_of(table.turn, 0)[1]) + 1),
-        y=axis_between(alt.Y, "kl", ends, tickCount=5, format="~g"),
+        y=axis_between(alt.Y, "kl", domain, tickCount=5, format="~g"),
     )
     words = "policy:N", "turn:Q", "speaker:N", "tokens:Q"
     tooltip = [*words, *tips(".3f", kl="nats per token")]
@@ -157,9 +157,10 @@ def topics_data(schedule: str) -> pd.DataFrame:
     runs = turns.groupby(run, as_index=False).agg(
         topic=("topic", "first"), left=("turn", "min"), right=("turn", "max")
     )
-    left, right = runs.left - 0.5, runs.right + 0.5
-    shaded = runs.index % 2 == 1
-    return runs.assign(left=left, right=right, middle=(left + right) / 2, shaded=shaded)
+    runs["left"] -= 0.5
+    runs["right"] += 0.5
+    middle = (runs["left"] + runs["right"]) / 2
+    return runs.assign(middle=middle, shaded=runs.index % 2 == 1)
 
 
 def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
@@ -170,7 +171,7 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
     numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
     low, high = ends_of(numbers, 0.0)
     room = 0.04 * (high - low) or 1.0
-    ends, policies = (low - room, high + room), table.policy.tolist()
+    domain, policies = (low - room, high + room), table.policy.tolist()
     base = alt.Chart(alt.NamedData("dots")).encode(
         y=alt.Y(
             "policy:N",
@@ -182,11 +183,11 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
     intervals = base.mark_rule(strokeWidth=2, clip=True, aria=False)
     intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
-        x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
+        x=axis_between(alt.X, "mean", domain, format="~f", tickCount=5),
         shape=alt.Shape("policy:N", scale=look_scale(policies, "shape"), legend=None),
         tooltip=["policy:N", *mean_tips(".4f")],
     )
-    layers = dashed_rule(0, ends, theme), intervals, dots
+    layers = dashed_rule(0, domain, theme), intervals, dots
     heading, height = panel_title(title, subtitle), DOT_HEIGHT * len(policies)
     return single(theme, {"dots": table}, *layers, height=height, title=heading)
 
@@ -236,8 +237,10 @@ def curve_chart(
 
 def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
     """Return the y axis of a metric's curve: one for all metrics of a sweep within -1 and 1."""
-    ends = table.groupby("metric")[["ci_low", "ci_high", "published"]].agg(["min", "max"])
-    lows, highs = ends.min(axis=1).clip(upper=0.0), ends.max(axis=1).clip(lower=1.0)
+    by_metric = table.groupby("metric")[["ci_low", "ci_high", "published"]]
+    extremes = by_metric.agg(["min", "max"])
+    lows = extremes.min(axis=1).clip(upper=0.0)
+    highs = extremes.max(axis=1).clip(lower=1.0)
     shared = (lows >= -1) & (highs <= 1.01)  # a little more than 1, for intervals of shares
     chosen = shared if shared.get(metric, True) else shared.index == metric
     return ends_of(pd.concat([lows[chosen], highs[chosen]]))

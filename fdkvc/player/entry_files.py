@@ -1,6 +1,6 @@
 """The files and the text of a trace: what happens to every entry of one dialog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -28,17 +28,19 @@ def trace_files(runs: Mapping[str, StageRun]) -> Files:
     See `turns_table` and `entries_table`; long runs have no entries. Every row names its policy,
     dialog, budget and version.
     """
-    files, also = {}, dict[str, str]()
+    files, meanings, settings = {}, dict[str, str](), {}
     if not any(run.long for run in runs.values()):
-        files["entries.csv"] = _rows(runs, {name: run.entries for name, run in runs.items()})
-    files["turns.csv"] = _rows(runs, {name: run.turns for name, run in runs.items()})
-    for run in runs.values():
-        also |= dict.fromkeys(run.trace.state, "state of the policy after the turn")
-        also |= {key: METRICS[key].help for key in (*default_metrics(), *run.optional)}
+        files["entries.csv"] = _rows(runs, [run.entries for run in runs.values()])
+    files["turns.csv"] = _rows(runs, [run.turns for run in runs.values()])
+    for name, run in runs.items():
+        settings[name] = _settings(run.trace.policy)
+        for state in run.trace.state:
+            meanings[state] = "state of the policy after the turn"
+        for key in (*default_metrics(), *run.optional):
+            meanings[key] = METRICS[key].help
     first = next(iter(runs.values()))
     title = f"{listed([*runs])} on {first.dialog.title}, budget {first.budget}"
-    settings = {name: _settings(run.trace.policy) for name, run in runs.items()}
-    return with_readme(title, files, also, settings)
+    return with_readme(title, files, meanings, settings)
 
 
 def _settings(policy: Policy) -> str:
@@ -46,14 +48,16 @@ def _settings(policy: Policy) -> str:
     return ", ".join(f"{field.name} = {field.default}" for field in fields) or "none"
 
 
-def _rows(runs: Mapping[str, StageRun], tables: Mapping[str, pd.DataFrame]) -> str:
+def _rows(runs: Mapping[str, StageRun], tables: Sequence[pd.DataFrame]) -> str:
     """Return the tables of several runs as one, in which every row names its run."""
     parts = []
-    for policy, run in runs.items():
-        about = {"policy": policy, "dialog": run.dialog.title, "budget": run.budget}
-        about["version"] = fdkvc.__version__
-        origin = pd.DataFrame(about, index=tables[policy].index)
-        parts.append(pd.concat([origin, tables[policy]], axis="columns"))
+    for (policy, run), table in zip(runs.items(), tables, strict=True):
+        part = table.copy()
+        part.insert(0, "policy", policy)
+        part.insert(1, "dialog", run.dialog.title)
+        part.insert(2, "budget", run.budget)
+        part.insert(3, "version", fdkvc.__version__)
+        parts.append(part)
     return csv_text(pd.concat(parts, ignore_index=True))
 
 
@@ -79,7 +83,8 @@ def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()
     frame = table.dropna(axis="columns", how="all")
     states = [name for name in frame if name in trace.state]
     while True:
-        rows = [[short(value) for value in row.values()] for row in frame.to_dict("records")]
+        records = frame.itertuples(index=False, name=None)
+        rows = [[*map(short, record)] for record in records]
         text = Grid([*map(str, frame)], rows, 0).text()
         if text.index("\n") <= MAX_LINE or not states:
             return text
@@ -89,9 +94,11 @@ def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()
 def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
     """Raise a ValueError if a dialog's table of entries could be too long."""
     new, turns = World().tokens_per_turn, len(scenario.schedule)
-    held = policy.capacity(budget, turns * new) + policy.tier_places(budget, turns * new)
+    tokens = turns * new
+    slots = policy.capacity(budget, tokens) + policy.tier_places(budget, tokens)
     # A turn has what was held and what is new, and no more than has been read.
-    entries = sum(min(turn * new, held + new) for turn in range(1, turns + 1))
+    read_by_turn = range(new, tokens + 1, new)
+    entries = sum(min(read, slots + new) for read in read_by_turn)
     if entries > MAX_ENTRY_ROWS:
         raise ValueError(
             f"the trace has up to {entries:,} entries, but at most {MAX_ENTRY_ROWS:,} are written: "

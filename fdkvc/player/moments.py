@@ -39,7 +39,8 @@ def nearly_kept(run: StageRun) -> tuple[int, int | None]:
         if len(evicted):
             if not view.new[evicted].all():
                 evicted = evicted[~view.new[evicted]]
-            return turn, int(view.token[evicted[np.argmax(view.score[evicted])]])
+            best = evicted[np.argmax(view.score[evicted])]
+            return turn, int(view.token[best])
     return last, None
 
 
@@ -51,15 +52,15 @@ def rescued(run: StageRun) -> tuple[int, int | None]:
     """
     current, born = run.dialogs.current[0], run.dialogs.born[0]
     best: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)  # (rise, turn, token)
-    before: dict[int, int] = {}
+    previous_ranks: dict[int, int] = {}
     for turn, topic in enumerate(current):
         ranks = ranks_of(run, turn)
         if turn and topic != current[turn - 1] and topic in current[:turn]:
             for token, rank in ranks.items():
-                returns = token in before and current[born[token]] == topic
-                if returns and before[token] - rank > best[0]:
-                    best = (before[token] - rank, turn, token)
-        before = ranks
+                rise = previous_ranks.get(token, 0) - rank
+                if current[born[token]] == topic and rise > best[0]:
+                    best = (rise, turn, token)
+        previous_ranks = ranks
     return best[1], best[2]
 
 
@@ -130,15 +131,15 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
         if not any(demand.kind == "call" for demand in recording.transcript.demands):
             continue
         text = recording.transcript
-        shown = lettered(recording, text)
-        spoken = Spoken(text.name, shown, topic_names=text.topics)
+        stage_recording = lettered(recording, text)
+        spoken = Spoken(text.name, stage_recording, topic_names=text.topics)
         run = build_run(spoken, policy, budget)
-        lost = Evidence(run.trace, shown).lost
-        for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
+        lost = Evidence(run.trace, stage_recording).lost
+        for turns, (demand, mentions) in zip(lost, stage_recording.evidence, strict=True):
             turn = int(turns[0])  # evicted after its last mention, and before the call
             if demand.kind == "call" and demand.mentions[-1].turn < turn < demand.turn:
-                kept = run.trace.kept_tokens[0, turn]
-                evicted = next(token for token in mentions[-1] if token not in kept)
+                cached = run.trace.kept_tokens[0, turn]
+                evicted = next(token for token in mentions[-1] if token not in cached)
                 return Failure(run, demand, turn, int(evicted))
     return None
 

@@ -31,35 +31,39 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 
 
 def pack(
-    run: StageRun, name: str, shows: str = "", before: StageRun | None = None, called: str = ""
+    run: StageRun,
+    name: str,
+    shows: str = "",
+    ghost: StageRun | None = None,
+    ghost_name: str = "",
 ) -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it.
 
-    `shows` names the panels of the stage; empty for all. The run `before`, with the name `called`,
-    is drawn as a ghost behind it; its turns are about the same topics.
+    `shows` names the panels of the stage; empty for all. A `ghost` is a run that is drawn behind
+    it, with the name `ghost_name`; its turns are about the same topics.
     """
     trace, dialogs = run.trace, run.dialogs
     headlines = [headline(trace, run.titled, 0, turn) for turn in range(dialogs.turns)]
     lanes, columns = [_lane(run)], _columns(run.entries, run.terms)
-    head: dict[str, Any] = {"shows": shows, "before": called}
-    if before is not None:
-        lanes.append({**_course(before), "terms": [], "lines": _all_lines(before)})
-        columns += _columns(before.entries, ())
+    head: dict[str, Any] = {"shows": shows, "before": ghost_name}
+    if ghost is not None:
+        lanes.append({**_course(ghost), "terms": [], "lines": _all_lines(ghost)})
+        columns += _columns(ghost.entries, ())
         # Alike: the same entries, so decisions are compared. Scaled: scores have the same scale.
-        scaled = type(trace.policy.core) is type(before.trace.policy.core)
-        head |= {"alike": run.dialog == before.dialog, "scaled": scaled}
+        scaled = type(trace.policy.core) is type(ghost.trace.policy.core)
+        head |= {"alike": run.dialog == ghost.dialog, "scaled": scaled}
         if head["alike"]:
-            headlines = [
-                f"{words[:-1]}; {_only(run, before, turn)} of these not in the {called}."
-                for turn, words in enumerate(headlines)
-            ]
+            for turn, words in enumerate(headlines):
+                unshared = _only(run, ghost, turn)
+                headlines[turn] = f"{words[:-1]}; {unshared} of these not in the {ghost_name}."
     return _packed("one", run, name, lanes, columns, {**head, "headlines": headlines})
 
 
-def _only(run: StageRun, before: StageRun, turn: int) -> int:
+def _only(run: StageRun, ghost: StageRun, turn: int) -> int:
     """Return how many entries a turn keeps that the same turn of another run does not."""
-    kept = run.trace.kept_tokens[0, turn]
-    return int((~np.isin(kept[kept >= 0], before.trace.kept_tokens[0, turn])).sum())
+    token = run.trace.kept_tokens[0, turn]
+    unshared = ~np.isin(token, ghost.trace.kept_tokens[0, turn])
+    return int((unshared & (token >= 0)).sum())
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class DialogText:
     """Of each turn."""
     turns: tuple[tuple[str, tuple[int, ...]], ...]
     """Each turn's text with its `Recording.piece_lengths`."""
-    needed: tuple[int, ...]
+    needed_tokens: tuple[int, ...]
     """Tokens that a `source` needs later."""
     source: str
     """What needs them, such as a service call."""
@@ -105,16 +109,17 @@ def pack_lanes(
     for run, head, look in zip(runs, heads, looks([head.label for head in heads]), strict=True):
         hue = {"tint": look.place, "shape": look.shape, "hued": head.label.startswith(FD_KVC)}
         # A fork begins where it forks: before, its line would cover that of its parent.
-        lines = [] if text else _lines(run.turns, run.metrics, head.forks[1] if head.forks else 0)
+        start = head.forks[1] if head.forks else 0
+        lines = [] if text else _lines(run.turns, run.metrics, start)
         lanes.append({**_course(run), **asdict(head), **hue, "terms": [], "lines": lines})
     columns: list[NDArray[Any]] = []
     for run in runs:
         columns += _stays(run.trace) if run.long else _columns(run.entries, ())
     dialogs = runs[0].titled
-    headlines = [
-        headline_of_several([run.at(turn).trace for run in runs], dialogs, 0, turn)
-        for turn in range(dialogs.turns)
-    ]
+    headlines = []
+    for turn in range(dialogs.turns):
+        traces = [run.trace_of(turn) for run in runs]
+        headlines.append(headline_of_several(traces, dialogs, 0, turn))
     if text:
         parts = {"headlines": headlines, "text": vars(text)}
         return _packed("transcript", runs[0], name, lanes, columns, parts)
@@ -150,9 +155,9 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     _, examples, pattern = np.unique(bits, return_index=True, return_inverse=True)
     topics, order = np.unique(dialogs.topics_of(0, examples), return_inverse=True)
     topic_of, recording = order[pattern], choice.recording  # each token's place in `topics`
-    said: dict[tuple[int, ...], str] = {}  # the value of each mention, by its tokens
+    mentioned: dict[tuple[int, ...], str] = {}  # the value of each mention, by its tokens
     for demand, mentions in recording.evidence if recording else ():
-        said |= dict.fromkeys(mentions, demand.value)
+        mentioned |= dict.fromkeys(mentions, demand.value)
     value_of = recording.value_of if recording else {}
     return {
         "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
@@ -164,7 +169,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "named": topic_of.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
         # Longer mentions come last: in the browser, the last one that has a token counts.
-        "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],
+        "values": [(mentioned[tokens], tokens) for tokens in sorted(mentioned, key=len)],
         "needed": [(token, value) for token, (value, _) in value_of.items()],
         "spans": recording.spans if recording else (),
     }
@@ -177,7 +182,7 @@ def _course(run: StageRun) -> Mapping[str, Any]:
     if run.long:  # the browser derives its turns from the stays of tokens
         constant = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
         return {**course, **constant, "counts": [], "cutoffs": [], "digits": []}
-    views = [turn_view(run.at(turn).trace, run.dialogs, 0, turn) for turn in turns]
+    views = [turn_view(run.trace_of(turn), run.dialogs, 0, turn) for turn in turns]
     return {
         **course,
         "budgets": [view.places for view in views],
@@ -192,7 +197,9 @@ def _lane(run: StageRun) -> Mapping[str, Any]:
     courses, name = term_courses(run.trace), run.trace.policy.quantity_name
     terms = []
     for course in courses:
-        shares = [{"name": step, "values": share.tolist()} for step, share in course.shares.items()]
+        shares = []
+        for step, share in course.shares.items():
+            shares.append({"name": step, "values": share.tolist()})
         term = {"name": name(course.term), "remembers": course.remembers, "gained": course.gained}
         terms.append({**term, "shares": shares})
     origin = no_history(run.trace, courses)
@@ -203,26 +210,24 @@ def _all_lines(run: StageRun) -> list[Mapping[str, Any]]:
     return _lines(run.turns, (*run.metrics, *run.states))
 
 
-def _lines(turns: pd.DataFrame, lines: Sequence[Line], first: int = 0) -> list[Mapping[str, Any]]:
-    """Return lines with their values, of turns from the first on."""
-    values = turns.where(turns["turn"] >= first)
-    return [
-        vars(line) | {"values": [None if isnan(x) else x for x in values[line.field].tolist()]}
-        for line in lines
-    ]
+def _lines(turns: pd.DataFrame, lines: Sequence[Line], start: int = 0) -> list[Mapping[str, Any]]:
+    """Return lines with their values, of turns from `start` on."""
+    values = turns.where(turns["turn"] >= start)
+    packed_lines: list[Mapping[str, Any]] = []
+    for line in lines:
+        numbers = values[line.field].tolist()
+        packed_lines.append({**vars(line), "values": [None if isnan(x) else x for x in numbers]})
+    return packed_lines
 
 
 def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
     """Return columns of all turns: tokens, flags, scores and, if there are several, each term."""
-    status = (
-        entries["status"].map({status.name: status.value for status in Status}).to_numpy(np.uint8)
-    )
-    rule = entries["rule"].map({rule.name: rule.value for rule in Rule}).fillna(0)
-    flags = (
-        status
-        | rule.to_numpy(np.uint8) << RULE_BIT
-        | entries["protected"].to_numpy(np.uint8) << PROTECTED_BIT
-    )
+    statuses = {status.name: status.value for status in Status}
+    rules = {rule.name: rule.value for rule in Rule}
+    flags = entries["status"].map(statuses).to_numpy(np.uint8)
+    rule = entries["rule"].map(rules).fillna(0)
+    flags = flags | rule.to_numpy(np.uint8) << RULE_BIT
+    flags |= entries["protected"].to_numpy(np.uint8) << PROTECTED_BIT
     # A negative difference wraps around, as does the sum in the browser.
     token = np.diff(entries["token"].to_numpy(np.int64), prepend=0).astype(np.uint32)
     parts = terms if len(terms) > 1 else ()  # a single term is the score
@@ -237,18 +242,19 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
     evicted again within a turn has none.
     """
     # Of each token: whether it is in the cache, and since which turn.
-    held = np.zeros(1 + int(trace.kept_tokens.max(initial=0)), np.bool_)
-    since = np.zeros(len(held), np.uint32)
+    is_cached = np.zeros(1 + int(trace.kept_tokens.max(initial=0)), np.bool_)
+    first_turn = np.zeros(len(is_cached), np.uint32)
     stays: list[NDArray[Any]] = []
     for turn in range(trace.turns + 1):
-        now = np.zeros_like(held)
+        is_cached_now = np.zeros_like(is_cached)
         if turn < trace.turns:
-            kept = trace.kept_tokens[0, turn]
-            now[kept[kept >= 0]] = True
-        evicted = np.flatnonzero(held & ~now)  # after the last turn, all that remain
-        stays.append(np.stack([evicted, since[evicted], np.full(len(evicted), turn)]))
-        since[now & ~held] = turn
-        held = now
+            token = trace.kept_tokens[0, turn]
+            is_cached_now[token[token >= 0]] = True
+        evicted = np.flatnonzero(is_cached & ~is_cached_now)  # after the last turn, all that remain
+        end_turn = np.full(len(evicted), turn)
+        stays.append(np.stack([evicted, first_turn[evicted], end_turn]))
+        first_turn[is_cached_now & ~is_cached] = turn
+        is_cached = is_cached_now
     token, first, end = np.concatenate(stays, axis=1).astype(np.int64)
     return [column.astype(np.uint32) for column in (np.diff(token, prepend=0), first, end)]
 

@@ -77,8 +77,11 @@ def provenance(commands: Sequence[str], ran: Mapping[str, str], files: Mapping[s
 
 def listing(points: Iterable[str]) -> str:
     """Return points, in which ``**`` marks bold words, as a list in HTML."""
-    items = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(point)) for point in points)
-    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+    items = ""
+    for point in points:
+        item = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(point))
+        items += f"<li>{item}</li>"
+    return f"<ul>{items}</ul>"
 
 
 def drawing(chart: Spec, name: str) -> str:
@@ -86,14 +89,14 @@ def drawing(chart: Spec, name: str) -> str:
 
     `name` is unique in the page.
     """
-    drawn = picture(chart, LIGHT, PICTURE_WIDTH)
-    drawn = drawn[drawn.index("<svg") :]
+    svg = picture(chart, LIGHT, PICTURE_WIDTH)
+    svg = svg[svg.index("<svg") :]
     # Ids are unique within a picture only, and a page may hold many.
-    drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")
+    svg = re.sub(r'\bid="', f'id="{name}-', svg).replace("url(#", f"url(#{name}-")
     # As variables, the colours follow the page into dark mode.
     for variable, (colour, _) in VARIABLES.items():
-        drawn = re.sub(rf'"{colour}"', f'"var(--{variable})"', drawn, flags=re.IGNORECASE)
-    return f"<figure>{drawn}</figure>"
+        svg = re.sub(rf'"{colour}"', f'"var(--{variable})"', svg, flags=re.IGNORECASE)
+    return f"<figure>{svg}</figure>"
 
 
 def failed_scene(failure: Failure) -> str:

@@ -120,14 +120,15 @@ class StageRun:
         names = self.dialog.topic_names
         return replace(self.dialogs, topic_names=names) if names else self.dialogs
 
-    def long_note(self, what: str) -> str:
-        """Say why a long run lacks `what`, and up to which budget it would have it."""
-        fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
-        most = f"This dialog is short enough for it up to a budget of {fits:,}."
+    def long_note(self, feature: str) -> str:
+        """Say why a long run lacks a feature, and up to which budget it would have it."""
+        max_budget = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
+        length = "too long for it at any budget"
+        if max_budget > 0:
+            length = f"short enough for it up to a budget of {max_budget:,}"
         return (
-            f"{what} is not available: it needs every entry of every turn, and is limited to "
-            f"{MAX_RECORDED_ENTRIES:,} of them. "
-            + (most if fits > 0 else "This dialog is too long for it at any budget.")
+            f"{feature} is not available: it needs every entry of every turn, and is limited to "
+            f"{MAX_RECORDED_ENTRIES:,} of them. This dialog is {length}."
         )
 
     @cached_property
@@ -148,8 +149,10 @@ class StageRun:
 
     def deciding_token(self, turn: int, token: int) -> int:
         """Return the token whose fate in a turn is that of the value that a token is part of."""
-        changes = self.deciding.get(token, ())
-        return next((other for since, other in reversed(changes) if since <= turn), token)
+        for start, deciding_token in reversed(self.deciding.get(token, ())):
+            if start <= turn:
+                return deciding_token
+        return token
 
     @cached_property
     def deciding(self) -> Mapping[int, Sequence[tuple[int, int]]]:
@@ -167,21 +170,23 @@ class StageRun:
             return {}
         # 1. After which turns each token of a mention was held.
         turns, born = np.arange(self.dialogs.turns)[:, None], self.dialogs.born[0]
-        place, changes = recording.needed[0], dict[int, Sequence[tuple[int, int]]]()
-        held = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
-        for turn, held_then in enumerate(held):
+        place = recording.needed[0]
+        changes = dict[int, Sequence[tuple[int, int]]]()
+        is_cached = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
+        for turn, cached_then in enumerate(is_cached):
             trace = self.trace_of(turn)
             # Free slots are −1, which selects the last, unused column.
-            held_then[place[trace.kept_tokens[0, turn - trace.first_turn]]] = True
+            cached_then[place[trace.kept_tokens[0, turn - trace.first_turn]]] = True
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
             tokens = np.array([*chain.from_iterable(mentions)])  # (N,), those of M mentions
             starts = np.cumsum([0, *map(len, mentions[:-1])])
             # 2. The turn that evicted each token for good, beyond the turn while it is held (T, N).
-            ends = np.maximum.accumulate(np.where(held[:, place[tokens]], turns + 1, born[tokens]))
+            last_turn = np.where(is_cached[:, place[tokens]], turns + 1, born[tokens])
+            eviction = np.maximum.accumulate(last_turn)
             # 3. The first token that left each mention, and when; −1 before it begins (T, M).
-            parts = [part.argmin(axis=1) for part in np.split(ends, starts[1:], axis=1)]
+            parts = [part.argmin(axis=1) for part in np.split(eviction, starts[1:], axis=1)]
             first = tokens[starts + np.stack(parts, axis=1)]
-            broke = np.minimum.reduceat(ends, starts, axis=1)
+            broke = np.minimum.reduceat(eviction, starts, axis=1)
             broke[born[tokens[starts]] > turns] = -1
             # 4. The mention that broke last; of several, the token's own, else the latest mention.
             last = broke.max(axis=1)
@@ -194,8 +199,8 @@ class StageRun:
                 for token in mention:
                     if recording.value_of[token][1] == mentions:
                         answer = np.where(itself, token, says)
-                        since = np.flatnonzero(np.diff(answer, prepend=token)).tolist()
-                        changes[token] = [(turn, int(answer[turn])) for turn in since]
+                        steps = np.flatnonzero(np.diff(answer, prepend=token)).tolist()
+                        changes[token] = [(turn, int(answer[turn])) for turn in steps]
         return changes
 
     @cached_property
@@ -209,8 +214,8 @@ class StageRun:
         first = self.trace.first_turn
         turns = range(first, first + self.trace.turns)
         cutoffs = (float(self.trace.result(turn).cutoff[0, 0]) for turn in turns)
-        past = () if self.trunk is None else self.trunk.cutoffs[:first]
-        return (*past, *(None if math.isnan(cutoff) else cutoff for cutoff in cutoffs))
+        in_trunk = () if self.trunk is None else self.trunk.cutoffs[:first]
+        return (*in_trunk, *(None if math.isnan(cutoff) else cutoff for cutoff in cutoffs))
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:
@@ -239,7 +244,9 @@ class StageRun:
 def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     """Make a line whose axis spans the values, and their start unless that is zero."""
     start = float(np.float32(start))  # in the states' precision: an unchanged one equals its start
-    levels = [float(series.min()), float(series.max()), *([start] if start else [])]
+    levels = [float(series.min()), float(series.max())]
+    if start:
+        levels.append(start)
     low, high = min(levels), max(levels)
     room = 0.15 * (high - low) or 0.05  # a constant has no range
     label = name.replace("_", " ").capitalize()
@@ -275,11 +282,12 @@ def continue_run(trunk: StageRun, change: Fork) -> StageRun:
     return StageRun(trunk.dialog, budget, trunk.optional, dialogs, trace, turns, trunk)
 
 
-def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
-    parts = past[past["turn"] < turn], future
+def _continued(trunk: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
+    parts = trunk[trunk["turn"] < turn], future
     # Columns of different precision become float64; one that a part lacks keeps its type.
-    floats = (part.select_dtypes(["float32", "float64"]).dtypes.items() for part in parts)
-    earlier, later = map(dict, floats)
-    shared = earlier.keys() & later.keys()
-    widened = {name: np.float64 for name in shared if earlier[name] != later[name]}
+    earlier, later = (part.select_dtypes(["float32", "float64"]).dtypes for part in parts)
+    widened = {}
+    for name in earlier.index.intersection(later.index):
+        if earlier[name] != later[name]:
+            widened[name] = np.float64
     return pd.concat([part.astype(widened) for part in parts], ignore_index=True)

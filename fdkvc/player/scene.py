@@ -18,19 +18,19 @@ Sentences = Mapping[str, Sequence[str]]
 
 
 def sentences_of(
-    runs: Sequence[StageRun], entry: int | None, *, every: bool = True, lanes: bool = False
+    runs: Sequence[StageRun], entry: int | None, *, all_entries: bool = True, lanes: bool = False
 ) -> Sentences:
     """Return the sentences on each entry in each turn; in `lanes`, a joined text for each run.
 
-    For a large run, or unless `every`, only those on `entry`; for a long run, none. In lanes, a
-    piece of a value that is needed later has the sentences on the value.
+    For a large run, or unless `all_entries`, only those on `entry`; for a long run, none. In lanes,
+    a piece of a value that is needed later has the sentences on the value.
     """
     if any(run.long for run in runs):
         return {}
     pairs: set[tuple[int, int]] = set()
     for run in runs:
         pairs.update(zip(run.entries["turn"].tolist(), run.entries["token"].tolist(), strict=True))
-    if not every or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
+    if not all_entries or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
         pairs = set()
     if entry is not None:  # also in turns in which it is no longer cached
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
@@ -46,7 +46,7 @@ def sentences_of(
 
 def moment_html(run: StageRun, title: str, turn: int, token: int | None, words: str = "") -> str:
     """Return a turn of a run as a page, with sentences on one entry only."""
-    sentences = sentences_of([run], token, every=False)
+    sentences = sentences_of([run], token, all_entries=False)
     return scene_html(title, pack(run, "moment"), turn, token, sentences, words)
 
 

@@ -24,7 +24,7 @@ export class Transcript {
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
     this.text = text;
-    this.needed = new Set(text.needed);
+    this.needed = new Set(text.needed_tokens);
     this.words = /** @type {Map<number, HTMLElement[]>} */ (new Map());
     this.marked = /** @type {Map<number, string>} */ (new Map());
     this.ringed = /** @type {HTMLElement[]} */ ([]);

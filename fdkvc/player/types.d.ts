@@ -73,7 +73,7 @@ interface Demands { turn: number; source: string; values: [what: string, lost: s
 interface DialogText {
   speakers: string[];
   turns: [text: string, lengths: number[]][];
-  needed: number[];
+  needed_tokens: number[];
   underlined: number; // the lane whose words are underlined at first
   source: string;
   demands: Demands[];

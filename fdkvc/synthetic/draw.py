@@ -45,18 +45,18 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
     tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
     rows = len(dialogs)
     shapes = (3, rows, d, h), (rows, topics, d), (rows, tokens, d)
-    drawn = Draws(*(np.empty(shape, np.float32) for shape in shapes))
+    draws = Draws(*(np.empty(shape, np.float32) for shape in shapes))
     for row, index in enumerate(dialogs):
         # Two streams: the number of topics does not shift the random numbers of the tokens.
         setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
         generator = Generator(SFC64(setting))
         projections = generator.standard_normal((3, d, h), dtype=np.float32)
         # Variance 1/d: a coordinate of a projected unit vector has variance 1/d, whatever h.
-        drawn.projections[:, row] = projections * np.float32(d**-0.5)
-        generator.standard_normal(out=drawn.directions[row], dtype=np.float32)
-        Generator(SFC64(noise)).standard_normal(out=drawn.noise[row], dtype=np.float32)
-        drawn.noise[row] *= np.float32(world.noise)
-    return drawn
+        draws.projections[:, row] = projections * np.float32(d**-0.5)
+        generator.standard_normal(out=draws.directions[row], dtype=np.float32)
+        Generator(SFC64(noise)).standard_normal(out=draws.noise[row], dtype=np.float32)
+        draws.noise[row] *= np.float32(world.noise)
+    return draws
 
 
 def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
@@ -123,6 +123,6 @@ def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> 
     if blended.size:
         mixed = embeddings[:, blended]
         cosines = np.einsum("bnd,bkd->bnk", mixed, topics) / lengths_of(mixed)[:, :, None]
-        shown = (cosines > TOPIC_THRESHOLD) & drawn_from[blended]
-        bits[:, blended] = (shown * bit).sum(axis=2, dtype=np.uint32)
+        has_topic = (cosines > TOPIC_THRESHOLD) & drawn_from[blended]
+        bits[:, blended] = (has_topic * bit).sum(axis=2, dtype=np.uint32)
     return bits

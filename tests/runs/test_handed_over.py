@@ -304,7 +304,7 @@ def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
     run = run_of()
     assert set(sentences_of([run], 3)) == {f"{turn} 3" for turn in range(run.dialogs.turns)}
     assert sentences_of([run], None) == {}
-    assert set(sentences_of([small], 3, every=False)) == {f"{turn} 3" for turn in range(3)}
+    assert set(sentences_of([small], 3, all_entries=False)) == {f"{turn} 3" for turn in range(3)}
     monkeypatch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 2000)
     pairs = zip(small.entries["turn"], small.entries["token"], strict=True)
     assert set(sentences_of([small], None)) == {f"{turn} {token}" for turn, token in pairs}

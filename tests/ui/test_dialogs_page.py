@@ -139,7 +139,9 @@ def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
     said = [token.text for turn in RECORDING.tokens for token in turn if token.text]
     assert [piece.strip() for piece in pieces] == [text.strip() for text in said]
     calls = [mentions for demand, mentions in RECORDING.evidence if demand.kind == "call"]
-    assert words["needed"] == sorted({at for mentions in calls for one in mentions for at in one})
+    assert words["needed_tokens"] == sorted(
+        {at for mentions in calls for one in mentions for at in one}
+    )
 
 
 def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
