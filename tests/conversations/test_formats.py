@@ -1,4 +1,4 @@
-"""Files of dialogs are read in every format, and refused in one sentence that names the place."""
+"""Files of dialogs are read within bounds, and refused in one sentence that names the place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -30,31 +30,39 @@ from fdkvc.conversations.formats import (
     read_transcripts,
 )
 from fdkvc.conversations.formats.base import Format
+from fdkvc.conversations.formats.calls import cut_calls, cut_thinking
+from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.mentions import MentionFinder
+from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core import json_input
-from fdkvc.core.json_input import check_structure, read_bytes
+from fdkvc.core.json_input import check_structure, parse_within, read_bytes
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
     MAX_JSON_DEPTH,
+    MAX_LITERAL_CHARACTERS,
     MAX_MENTIONS,
+    MAX_NAME_CHARACTERS,
     MAX_TOKENS,
     MAX_TOPICS,
     MAX_TURN_TOKENS,
     MAX_TURNS,
+    MAX_UNREAD_KINDS,
 )
-from fdkvc.core.transcripts import Demand, Mention, Transcript, Turn
-from fdkvc.explain.notes import not_read_notes
+from fdkvc.core.transcripts import Transcript, Turn
+from fdkvc.core.unread import OTHERS, Unread, has_words
+from fdkvc.explain.notes import not_read_notes, unread_kinds
 from tests.app_pages import ROOT, open_page
+from tests.conversations.test_format_cases import LAYOUTS, TRIALS, spans, values_of
 from tests.growth import LINEAR, growth
-from tests.refusals import any_json, assert_one_sentence, assert_read_or_refused
+from tests.refusals import any_json, assert_read_or_refused
+
+((FLIGHT,),) = values_of("an_annotated_dialogue_has_topics_and_demands")
+CHAT = LAYOUTS[0]
+ASKED = {"role": "user", "content": "Two bikes at Ostwald, please"}
 
 
 def frame(service: str, **parts: Any) -> dict[str, Any]:
     return {"service": service, "slots": [], "actions": [], **parts}
-
-
-def state(intent: str, **values: list[str]) -> dict[str, Any]:
-    return {"active_intent": intent, "requested_slots": [], "slot_values": values}
 
 
 def said(speaker: str, utterance: str, *frames: dict[str, Any]) -> dict[str, Any]:
@@ -65,134 +73,14 @@ def span(slot: str, start: int, end: int) -> dict[str, Any]:
     return {"slot": slot, "start": start, "exclusive_end": end}
 
 
-def intent(name: str) -> dict[str, Any]:
-    return {
-        "act": "INFORM_INTENT",
-        "slot": "intent",
-        "values": [name],
-        "canonical_values": [name],
-    }
-
-
-FLIGHT = {
-    "dialogue_id": "7_00001",
-    "services": ["Weather", "Flights"],
-    "turns": [
-        said(
-            "USER",
-            "Weather in london, england?",
-            frame("Weather", slots=[span("city", 11, 26)], state=state("Ask", city=["london"])),
-        ),
-        said("SYSTEM", "Rain. 2 degrees at 2:30.", frame("Weather")),
-        said(
-            "USER",
-            "Thanks, then a flight there for 2 people",
-            frame("Weather", state=state("NONE", city=["london"])),
-            frame(
-                "Flights",
-                actions=[intent("Fly")],
-                state=state("Fly", to=["london, england"], seats=["2"]),
-            ),
-        ),
-        said("SYSTEM", "From where?", frame("Flights")),
-        said("USER", "Oslo", frame("Flights", slots=[span("from", 0, 4)])),
-        said(
-            "SYSTEM",
-            "Done",
-            frame(
-                "Flights",
-                service_call={
-                    "method": "Search",
-                    "parameters": {"to": "London", "from": "Oslo", "seats": "2", "class": "First"},
-                },
-            ),
-        ),
-    ],
-}
-
-CHAT = {
-    "id": "repair",
-    "messages": [
-        {"role": "user", "content": "Code E4 at 12 Harrow Close", "topic": "boiler"},
-        {"role": "assistant", "content": [{"type": "text", "text": "I see"}, {"type": "image"}]},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "function": {
-                        "name": "book",
-                        "arguments": '{"place": {"street": "harrow close"}, "code": ["E4"], '
-                        '"number": 12, "day": "Monday", "urgent": true}',
-                    }
-                }
-            ],
-        },
-    ],
-}
-
-
 def encoded(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-# ------------------------------------------------------------------------------- annotated
-
-
-def test_an_annotated_dialogue_has_topics_and_demands() -> None:
-    (dialog,) = read_transcripts(encoded([FLIGHT]))
-
-    assert dialog.name == "7_00001"
-    assert [turn.speaker for turn in dialog.turns] == ["USER", "SYSTEM"] * 3
-    # The third turn names an intent of Flights; Weather's frame only repeats its state.
-    assert [turn.topic for turn in dialog.turns] == ["Weather"] * 2 + ["Flights"] * 4
-    assert dialog.topics == ("Weather", "Flights")
-    calls = [demand for demand in dialog.demands if demand.kind == "call"]
-    # The words of the state stand for the canonical London, and contain it.
-    assert calls == [
-        Demand("call", 5, "Search", "to", "London", (Mention(0, 11, 17), Mention(0, 11, 26))),
-        Demand("call", 5, "Search", "from", "Oslo", (Mention(4, 0, 4),)),
-        Demand("call", 5, "Search", "seats", "2", (Mention(1, 6, 7), Mention(2, 32, 33))),
-    ]
-    assert [demand.age for demand in calls] == [5, 1, 3]
-    assert dialog.missing == 1  # nobody said First
-    states = [(demand.turn, demand.slot) for demand in dialog.demands if demand.kind == "state"]
-    assert states == [(1, "city"), (3, "to"), (3, "seats")]  # the inactive service demands nothing
-
-
-def test_multiwoz_has_no_calls_and_copies_slots_and_yes_is_no_evidence() -> None:
-    dialogue = {
-        "dialogue_id": "PMUL1.json",
-        "turns": [
-            {
-                "turn_id": "0",
-                "speaker": "USER",
-                "utterance": "a cheap hotel, no parking, yes with internet",
-                "frames": [
-                    {
-                        "service": "hotel",
-                        "slots": [{"slot": "hotel-area", "copy_from": "x", "value": ["north"]}],
-                        "state": state(
-                            "find_hotel",
-                            **{
-                                "hotel-pricerange": ["cheap"],
-                                "hotel-internet": ["yes"],
-                                "hotel-parking": ["no"],
-                            },
-                        ),
-                    },
-                    {"service": "taxi", "slots": [], "state": state("NONE")},
-                ],
-            },
-            {"turn_id": "1", "speaker": "SYSTEM", "utterance": "Which area?", "frames": []},
-        ],
-    }
-    (dialog,) = read_transcripts(encoded(dialogue), "dialogues_001.json")
-
-    assert [turn.topic for turn in dialog.turns] == ["hotel", "hotel"]
-    assert dialog.demands == (
-        Demand("state", 1, "hotel", "hotel-pricerange", "cheap", (Mention(0, 2, 7),)),
-    )
+def read(*messages: Mapping[str, Any]) -> Transcript:
+    """Read one chat."""
+    (dialog,) = read_transcripts(encoded({"messages": messages}))
+    return dialog
 
 
 def test_of_many_annotated_spans_the_newest_count() -> None:
@@ -208,386 +96,6 @@ def test_of_many_annotated_spans_the_newest_count() -> None:
     assert [mention.turn for mention in dialog.demands[0].mentions] == [*range(5, len(named))]
 
 
-def known(dialog: Transcript, turn: int) -> dict[str, tuple[list[int], bool]]:
-    """Return the slots of a state that a turn needs: where each was said, and if of others."""
-    return {
-        demand.slot: ([mention.turn for mention in demand.mentions], demand.carried)
-        for demand in dialog.demands
-        if demand.turn == turn
-    }
-
-
-def test_a_value_of_a_state_is_what_was_said_of_its_own_service() -> None:
-    """Dear said of a dinner is no price of a room, as MultiWOZ 2.2 has both in its frames."""
-    dinner = frame("food", state=state("find_food", **{"food-price": ["dear"]}))
-    over = frame("food", state=state("NONE", **{"food-price": ["dear"]}))
-    room = state("find_room", **{"room-price": ["dear"]})
-    dialogue = {
-        "turns": [
-            # An intent that comes with nothing, before its time, is not what the turn is about.
-            said("USER", "A dear dinner", dinner, frame("room", state=state("find_room"))),
-            said("SYSTEM", "Bedou is dear"),  # nothing annotated: of what was spoken of before
-            said("USER", "And a dear room", over, frame("room", state=room)),
-            said("SYSTEM", "Arms is dear", frame("room", slots=[span("room-name", 0, 4)])),
-            said("USER", "Fine. Is that dinner dear?", dinner, frame("room", state=state("NONE"))),
-            said("SYSTEM", "Very"),
-            said("USER", "The room, then", over, frame("room", state=room)),
-        ]
-    }
-    (dialog,) = read_transcripts(encoded(dialogue))
-
-    assert known(dialog, 1) == {"food-price": ([0], False)}
-    assert known(dialog, 3) == {"room-price": ([2], False)}
-    assert known(dialog, 5) == {"food-price": ([0, 1, 4], False)}
-    assert known(dialog, 7) == {"room-price": ([2, 3], False)}
-
-
-def test_a_value_that_was_said_of_another_service_alone_is_carried_over() -> None:
-    copied = {"slot": "taxi-to", "copy_from": "room-name", "value": ["arms"]}
-    taxi = state("book_taxi", **{"taxi-to": ["arms"], "taxi-area": ["north"]})
-    dialogue = {
-        "turns": [
-            said(
-                "USER", "A room at Arms", frame("room", state=state("f", **{"room-name": ["arms"]}))
-            ),
-            said("USER", "Food in the north", frame("food", state=state("f", area=["north"]))),
-            said("USER", "A taxi there", frame("taxi", slots=[copied], state=taxi)),
-            said("SYSTEM", "To Arms in the north?", frame("taxi")),
-            said("USER", "Yes", frame("taxi", state=taxi)),
-        ]
-    }
-    (dialog,) = read_transcripts(encoded(dialogue))
-
-    assert known(dialog, 3) == {"taxi-to": ([0], True), "taxi-area": ([1], True)}
-    # Once it was said of the taxi, that is where it is; and what is copied stays of both.
-    assert known(dialog, 5) == {"taxi-to": ([0, 3], False), "taxi-area": ([3], False)}
-    assert dialog.missing == 0
-
-
-@pytest.mark.parametrize("said_so", ["center", "in the centre", "central"])
-def test_every_wording_of_a_state_is_looked_for(said_so: str) -> None:
-    """MultiWOZ 2.2 lists what a value may be called; the first stands for all."""
-    room = state("find", **{"room-area": ["centre", "center", "central"]})
-    dialogue = {"turns": [said("USER", f"a room, {said_so}", frame("room", state=room))]}
-    (dialog,) = read_transcripts(encoded(dialogue))
-
-    (demand,) = dialog.demands
-    assert (demand.value, demand.mentions[-1].end) == ("centre", len(dialog.texts[0]))
-    assert dialog.missing == 0
-
-
-def test_values_of_a_state_that_nobody_said_are_counted_once_each() -> None:
-    hotel = state("find", area=["centre"], stars=["4"], parking=["yes"])
-    dialogue = {
-        "turns": [
-            said("USER", "a hotel in the center", frame("hotel", state=hotel)),
-            said("SYSTEM", "with 4 stars?"),
-            said("USER", "fine", frame("hotel", state=hotel)),
-        ]
-    }
-    (dialog,) = read_transcripts(encoded(dialogue))
-
-    assert [(demand.turn, demand.slot) for demand in dialog.demands] == [(3, "stars")]
-    assert dialog.missing == 1  # the centre, though twice; the stars are said later
-
-
-# ------------------------------------------------------------------------------- chat and text
-
-
-@pytest.mark.parametrize(
-    ("content", "name"),
-    [
-        (encoded(CHAT), "chat.json"),
-        (encoded([CHAT]), ""),
-        (encoded({"conversations": [CHAT]}), ""),
-        (b"\xef\xbb\xbf" + encoded(CHAT) + b"\n\n", "chat.jsonl"),
-    ],
-)
-def test_chat_is_read_in_every_arrangement(content: bytes, name: str) -> None:
-    (dialog,) = read_transcripts(content, name)
-
-    assert dialog.name == "repair"
-    assert [turn.text for turn in dialog.turns] == ["Code E4 at 12 Harrow Close", "I see", ""]
-    assert [turn.topic for turn in dialog.turns] == ["boiler", None, None]
-    mentions = {demand.slot: demand.mentions for demand in dialog.demands}
-    assert mentions == {
-        "place.street": (Mention(0, 14, 26),),
-        "code.0": (Mention(0, 5, 7),),
-        "number": (Mention(0, 11, 13),),
-    }
-    assert dialog.missing == 1  # Monday; truth is not looked for
-
-
-def test_assistants_say_and_call_in_every_way_that_their_interfaces_have() -> None:
-    messages = [
-        {"role": "user", "content": [{"type": "input_text", "text": "Oslo, at 5"}]},
-        {"role": "assistant", "content": None, "refusal": "I cannot do that"},
-        {"role": "assistant", "content": [{"type": "refusal", "refusal": "Nor that"}]},
-        {"role": "assistant", "content": [{"type": "output_text", "text": "But a flight"}]},
-        {
-            "role": "assistant",
-            "content": None,
-            "refusal": None,
-            "function_call": {"name": "fly", "arguments": '{"to": "Oslo"}'},
-        },
-        {
-            "role": "assistant",
-            "tool_calls": [
-                {"type": "function", "function": {"name": "now", "arguments": ""}},
-                {"type": "custom", "custom": {"name": "note", "input": "at 5"}},
-            ],
-        },
-        {"role": "assistant", "content": None},
-    ]
-    (dialog,) = read_transcripts(encoded(messages))
-
-    said = ["Oslo, at 5", "I cannot do that", "Nor that", "But a flight", "", "", ""]
-    assert list(dialog.texts) == said
-    called = [(call.turn, call.method) for call in dialog.calls]
-    assert called == [(4, "fly"), (5, "now"), (5, "note")]
-    assert dialog.demands == (
-        Demand("call", 4, "fly", "to", "Oslo", (Mention(0, 0, 4),)),
-        Demand("call", 5, "note", "input", "at 5", (Mention(0, 6, 10),), call_number=2),
-    )
-
-
-@pytest.mark.parametrize("arguments", ['{"to": "Os', "[" * 99, "[]", ["Oslo"], None])
-def test_a_call_whose_arguments_are_no_object_is_its_text_alone(arguments: object) -> None:
-    wrong = {"function": {"name": "fly", "arguments": arguments}}
-    right = {"function": {"name": "pay", "arguments": {"for": "Oslo"}}}
-    messages = [
-        {"role": "user", "content": "Oslo"},
-        {"role": "assistant", "content": "Done", "tool_calls": [wrong, right]},
-    ]
-    content = encoded([messages, [{"role": "user", "content": "hi"}]])
-
-    dialog, other = read_transcripts(content)
-    assert (dialog.malformed_calls, dialog.missing, other.malformed_calls) == (1, 0, 0)
-    assert [call.method for call in dialog.calls] == ["pay"]
-    assert [demand.source for demand in dialog.demands] == ["pay"]
-    (said, _), _ = read_dialogs(content, calls=True)
-    first, *_, last = said.texts[1].split("\n")
-    assert json.loads(first) == {"name": "fly", "arguments": arguments}
-    assert last == "Done"
-
-
-# ------------------------------------------------------------------------------- the text of calls
-
-
-FLY = '{"name": "fly", "arguments": {"to": "Oslo", "seats": 2}}'
-CALLING: list[dict[str, Any]] = [
-    {"role": "user", "content": "To Oslo, and back to Rome"},
-    {
-        "role": "assistant",
-        "content": "One moment",
-        "tool_calls": [
-            {
-                "type": "function",
-                "function": {"name": "fly", "arguments": '{"to":"Oslo","seats":2}'},
-            },
-            {"type": "custom", "custom": {"name": "note", "input": "ref 7Q"}},
-        ],
-    },
-    {"role": "tool", "content": "done"},
-    {
-        "role": "assistant",
-        "content": None,
-        "function_call": {"name": "fly", "arguments": '{"to": "Rome", "seats": 2, "ref": "7Q"}'},
-    },
-]
-SHARED = {
-    "conversations": [
-        {"from": "human", "value": "To Oslo, and back to Rome"},
-        {"from": "function_call", "value": FLY},
-        {"from": "observation", "value": "done"},
-        {"from": "function_call", "value": f"[{FLY.replace('Oslo', 'Rome')}]"},
-        {"from": "gpt", "value": "Both"},
-    ]
-}
-
-
-def test_calls_of_a_chat_are_among_its_words_if_that_is_asked_for() -> None:
-    for content in (CALLING, {"body": {"messages": CALLING}}):
-        ((silent,), _) = read_dialogs(encoded(content))
-        ((dialog,), _) = read_dialogs(encoded(content), calls=True)
-
-        assert silent.texts == ("To Oslo, and back to Rome", "One moment", "done", "")
-        assert dialog.texts == (
-            "To Oslo, and back to Rome",
-            f'{FLY}\n{{"name": "note", "arguments": {{"input": "ref 7Q"}}}}\nOne moment',
-            "done",
-            '{"name": "fly", "arguments": {"to": "Rome", "seats": 2, "ref": "7Q"}}',
-        )
-        assert dialog.spoken_by == silent.spoken_by
-        # A call's own words say nothing before it, and a later one finds them there.
-        assert {demand.slot for demand in silent.demands} == {"to"}
-        demands = [
-            (demand.turn, demand.slot, demand.mentions[-1].turn) for demand in dialog.demands
-        ]
-        assert demands == [(1, "to", 0), (3, "to", 0), (3, "seats", 1), (3, "ref", 1)]
-        assert (silent.missing, dialog.missing) == (4, 2)
-
-
-def test_calls_of_sharegpt_demand_their_arguments_and_may_be_among_the_words() -> None:
-    ((silent,), _) = read_dialogs(encoded(SHARED))
-    ((dialog,), _) = read_dialogs(encoded(SHARED), calls=True)
-
-    said = ("To Oslo, and back to Rome", "", "done", "", "Both")
-    assert silent.texts == said
-    assert dialog.texts == (said[0], FLY, "done", FLY.replace("Oslo", "Rome"), "Both")
-    assert dialog.turns[1].speaker == "assistant"
-    assert [(call.turn, call.method) for call in silent.calls] == [(1, "fly"), (3, "fly")]
-    assert [(demand.turn, demand.slot) for demand in silent.demands] == [(1, "to"), (3, "to")]
-    assert [(demand.turn, demand.slot) for demand in dialog.demands] == [
-        (1, "to"),
-        (3, "to"),
-        (3, "seats"),
-    ]
-    for text in ("fly to Oslo", '{"to": "Oslo"}', '"fly"', '[{"name": "fly"}]', "[]"):
-        talk = [{"from": "human", "value": "hi"}, {"from": "function_call", "value": text}]
-        (dialog,) = read_transcripts(encoded(talk))
-        assert (dialog.texts[1], dialog.calls) == (
-            text,
-            (),
-        )  # of no form that is known, it is words
-
-
-def test_service_calls_of_sgd_may_be_among_the_words_and_spans_stay_where_they_are() -> None:
-    dialogue = copy.deepcopy(FLIGHT)
-    turns: Any = dialogue["turns"]
-    turns[5]["frames"][0]["slots"] = [span("done", 0, 4)]
-    turns.append(
-        said("USER", "ok", frame("Flights", state=state("Fly", done=["done"], klass=["First"])))
-    )
-    ((dialog,), _) = read_dialogs(encoded(dialogue), calls=True)
-    (silent,) = read_transcripts(encoded(dialogue))
-
-    arguments = {"to": "London", "from": "Oslo", "seats": "2", "class": "First"}
-    call = json.dumps({"name": "Search", "arguments": arguments})
-    assert dialog.texts[5] == f"{call}\nDone"
-    assert dialog.texts[:5] == silent.texts[:5]
-    assert [turn.topic for turn in dialog.turns] == [turn.topic for turn in silent.turns]
-    first = len(call) + 1
-    done, klass = (demand for demand in dialog.demands if demand.turn == 7)
-    assert done.mentions == (Mention(5, first, first + 4),)
-    assert (klass.slot, dialog.texts[5][slice(*klass.mentions[0][1:])]) == ("klass", "First")
-    known = [demand for demand in silent.demands if demand.kind == "call"]
-    assert [demand for demand in dialog.demands if demand.kind == "call"] == known
-    assert (silent.missing, dialog.missing) == (2, 1)
-
-
-def test_messages_alone_are_one_conversation_and_lists_are_several() -> None:
-    messages = [{"role": "user", "content": "hello"}, {"role": "bot", "content": "hi"}]
-    lines = "\n".join(json.dumps(message) for message in messages).encode()
-
-    (one,) = read_transcripts(encoded(messages))
-    (by_line,) = read_transcripts(lines)
-    several = read_transcripts(encoded([messages, messages]))
-    conversations = read_transcripts(b"\n".join([encoded({"messages": messages})] * 3))
-
-    assert one == by_line
-    assert [turn.speaker for turn in one.turns] == ["user", "bot"]
-    assert [dialog.name for dialog in several] == ["dialog 0", "dialog 1"]
-    assert len(conversations) == 3
-
-
-def test_conversations_as_sharegpt_has_them_are_read() -> None:
-    said = [
-        {"from": "system", "value": "Be kind"},
-        {"from": "human", "value": "hello"},
-        {"from": "gpt", "value": "hi"},
-    ]
-    shared = {"id": "s1", "conversations": said}
-
-    for value in (shared, [shared], {"conversations": said}, [said], said):
-        (dialog,) = read_transcripts(encoded(value))
-        assert [turn.speaker for turn in dialog.turns] == ["system", "user", "assistant"]
-        assert dialog.texts == ("Be kind", "hello", "hi")
-        assert dialog.spoken_by == ("system", "user", "system")
-        assert dialog.name == ("s1" if value in (shared, [shared]) else "dialog 0")
-    lines = b"\n".join(encoded({**shared, "id": name}) for name in "ab")
-    assert [dialog.name for dialog in read_transcripts(lines, "shared.jsonl")] == ["a", "b"]
-
-
-def test_requests_of_a_batch_are_read() -> None:
-    requests = [
-        {
-            "custom_id": f"request-{number}",
-            "method": "POST",
-            "url": "/v1/chat/completions",
-            "body": {"model": "any", "messages": CHAT["messages"]},
-        }
-        for number in range(2)
-    ]
-    transcripts = read_transcripts(b"\n".join(map(encoded, requests)), "batch.jsonl")
-
-    assert [dialog.name for dialog in transcripts] == ["request-0", "request-1"]
-    (chat,) = read_transcripts(encoded(CHAT))
-    assert all(
-        (transcript.turns, transcript.demands) == (chat.turns, chat.demands)
-        for transcript in transcripts
-    )
-
-
-def test_requests_for_responses_are_read() -> None:
-    flight = {"type": "function_call", "call_id": "1", "name": "fly", "arguments": '{"to": "Oslo"}'}
-    items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "To Oslo"}]},
-        {"type": "reasoning", "summary": []},
-        flight,
-        {"type": "function_call_output", "call_id": "1", "output": "at 5"},
-        {"type": "custom_tool_call", "call_id": "2", "name": "note", "input": "at 5"},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "Booked"}],
-        },
-    ]
-    bodies = [{"input": items, "instructions": "Be kind"}, {"input": "hello"}]
-    requests = [{"custom_id": str(at), "body": body} for at, body in enumerate(bodies)]
-    long, short = read_transcripts(b"\n".join(map(encoded, requests)), "batch.jsonl")
-
-    assert long.texts == ("Be kind", "To Oslo", "", "at 5", "", "Booked")
-    assert [turn.speaker for turn in long.turns] == [
-        *("system", "user", "assistant", "tool", "assistant", "assistant")
-    ]
-    assert long.demands == (
-        Demand("call", 2, "fly", "to", "Oslo", (Mention(1, 3, 7),)),
-        Demand("call", 4, "note", "input", "at 5", (Mention(3, 0, 4),), call_number=1),
-    )
-    assert short.turns == (Turn("user", "hello"),)
-    for wrong in (3, ["hello"], {"role": "user"}, [{"content": "hello"}]):
-        sentence = r"^dialog 0, body(: 'input' is missing|, item 0 is not|, item 0: 'role' is)"
-        with pytest.raises(ValueError, match=sentence):
-            read_transcripts(encoded([{"body": {"input": wrong}}]))
-
-
-def test_plain_text_may_begin_with_a_bracket_where_its_name_says_so() -> None:
-    text = "\n\nAda Müller: [laughs] at 5: yes\nand more\n\nBot: ok\n=====\nAda: again\n".encode()
-    first, second = read_transcripts(text)
-
-    assert [turn.speaker for turn in first.turns] == ["Ada Müller", "Bot"]
-    assert [turn.text for turn in first.turns] == ["[laughs] at 5: yes\nand more", "ok"]
-    assert [turn.text for turn in second.turns] == ["again"]
-    with pytest.raises(ValueError, match="line 1 has no speaker"):
-        read_transcripts(b"[10:03] hello", "log.txt")
-
-
-def test_a_line_of_a_turn_may_have_a_colon_and_a_speaker_a_part_in_brackets() -> None:
-    text = (
-        b"Bob (host): hello\nAnn: one moment\nBob (host): where is it?\n"
-        b"Ann: here\nAddress: 12 High St\nPhone: 555\nBob (host): thanks\n---\nAnn: hi\nZoe: hi"
-    )
-    first, second = read_transcripts(text)
-
-    assert [turn.speaker for turn in first.turns] == ["Bob (host)", "Ann"] * 2 + ["Bob (host)"]
-    assert first.texts[3] == "here\nAddress: 12 High St\nPhone: 555"
-    assert [turn.speaker for turn in second.turns] == ["Ann", "Zoe"]
-    # Who speaks once, after two others, is told from such a line by nothing; once more, and it is.
-    (three,) = read_transcripts(b"A: a\nB: b\nC: c\nC: d")
-    assert [turn.speaker for turn in three.turns] == ["A", "B", "C", "C"]
-
-
 def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> None:
     paths = [path for path in sorted(EXAMPLES.glob("*.json")) if path.stem != "birthday"]
     dialogs = [dialog for path in paths for dialog in read_file(path)]
@@ -601,15 +109,99 @@ def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> 
         assert not dialog.missing
 
 
-def test_what_is_no_text_or_turns_text_around_is_replaced() -> None:
-    content = encoded([{"role": "us\u202eer", "content": "a\u0000b \ud800 \u2067c"}])
-    (dialog,) = read_transcripts(content)
+def test_spans_and_sources_of_evidence() -> None:
+    (dialog,), _ = read_dialogs(encoded(CHAT), calls=True)
 
-    assert dialog.turns[0].text == "a b \ufffd \ufffdc"
-    assert dialog.turns[0].speaker == "us\ufffder"
+    assert [spans(dialog, turn) for turn in range(8)] == [
+        ["system"],
+        ["user"],
+        ["call"],
+        ["result"],
+        ["result"],
+        ["call", "assistant"],
+        ["result"],
+        ["assistant"],
+    ]
+    evidence = {
+        (demand.turn, demand.source, demand.slot): demand.mentions for demand in dialog.demands
+    }
+    kinds = {
+        key: [dialog.span_kind(mention.turn, mention.start) for mention in mentions]
+        for key, mentions in evidence.items()
+    }
+    assert kinds == {
+        (2, "look", "order_id"): ["user"],
+        (2, "check", "user"): ["user"],
+        (5, "refund", "order_id"): ["user", "call", "result"],
+        (5, "refund", "items.0"): ["result"],
+        (5, "refund", "total"): ["result"],
+    }
+    # An id is one mention with all its characters, and a number is found as the result writes it.
+    (said,) = evidence[5, "refund", "items.0"]
+    assert dialog.texts[3][said.start : said.end] == "K-9"
+    (said,) = evidence[5, "refund", "total"]
+    assert dialog.texts[3][said.start : said.end] == "1250.0"
 
 
-# ------------------------------------------------------------------------------- broken and hostile
+def test_a_trace_file_keeps_spans_and_clusters() -> None:
+    (dialog,), _ = read_dialogs(encoded(TRIALS), calls=True)
+    recording = lexical_recording(dialog)
+    (reread,) = read_trace_file(trace_bytes([recording]))
+
+    assert reread.transcript.services == "task 4"
+    assert reread.transcript.turns == dialog.turns
+    assert reread.spans == recording.spans
+    ends = (*(start for start, _ in reread.spans[1:]), len(reread.words))
+    spans = zip(reread.spans, ends, strict=True)
+    kinds = {word: kind for (at, kind), end in spans for word in reread.words[at:end]}
+    assert {word: kinds[word] for word in ("days", "look", "moment", "gold", "please")} == {
+        "days": "system",
+        "look": "call",
+        "moment": "assistant",
+        "gold": "result",
+        "please": "user",
+    }
+
+
+@pytest.mark.parametrize("long", [1, 200])
+def test_a_name_that_is_given_again_is_numbered(long: int) -> None:
+    name = "a" * long
+    chats = [
+        {"id": chat_id, "messages": [ASKED]} for chat_id in (name, f"{name} (2)", name, name, "b")
+    ]
+    dialogs, skipped = read_dialogs(encoded(chats))
+
+    names = [dialog.name for dialog in dialogs]
+    assert len({*names}) == 5
+    assert not skipped
+    assert max(map(len, names)) <= MAX_NAME_CHARACTERS
+    if long == 1:
+        assert names == ["a", "a (2)", "a (3)", "a (4)", "b"]
+        assert not_read_notes(dialogs) == ["Dialogs of the same name are numbered: a (3), a (4)."]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<tool_response>\nR-7\n</tool_response><tool_response>R-8</tool_response> And?",
+        "[TOOL_RESULTS] R-7[/TOOL_RESULTS][TOOL_RESULTS]R-8[/TOOL_RESULTS] And?",
+    ],
+)
+def test_results_in_a_users_words_are_results(words: str) -> None:
+    dialog = read({"role": "user", "content": words, "mood": "in a hurry", "topic": "bikes"})
+    turns = dialog.turns
+    assert ({turn.topic for turn in turns}, len(dialog.unread)) == ({"bikes"}, 1)
+    assert [(turn.kind, turn.text.strip()) for turn in turns] == [
+        *(("result", "R-7"), ("result", "R-8"), (None, "And?"))
+    ]
+
+
+def test_words_are_no_ids() -> None:
+    assert not has_words({"id": "call_9a", "toolCallId": "call 9", "n": [1, None, True], "x": "…"})
+    assert has_words({"paid": "twelve"})
+
+
+# ------------------------------------------------------------------------------- bounds
 
 
 def changed(path: str, value: Any) -> bytes:
@@ -630,111 +222,26 @@ def chatted(**message: Any) -> bytes:
     return encoded([{"role": "user", "content": "hello"}, {"role": "user", **message}])
 
 
-HERE = r"dialogue 0 \(7_00001\)"
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "the file is empty"),
-        (b"[]", "the file has no dialogs"),
-        (b"{}", "it has no fields; no list in it has objects with a speaker"),
-        (encoded([{"body": 3}]), "dialog 0: 'body' is missing or not an object"),
-        (encoded([{"body": {}}]), "dialog 0, body: 'messages' is missing"),
-        (encoded([{"conversations": 3}]), "dialog 0: 'conversations' is missing"),
-        (encoded([{"from": "human"}]), "dialog 0, turn 0: 'content' is missing"),
-        (encoded([{"from": 3, "value": ""}]), "dialog 0, turn 0: 'from' is missing"),
-        (b"[3]", "dialog 0 is not an object"),
-        (b"[null]", "dialog 0 is not an object"),
-        (b'{"conversations": 3}', "'conversations' is not a list"),
-        (b"just words\n", "line 1 has no speaker"),
-        (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
-        (b"\x00\x01\x02", "line 1 has no speaker"),
-        (b"User:\nSystem:\n", "dialog 0: it has no words"),
-        (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
-        (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
-        (
-            b'[{"role": "user", "content": "a',
-            "at column 30: unterminated string$",
-        ),
-        (b'[{"role": NaN}]', "cannot be read: NaN is not JSON"),
-        (b'[{"role": ' + b"9" * 5000 + b"}]", "the file has a number that cannot be read"),
         (b"\n[" * 100_000, "line 34 is nested too deeply: at most 32"),
         (b'{"a":' * 100_000, "line 1 is nested too deeply"),
-        (b'["\\"",' + b"[" * 40, "line 1 is nested too deeply"),
-        (b'\\"' + b"[" * 40, "line 1 has no speaker"),
         (b"[" + b"{}," * 1000 + b"{}]", "dialog 0: it has no fields"),
+        (b'[{"role": ' + b"9" * 5000 + b"}]", "the file has a number that cannot be read"),
         (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 2,049 turns"),
         (b"A: yes\n" * 3000, "dialog 0: it has 3,000 turns, but at most"),
         (b"A: " + b"a " * (MAX_TURN_TOKENS + 1), "dialog 0, turn 0: it has 32,769 tokens"),
-        (b"A: " + b"\nA: ".join([b"a " * 2**15] * 5), "dialog 0: it has 163,840 tokens"),
+        (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
         (
             encoded([{"role": "a", "content": "b", "topic": str(at)} for at in range(40)]),
             f"it has 40 topics, but at most {MAX_TOPICS}",
         ),
-        (changed("dialogue_id", 3), "dialogue 0: 'dialogue_id' is missing"),
-        (changed("turns", {}), f"{HERE}: 'turns' is missing or not a list"),
-        (changed("turns", []), "7_00001: it has no words"),
-        (changed("turns.1", "hi"), f"{HERE}, turn 1 is not an object"),
-        (changed("turns.1.utterance", ...), f"{HERE}, turn 1: 'utterance' is missing"),
-        (changed("turns.1.speaker", 4), f"{HERE}, turn 1: 'speaker' is missing or not a text"),
-        (changed("turns.1.frames", "x"), f"{HERE}, turn 1: 'frames' is missing or not a list"),
-        (changed("turns.2.frames.1", 5), f"{HERE}, turn 2, frame 1 is not an object"),
-        (changed("turns.2.frames.1.service", ...), "turn 2, frame 1: 'service' is missing"),
-        (changed("turns.2.frames.1.state", []), "turn 2, frame 1: 'state' is missing or not an"),
-        (
-            changed("turns.2.frames.1.state.slot_values", ["a"]),
-            "turn 2, frame 1: 'slot_values' is missing",
-        ),
-        (
-            changed("turns.2.frames.1.state.slot_values.to", [{}]),
-            "frame 1, slot_values 'to' must contain only",
-        ),
-        (
-            changed("turns.0.frames.0.slots.0.exclusive_end", 99),
-            "'start' 11 and 'exclusive_end' 99 are not in",
-        ),
-        (
-            changed("turns.0.frames.0.slots.0.start", -1),
-            "turn 0, frame 0, slot 0: 'start' -1 and",
-        ),
-        (
-            changed("turns.0.frames.0.slots.0.start", True),
-            "turn 0, frame 0, slot 0: 'start' is missing",
-        ),
-        (
-            changed("turns.2.frames.1.actions.0.canonical_values", [None]),
-            "action 0, canonical_values must contain only",
-        ),
-        (
-            changed("turns.5.frames.0.service_call.method", ...),
-            "frame 0, service_call: 'method' is missing",
-        ),
-        (
-            changed("turns.5.frames.0.service_call.parameters.to", ["London"]),
-            "service_call, parameters 'to' must contain",
-        ),
-        (chatted(content=3), "dialog 0, turn 1: 'content' is missing"),
-        (chatted(content=[3]), "dialog 0, turn 1: a part of 'content' is not"),
-        (chatted(content="a", topic=4), "dialog 0, turn 1: 'topic' is missing"),
-        (chatted(topic="a"), "dialog 0, turn 1: 'content' is missing"),
-        (
-            chatted(content=[{"type": "output_text"}]),
-            "a part of 'content': 'text' is missing",
-        ),
-        (chatted(refusal=3), "dialog 0, turn 1: 'refusal' is missing"),
-        (chatted(function_call=3), "dialog 0, turn 1: 'function_call' is missing"),
-        (chatted(content="a", tool_calls=4), "dialog 0, turn 1: 'tool_calls' is missing"),
-        (
-            chatted(content="a", tool_calls=[{"function": {"arguments": "{"}}]),
-            "dialog 0, turn 1: 'name' is missing",
-        ),
     ],
 )
-def test_a_file_that_is_not_right_gets_one_sentence(content: bytes, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence) as caught:
+def test_a_file_beyond_a_limit_gets_one_sentence(content: bytes, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
         read_transcripts(content)
-    assert_one_sentence(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -874,6 +381,93 @@ def test_the_structure_of_json_is_checked_in_little_memory(content: bytes, sente
         tracemalloc.stop()
 
 
+def of_calls(count: int) -> bytes:
+    calls = [{"type": "function_call", "name": "f", "arguments": "{}"}] * count
+    return encoded({"input": calls, "output": [{"role": "user", "content": "hi"}]})
+
+
+def of_ticks(count: int) -> bytes:
+    many = [*range(count // 10)]
+    ids = [[at, *many] for at in (1, 2) for _ in range(20)] + [[1]] * count
+    ticks = [{"agent_chunk": {"content": "so ", "utterance_ids": some}} for some in ids]
+    return encoded({"simulations": [{"ticks": ticks}]})
+
+
+@pytest.mark.parametrize("content", [of_calls, of_ticks])
+def test_joined_calls_and_ticks_take_linear_time(content: Callable[[int], bytes]) -> None:
+    assert growth(read_transcripts, content, 500) < LINEAR
+
+
+def test_joined_calls_and_ticks_are_all_there() -> None:
+    (called,) = read_transcripts(of_calls(600))
+    (spoken,) = read_transcripts(of_ticks(300))
+    assert len(called.calls) == 600
+    assert spoken.texts == ("so " * 340,)
+
+
+def test_blocks_of_an_assistants_words_take_linear_time() -> None:
+    """Each tag is sought from where the last was found: twice the text is twice the search."""
+
+    class Counted(str):
+        seen = 0
+
+        def find(self, tag: Any, start: Any = 0, end: Any = None, /) -> int:
+            at = str.find(self, tag, start)
+            Counted.seen += (len(self) if at < 0 else at) - start
+            return at
+
+    for text in ("<think>" * 4000, "<tool_call>{" * 4000, "<tool_call></tool_call>" * 4000):
+        Counted.seen = 0
+        cut_calls(Counted(text), Unread())
+        cut_thinking(Counted(text), Unread())
+        assert Counted.seen <= 8 * len(text)
+
+
+def test_a_file_cannot_make_the_note_long() -> None:
+    dialogs = [read(ASKED | {f"own {at} {on}": "words" for on in range(40)}) for at in range(9)]
+    kinds = unread_kinds(dialogs)
+    assert len(kinds) == MAX_UNREAD_KINDS + 1
+    assert sum(kinds.values()) == 360
+    assert kinds[OTHERS] == 360 - MAX_UNREAD_KINDS
+
+
+def test_a_literal_is_read_within_its_bound() -> None:
+    assert parse_within("{'a': 'b', 'c': (1, None)}") == {"a": "b", "c": [1, None]}
+    wrong = ["{'a'", "{1: 2}", "[b'a']", "[{'a'}]", f"[{'-' * 9000}1]", "[lambda: 1]", "{'a': 1j}"]
+    for text in (*wrong, f"['{'a' * MAX_LITERAL_CHARACTERS}']"):
+        assert parse_within(text) is None
+
+
+def test_a_branch_of_thousands_of_nodes_is_followed() -> None:
+    message = {"author": {"role": "user"}, "content": {"parts": ["hi"]}}
+    nodes = {str(at): {"parent": str(at - 1), "message": None} for at in range(1, 5_000)}
+    tree = {"0": {"parent": None, "message": message}, **nodes}
+    (dialog,) = read_transcripts(encoded({"mapping": tree, "current_node": "4999"}))
+    assert dialog.texts == ("hi",)
+
+
+def test_attachments_are_put_back_up_to_the_length_of_a_dialog() -> None:
+    parts = [{"type": "text", "text": "attachment://a"}] * 3
+    sample = {"epoch": 1, "target": "", "id": 1, "messages": [{"role": "user", "content": parts}]}
+    long = {"samples": [{**sample, "attachments": {"a": "so " * 200_000}}]}
+    with pytest.raises(ValueError, match=r"epoch 1: it has 1,200,000 characters, but at most"):
+        read_transcripts(encoded(long))
+
+
+def of_lists(count: int) -> bytes:
+    said = [{"kind": kind, "says": "one two"} for kind in ("user", "assistant")] * count
+    return encoded({"deep": [[said], {"beside": [{"a": [1]}] * count}]})
+
+
+def test_the_search_for_messages_takes_linear_time() -> None:
+    (dialog,) = read_transcripts(of_lists(20))
+    assert len(dialog.turns) == 40
+    assert growth(read_transcripts, of_lists, 100) < LINEAR
+
+
+# ------------------------------------------------------------------------------- anything
+
+
 JSON = any_json(
     *("turns", "speaker", "utterance", "frames", "service", "slots", "state", "slot_values"),
     *("messages", "role", "content", "tool_calls", "function", "name", "arguments", "topic"),
@@ -912,14 +506,17 @@ def test_a_dialogue_with_anything_in_a_place_is_read_or_refused(
     assert_read_or_refused(lambda: read_dialogs(changed(path, value), calls=calls)[0])
 
 
-@given(st.data())
-def test_a_file_cut_or_overwritten_anywhere_is_read_or_refused(data: st.DataObject) -> None:
-    content = encoded([FLIGHT, CHAT])
-    start = data.draw(st.integers(0, len(content)))
-    end = data.draw(st.integers(start, min(start + 20, len(content))))
-    assert_read_or_refused(
-        lambda: read_transcripts(content[:start] + data.draw(st.binary(max_size=6)) + content[end:])
-    )
+SPELLINGS = any_json(
+    *("messages", "conversations", "role", "from", "content", "value", "text", "type", "name"),
+    *("tool_calls", "function", "arguments", "toolInvocations", "toolName", "args", "result"),
+    *("chosen", "rejected", "prompt", "input", "preferred_output", "completion", "system", "tools"),
+    *("functions", "thinking", "channel", "payload", "message", "parameters", "properties"),
+)
+
+
+@given(SPELLINGS)
+def test_any_spelling_of_a_chat_is_read_or_refused_in_a_sentence(value: Any) -> None:
+    assert_read_or_refused(lambda: read_dialogs(json.dumps(value).encode())[0])
 
 
 # ------------------------------------------------------------------------------- the registry

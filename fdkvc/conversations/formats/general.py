@@ -175,7 +175,10 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         unread = Unread()
     for listed in used[0].lists:
         _check_speakers(listed, listed.place)
-    _check_covered(value, dialogs, readings)
+    read_items = {id(item) for tree in trees for item in tree.items}
+    items = [item for listed in used[0].lists for item in listed.items]
+    passed_over = word_counts([item for item in items if id(item) not in read_items])
+    _check_covered(value, passed_over, dialogs, readings)
     return dialogs, _sentence(used, dialogs)
 
 
@@ -414,7 +417,10 @@ def _count_beside(value: Any, lists: Sequence[Items], unread: Unread) -> None:
 
 
 def _check_covered(
-    value: Any, dialogs: Sequence[Transcript | SkippedError], readings: Sequence[Reading]
+    value: Any,
+    passed_over: Counter[str],
+    dialogs: Sequence[Transcript | SkippedError],
+    readings: Sequence[Reading],
 ) -> None:
     """Raise a ValueError if too many words of a file are not in its dialogs."""
     spoken: Counter[str] = Counter()
@@ -426,7 +432,7 @@ def _check_covered(
             texts += [call.method, *(argument.value for argument in call.arguments)]
         for text in texts:
             spoken.update(re.findall(r"\w+", text))
-    total = word_counts(value)
+    total = word_counts(value) - passed_over
     covered = sum((total & spoken).values()) / max(sum(total.values()), 1)
     if total and covered < MIN_COVERED:
         best, *others = readings

@@ -43,7 +43,7 @@ from fdkvc.models.transformers.recorded import record_dialog, record_layer
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
-from tests.conversations.test_agent_formats import TALKS, encoded
+from tests.conversations.test_format_cases import TRIALS
 from tests.language_models import write_model
 from tests.library import Numbers
 from tests.models.test_answers import shortened
@@ -746,7 +746,7 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
 
 
 def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
-    (tmp_path / "agent.json").write_bytes(encoded(TALKS["tau-bench"]))
+    (tmp_path / "agent.json").write_text(json.dumps(TRIALS))
     files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "agent.json")
     few = ("--policies", "fifo", "h2o", "--budgets", "32")
     assert run("live", *files, *few, "--out", tmp_path / "out") == 0
