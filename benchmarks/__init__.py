@@ -14,9 +14,9 @@ from fdkvc.runs.workers import cores, shared_workers
 ROOT = Path(__file__).parents[1]
 
 
-def options(about: str | None, *files: str, **numbers: int | None) -> argparse.Namespace:
+def options(description: str | None, *files: str, **numbers: int | None) -> argparse.Namespace:
     """Read the options of a script: paths by position, and whole numbers by name."""
-    parser = argparse.ArgumentParser(description=about)
+    parser = argparse.ArgumentParser(description=description)
     for name in files:
         parser.add_argument(name, type=Path)
     for name, default in numbers.items():
@@ -25,26 +25,26 @@ def options(about: str | None, *files: str, **numbers: int | None) -> argparse.N
 
 
 def medians(
-    ways: Mapping[str, Callable[[], object]],
+    calls: Mapping[str, Callable[[], object]],
     rounds: int,
     clock: Callable[[], float] = perf_counter,
 ) -> dict[str, float]:
     """Return the median seconds of each way; they alternate, and a first round does not count."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds + 1):
-        for name, way in ways.items():
+        for name, call in calls.items():
             began = clock()
-            way()
+            call()
             times[name].append(clock() - began)
     return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
 
 
 def run_alone(code: str) -> str:
     """Run Python code in a new process, whose memory nothing else has used; return its output."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return done.stdout
+    return process.stdout
 
 
 def memory(name: str, process: int | str = "self") -> int:

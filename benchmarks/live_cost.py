@@ -127,9 +127,9 @@ def cache_of(model: Any, policy: str, budget: int, decides: str) -> Any:
 
     if policy == "library":
         return DynamicCache(config=model.config)
-    how: Any = {"decides": decides, "by_itself": False, "tokenizer": Words()}
+    options: Any = {"decides": decides, "by_itself": False, "tokenizer": Words()}
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # no text is judged
-        return PolicyCache(read_policy(policy), budget, model, **how)
+        return PolicyCache(read_policy(policy), budget, model, **options)
 
 
 def measure(model: Any, cache: Any, turns: Sequence[Sequence[int]]) -> tuple[float, float, float]:
@@ -139,13 +139,13 @@ def measure(model: Any, cache: Any, turns: Sequence[Sequence[int]]) -> tuple[flo
     from fdkvc.models.transformers.cost import read_and_write
 
     cuda = model.device.type == "cuda"
-    before = 0
+    baseline = 0
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        baseline = torch.cuda.memory_allocated()
     clock = perf_counter if cuda else process_time
-    peak, read, written = read_and_write(model, cache, turns, WRITTEN, clock=clock)
-    return read, written, torch.cuda.max_memory_allocated() - before if cuda else peak
+    peak, reading, writing = read_and_write(model, cache, turns, WRITTEN, clock=clock)
+    return reading, writing, torch.cuda.max_memory_allocated() - baseline if cuda else peak
 
 
 def rows(
@@ -167,12 +167,12 @@ def rows(
     turns = [ids[first : first + TURN] for first in range(0, tokens, TURN)]
     for name in names:  # so that kernels are loaded
         measure(model, cache_of(model, name, budget, decides), turns[:2])
-    taken: list[list[tuple[float, float, float]]] = []
-    while len(taken) < rounds and (not taken or on_round()):
-        taken.append(
+    measurements: list[list[tuple[float, float, float]]] = []
+    while len(measurements) < rounds and (not measurements or on_round()):
+        measurements.append(
             [measure(model, cache_of(model, name, budget, decides), turns) for name in names]
         )
-    numbers = np.array(taken)  # (rounds, caches, 3)
+    numbers = np.array(measurements)  # (rounds, caches, 3)
     ratios = numbers[:, :1] / numbers
     ratios[:, :, 2] = 1 / ratios[:, :, 2]  # of the peak, less is better
     medians, ratio = np.median(numbers, axis=0), np.median(ratios, axis=0)
@@ -181,11 +181,11 @@ def rows(
         yield name, [*ratio[number].tolist(), *speeds, medians[number, 2] / 1e6]
 
 
-def print_rows(title: str, found: Iterator[tuple[str, list[float]]]) -> None:
+def print_rows(title: str, table: Iterator[tuple[str, list[float]]]) -> None:
     """Print a table."""
     print(f"\n{title}\n\n| cache | {' | '.join(COLUMNS)} |")
     print("|", " | ".join("---" for _ in ("", *COLUMNS)), "|")
-    for name, numbers in found:
+    for name, numbers in table:
         cells = [*(f"{value:.2f}" for value in numbers[:3]), *(f"{n:,.1f}" for n in numbers[3:])]
         print("|", " | ".join([name, *cells]), "|", flush=True)
 
@@ -203,8 +203,8 @@ def large_turn(shape: str, device: str, policy: str) -> str:
     with torch.inference_mode():
         for _ in range(budget // turn + 1):
             ids = torch.randint(SHAPES[shape]["vocab_size"], (1, turn), device=device)
-            given: Any = {cache_name(model): cache, "logits_to_keep": 1}
-            model(input_ids=ids, **given)
+            options: Any = {cache_name(model): cache, "logits_to_keep": 1}
+            model(input_ids=ids, **options)
             began = perf_counter()
             cache.end_turn()
             if device == "cuda":
@@ -232,36 +232,37 @@ def agreement(shape: str, device: str, policies: Sequence[str]) -> Iterator[str]
     model.config.num_hidden_layers = 2
     models = model, copy.deepcopy(model).to("cpu")
     for policy in policies:
-        caches = [cache_of(one, policy, 256, "head") for one in models]
+        caches = [cache_of(copy_of_model, policy, 256, "head") for copy_of_model in models]
         differ = decided = 0
         for _ in range(3):
             ids = torch.randint(SHAPES[shape]["vocab_size"], (1, TURN))
-            for one, cache in zip(models, caches, strict=True):
-                given: Any = {cache_name(one): cache, "logits_to_keep": 1}
+            for copy_of_model, cache in zip(models, caches, strict=True):
+                options: Any = {cache_name(copy_of_model): cache, "logits_to_keep": 1}
                 with torch.inference_mode():
-                    one(input_ids=ids.to(one.device), **given)
+                    copy_of_model(input_ids=ids.to(copy_of_model.device), **options)
                     cache.end_turn()
             ours, theirs = (cache.held for cache in caches)
-            heads = (held.reshape(-1, held.shape[2]) for held in (ours, theirs))
-            for one, other in zip(*heads, strict=True):
-                decided += len(one)
-                differ += len({*one.tolist()} - {*other.tolist()})
+            heads = (tokens.reshape(-1, tokens.shape[2]) for tokens in (ours, theirs))
+            for our_tokens, their_tokens in zip(*heads, strict=True):
+                decided += len(our_tokens)
+                differ += len({*our_tokens.tolist()} - {*their_tokens.tolist()})
         yield f"{policy}: {differ:,} of {decided:,} entries differ ({differ / decided:.2%})"
 
 
 def judged_seconds(
-    model: Any, dialogs: int, ways: Sequence[str], *, workers: int = 1, clock: Clock = perf_counter
+    model: Any, dialogs: int, names: Sequence[str], *, workers: int = 1, clock: Clock = perf_counter
 ) -> float:
     """Return how long a model takes to judge ways at one size, by the code of `live`."""
     from fdkvc.conversations.formats import EXAMPLES, read_file
     from fdkvc.models.answers import Answers, run_answers
     from fdkvc.policies import read_policy
 
-    found = read_file(EXAMPLES / "dialogues.json")
+    examples = read_file(EXAMPLES / "dialogues.json")
     talks = [
-        replace(found[number % len(found)], name=f"dialog {number}") for number in range(dialogs)
+        replace(examples[number % len(examples)], name=f"dialog {number}")
+        for number in range(dialogs)
     ]
-    settings, began = Answers(tuple(map(read_policy, ways)), (128,)), clock()
+    settings, began = Answers(tuple(map(read_policy, names)), (128,)), clock()
     run_answers(settings, model, talks, workers=workers)
     return clock() - began
 
@@ -274,9 +275,9 @@ def judged(shape: str, device: str, dialogs: int) -> str:
 
     tokens = load_tokens(BUNDLED, SHAPES[shape]["vocab_size"])
     live = LiveModel(shape, LiveDecoder(made(shape, device, 8192)), tokens, "")
-    ways = (*POLICIES, "random", "reread(fifo)")
-    seconds = judged_seconds(live, dialogs, ways)
-    return f"{dialogs} dialogs, {len(ways)} ways, one size: {seconds:.0f} s"
+    names = (*POLICIES, "random", "reread(fifo)")
+    seconds = judged_seconds(live, dialogs, names)
+    return f"{dialogs} dialogs, {len(names)} ways, one size: {seconds:.0f} s"
 
 
 def beside_answers(name: str, threads: int, rounds: int, dialogs: int = 4) -> Iterator[str]:
@@ -286,10 +287,10 @@ def beside_answers(name: str, threads: int, rounds: int, dialogs: int = 4) -> It
 
     models = load_live(name), load_language_model(name)
     clock = process_time if threads == 1 else perf_counter
-    few = ("fifo", "sinks(h2o)", "fd-kvc", "surprisal")
+    names = ("fifo", "sinks(h2o)", "fd-kvc", "surprisal")
     for _ in range(rounds):
         live, answers = (
-            judged_seconds(model, dialogs, few, workers=workers, clock=clock)
+            judged_seconds(model, dialogs, names, workers=workers, clock=clock)
             for model, workers in zip(models, (1, threads), strict=True)
         )
         seconds = f"live {live:.1f} s, answers {answers:.1f} s, {live / answers:.2f} times"
@@ -305,20 +306,20 @@ def everything(device: str, seconds: float, shapes: Sequence[str]) -> None:
         return seconds - (perf_counter() - began)
 
     def table(shape: str, policies: Sequence[str], rounds: int, budget: int, tokens: int) -> None:
-        how: Any = {"budget": budget, "tokens": tokens, "rounds": rounds}
-        found = rows(shape, device, policies, **how, on_round=lambda: left() > seconds / 2)
-        print_rows(f"{shape}, {budget:,} entries, {tokens:,} tokens", found)
+        options: Any = {"budget": budget, "tokens": tokens, "rounds": rounds}
+        table_rows = rows(shape, device, policies, **options, on_round=lambda: left() > seconds / 2)
+        print_rows(f"{shape}, {budget:,} entries, {tokens:,} tokens", table_rows)
 
-    few, tokens = ("fifo", "sinks(h2o)", "fd-kvc"), 512 if small == "tiny" else 2048
+    leading, tokens = ("fifo", "sinks(h2o)", "fd-kvc"), 512 if small == "tiny" else 2048
     steps: list[tuple[float, Callable[[], Any]]] = [
         (0, lambda: table(small, POLICIES, 3, tokens // 2, tokens)),
         (60, lambda: print(*agreement(small, device, POLICIES[3:]), sep="\n")),
         (120, lambda: print(judged(judge, device, 4 if judge == "tiny" else 30))),
-        (60, lambda: table(large, few, 1, tokens // 2, tokens)),
-        (60, lambda: print(*(large_turn(large, device, name) for name in few[1:]), sep="\n")),
+        (60, lambda: table(large, leading, 1, tokens // 2, tokens)),
+        (60, lambda: print(*(large_turn(large, device, name) for name in leading[1:]), sep="\n")),
     ]
-    for number, (needed, step) in enumerate(steps, 1):
-        if left() < needed:
+    for number, (seconds_needed, step) in enumerate(steps, 1):
+        if left() < seconds_needed:
             print(f"step {number} of {len(steps)}: not run, no time")
             continue
         try:
@@ -348,12 +349,12 @@ def main() -> None:
     options = vars(parser.parse_args())
     threads, judge = options.pop("threads"), options.pop("judge")
     torch.set_num_threads(threads)
-    every, seconds, shapes = (options.pop(name) for name in ("all", "seconds", "shapes"))
+    runs_all, seconds, shapes = (options.pop(name) for name in ("all", "seconds", "shapes"))
     if judge:
         for row in beside_answers(judge, threads, options["rounds"]):
             print(row, flush=True)
         return
-    if every:
+    if runs_all:
         everything(options["device"], seconds, shapes)
         return
     title = "{shape}, {budget:,} entries, {tokens:,} tokens, {rounds} rounds".format(**options)

@@ -53,9 +53,9 @@ def chat(model: LlamaModel, dialogs: Sequence[Transcript]) -> Iterator[EncodedPa
 
 def main() -> None:
     """Measure and print."""
-    asked = options(__doc__, "file", tokens=100_000, rounds=2)
+    arguments = options(__doc__, "file", tokens=100_000, rounds=2)
     threads: dict[str, Any] = {"n_threads": 1, "n_threads_batch": 1}
-    model, dialogs = load_llama("smollm2", n_ctx=2 * CONTEXT, **threads), read_file(asked.file)
+    model, dialogs = load_llama("smollm2", n_ctx=2 * CONTEXT, **threads), read_file(arguments.file)
     count = 0
 
     def few(turn: EncodedPassage) -> bool:
@@ -69,10 +69,13 @@ def main() -> None:
         for user in (True, False)
     ]
     timed(model, "full", turns)  # which warms up
-    rounds = [{name: timed(model, name, turns) for name in POLICIES} for _ in range(asked.rounds)]
+    rounds = [
+        {name: timed(model, name, turns) for name in POLICIES} for _ in range(arguments.rounds)
+    ]
     for name in POLICIES:
         read, write, evict = (
-            median(times) for times in zip(*(one[name] for one in rounds), strict=True)
+            median(times)
+            for times in zip(*(times_by_name[name] for times_by_name in rounds), strict=True)
         )
         share = evict / (read + write + evict)
         print(f"{name}: reads {lengths[0] / read:.1f} and writes {lengths[1] / write:.1f} tokens/s")
@@ -80,19 +83,19 @@ def main() -> None:
     del model
     model = load_llama("smollm2", n_ctx=CONTEXT, **threads)
     text = LlamaText(model.decoder.llama, read_policy("sinks(surprisal)"), LONG_BUDGET)
-    began, step, shown = perf_counter(), asked.tokens // 10, 0
+    began, step, next_size = perf_counter(), arguments.tokens // 10, 0
     for turn in chat(model, dialogs):
         text.read(list(turn.ids))
         text.end_turn()
-        if len(text.ids) >= shown:
+        if len(text.ids) >= next_size:
             pace = len(text.ids) / (perf_counter() - began)
-            held = (
+            line = (
                 f"{len(text.ids):,} tokens: {memory('VmRSS') / 2**20:.1f} MB, {pace:.0f} tokens/s"
             )
-            print(held, flush=True)
-            if shown >= asked.tokens:
+            print(line, flush=True)
+            if next_size >= arguments.tokens:
                 break
-            shown += step
+            next_size += step
 
 
 if __name__ == "__main__":

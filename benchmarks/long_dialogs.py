@@ -28,12 +28,12 @@ WORDS = 20_000
 
 def long_dialog(tokens: int, seed: int = 0) -> DialogBatch:
     """Return a dialog of so many words in turns of 300."""
-    drawn = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     chance = 1 / np.arange(1, WORDS + 1)
-    word = drawn.choice(WORDS, tokens, p=chance / chance.sum())
+    word = generator.choice(WORDS, tokens, p=chance / chance.sum())
     vectors = word_vectors([f"word{number}" for number in range(WORDS)])
     surprisal = np.array([word_surprisal(f"word{number}") for number in range(WORDS)], np.float32)
-    projections = drawn.standard_normal((3, 64, 16), np.float32) / np.float32(8)
+    projections = generator.standard_normal((3, 64, 16), np.float32) / np.float32(8)
     queries, keys, values = vectors @ projections
     return one_dialog(
         embeddings=vectors[word],

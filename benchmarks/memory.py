@@ -26,7 +26,7 @@ WORDS = [f"word{place}" for place in range(5000)]
 
 def conversations(seed: int, count: int = 400, turns: int = 20, words: int = 60) -> bytes:
     """Return a file of random chats."""
-    drawn = np.random.default_rng(seed).integers(len(WORDS), size=(count, turns, words))
+    choices = np.random.default_rng(seed).integers(len(WORDS), size=(count, turns, words))
     chats = [
         [
             {
@@ -36,7 +36,7 @@ def conversations(seed: int, count: int = 400, turns: int = 20, words: int = 60)
             }
             for turn, row in enumerate(chat)
         ]
-        for chat in drawn
+        for chat in choices
     ]
     return json.dumps(chats).encode()
 
@@ -54,25 +54,25 @@ def upload(page: Page, seed: int) -> None:
 
 
 def visit(
-    browser: Browser, app: str, server: int, what: Callable[[Page, int], None], seed: int
+    browser: Browser, app: str, server: int, action: Callable[[Page, int], None], seed: int
 ) -> float:
     """Visit the app in a new session, until a run is drawn; return the server's memory in MB."""
     with browser.new_context(base_url=app) as session:
         page = session.new_page()
-        what(page, seed)
+        action(page, seed)
         page.locator(".stage[data-run]").wait_for()
         settled(page)
     return memory("VmRSS", server) / 2**20
 
 
-def watch(one_visit: Callable[[int], float], name: str, count: int, every: int) -> None:
+def watch(one_visit: Callable[[int], float], name: str, count: int, interval: int) -> None:
     """Visit the app `count` times; print the memory."""
-    held = []
+    sizes = []
     for number in range(1, count + 1):
-        held.append(one_visit(number))
-        if number % every == 0 or number == 1:
-            print(f"{name} {number}: {held[-1]:.0f} MB", flush=True)
-    late = held[count // 2 :]
+        sizes.append(one_visit(number))
+        if number % interval == 0 or number == 1:
+            print(f"{name} {number}: {sizes[-1]:.0f} MB", flush=True)
+    late = sizes[count // 2 :]
     if len(late) > 1:
         slope = np.polyfit(range(len(late)), late, 1)[0]
         print(f"the second half grows by {slope:+.2f} MB a visit", flush=True)
@@ -80,11 +80,11 @@ def watch(one_visit: Callable[[int], float], name: str, count: int, every: int) 
 
 def main() -> None:
     """Measure and print."""
-    asked = options(__doc__, loads=400, uploads=40)
+    arguments = options(__doc__, loads=400, uploads=40)
     with app_in_chromium() as app:
-        loaded, uploaded = (partial(visit, *app, what) for what in (load, upload))
-        watch(loaded, "load", asked.loads, 25)
-        watch(uploaded, "upload", asked.uploads, 4)
+        loaded, uploaded = (partial(visit, *app, action) for action in (load, upload))
+        watch(loaded, "load", arguments.loads, 25)
+        watch(uploaded, "upload", arguments.uploads, 4)
         time.sleep(SECONDS_KEPT + 5)
         loaded(0)  # expired sessions go when the next one ends
         print(f"after the sessions expired: {uploaded(0):.0f} MB")

@@ -62,19 +62,19 @@ def _decay_seconds(page: Page) -> list[float]:
     field, stage, times = page.locator("input[aria-label^='Recency decay']"), ".stage", []
     for value in DECAYS:
         page.wait_for_timeout(1500)
-        before = page.locator(stage).get_attribute("data-run")
+        previous_run = page.locator(stage).get_attribute("data-run")
         field.fill(value)
         began = perf_counter()
         field.press("Enter")
-        page.locator(f"{stage}:not([data-run='{before}'])").wait_for()
+        page.locator(f"{stage}:not([data-run='{previous_run}'])").wait_for()
         times.append(_until_settled(page, began))
     return times
 
 
 def main() -> None:
     """Measure and print."""
-    asked = options(__doc__, "before", rounds=3)
-    roots = {"before": asked.before, "now": ROOT}
+    arguments = options(__doc__, "before", rounds=3)
+    roots = {"before": arguments.before, "now": ROOT}
     all_times: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -82,14 +82,14 @@ def main() -> None:
         apps = {
             name: stack.enter_context(serve(folder / name, root))[0] for name, root in roots.items()
         }
-        for _ in range(asked.rounds):
+        for _ in range(arguments.rounds):
             for name, address in apps.items():
-                for what, times in measure(browser, address).items():
-                    all_times.setdefault(what, {}).setdefault(name, []).extend(times)
-    for what, by_root in all_times.items():
+                for label, times in measure(browser, address).items():
+                    all_times.setdefault(label, {}).setdefault(name, []).extend(times)
+    for label, by_root in all_times.items():
         medians = [f"{name} {statistics.median(times):.2f} s" for name, times in by_root.items()]
         firsts = [f"{name} {times[0]:.2f} s" for name, times in by_root.items()]
-        print(f"{what}: {', '.join(medians)}; first of all: {', '.join(firsts)}")
+        print(f"{label}: {', '.join(medians)}; first of all: {', '.join(firsts)}")
 
 
 if __name__ == "__main__":

@@ -28,22 +28,22 @@ def main() -> None:
     words = Transcript("words", tuple(Turn("User", text) for text in texts))
     call = {"type": "function_call", "name": "f", "arguments": "{}"}
     calls = {"input": [call] * 60_000, "output": [{"role": "user", "content": "hi"}]}
-    needed = {f"s{at}": "a " * 30 + str(at) for at in range(4000)}
+    arguments = {f"s{number}": "a " * 30 + str(number) for number in range(4000)}
     values: list[Any] = [{"role": "user", "content": "a " * 32_000} for _ in range(3)]
     values.append(
         {
             "role": "user",
             "content": "",
-            "tool_calls": [{"function": {"name": "f", "arguments": needed}}],
+            "tool_calls": [{"function": {"name": "f", "arguments": arguments}}],
         }
     )
-    ways: dict[str, Callable[[], object]] = {
+    timed_calls: dict[str, Callable[[], object]] = {
         "vectors of 120,000 different words": partial(lexical_recording, words),
         "60,000 calls of one turn": partial(read_transcripts, file_of(calls)),
         "4,000 values in 96,000 words": partial(read_transcripts, file_of(values)),
     }
     for name, seconds in medians(
-        ways, options(__doc__, repetitions=3).repetitions, process_time
+        timed_calls, options(__doc__, repetitions=3).repetitions, process_time
     ).items():
         print(f"{name}: {seconds:.1f} s")
 

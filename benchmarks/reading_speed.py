@@ -57,11 +57,11 @@ def library(folder: Path) -> Callable[[Dialogs], None] | None:
 
     def read_theirs(dialogs: Dialogs) -> None:
         for turns in dialogs:
-            past, name = None, cache_name(model)
+            cache, name = None, cache_name(model)
             with torch.inference_mode():
                 for ids in turns:
-                    given = {"input_ids": torch.tensor([list(ids)]), name: past}
-                    past = getattr(model(use_cache=True, **given), name)
+                    inputs = {"input_ids": torch.tensor([list(ids)]), name: cache}
+                    cache = getattr(model(use_cache=True, **inputs), name)
 
     return read_theirs
 
@@ -69,9 +69,9 @@ def library(folder: Path) -> Callable[[Dialogs], None] | None:
 def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> None:
     """Print the time to read dialogs, at once and turn by turn, by each alternative."""
     model = load_language_model(folder)
-    texts = [[passage.ids for passage in model.tokens.encode_dialog(one)] for one in dialogs]
-    whole = [[[token for turn in turns for token in turn]] for turns in texts]
-    singly = [[[token] for token in tokens[:WRITTEN]] for (tokens,) in whole]
+    texts = [[passage.ids for passage in model.tokens.encode_dialog(dialog)] for dialog in dialogs]
+    joined_texts = [[[token for turn in turns for token in turn]] for turns in texts]
+    singly = [[[token] for token in tokens[:WRITTEN]] for (tokens,) in joined_texts]
     plain: dict[str, Callable[[Dialogs], None]] = {
         "NumPy": partial(read_dialogs, partial(TextCache, model.decoder))
     }
@@ -84,19 +84,21 @@ def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> No
         )
         for key in POLICIES
     }
-    for how, some, ways in (
-        ("at once", whole, plain),
+    for title, batch, readers in (
+        ("at once", joined_texts, plain),
         ("turn by turn", texts, plain | evicting),
         ("token by token", singly, plain),
     ):
         measured = medians(
-            {name: partial(way, some) for name, way in ways.items()}, repetitions, process_time
+            {name: partial(read, batch) for name, read in readers.items()},
+            repetitions,
+            process_time,
         )
-        tokens = sum(len(ids) for turns in some for ids in turns)
-        print(f"reading {len(some)} dialogs, {tokens:,} tokens, {how}; CPU time of one thread")
+        tokens = sum(len(ids) for turns in batch for ids in turns)
+        print(f"reading {len(batch)} dialogs, {tokens:,} tokens, {title}; CPU time of one thread")
         for name, seconds in measured.items():
             times, pace = seconds / measured["NumPy"], tokens / seconds
-            milliseconds = 1e3 * seconds / len(some)
+            milliseconds = 1e3 * seconds / len(batch)
             print(f"  {name:24s} {milliseconds:9.1f} ms, {pace:7.1f} tokens/s, {times:.2f} x")
 
 
@@ -117,13 +119,15 @@ def whole_run(folder: str, file: str, dialogs: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    asked = options(__doc__, "folder", "file", dialogs=100, read=20, repetitions=5)
+    arguments = options(__doc__, "folder", "file", dialogs=100, read=20, repetitions=5)
     with threadpool_limits(1, user_api="blas"):
-        reading(asked.folder, read_file(asked.file)[: asked.read], asked.repetitions)
-    if not asked.dialogs:
+        reading(
+            arguments.folder, read_file(arguments.file)[: arguments.read], arguments.repetitions
+        )
+    if not arguments.dialogs:
         return
-    folder = asked.folder.resolve() if asked.folder.exists() else asked.folder
-    case = str(folder), str(asked.file.resolve()), asked.dialogs
+    folder = arguments.folder.resolve() if arguments.folder.exists() else arguments.folder
+    case = str(folder), str(arguments.file.resolve()), arguments.dialogs
     print(run_alone(f"from benchmarks.reading_speed import whole_run as run; run{case}"), end="")
 
 

@@ -32,10 +32,10 @@ def long_session(
     Files are read, searched and edited; a third of them again after a compaction. What the words do
     not fill is in fields that a reader leaves out, as in real sessions.
     """
-    drawn = random.Random(seed)
-    files = [f"src/{drawn.choice(NAMES)}/{name}.py" for name in NAMES[: max(messages // 60, 4)]]
+    generator = random.Random(seed)
+    files = [f"src/{generator.choice(NAMES)}/{name}.py" for name in NAMES[: max(messages // 60, 4)]]
     per_result = max(8, 2 * words // max(messages, 1) - 24)
-    beside = max(0, round(2 * megabytes * 1e6 / messages) - 5 * per_result - 900)
+    filler_length = max(0, round(2 * megabytes * 1e6 / messages) - 5 * per_result - 900)
     last, number = "", 0
 
     def line(kind: str, **fields: Any) -> str:
@@ -48,28 +48,28 @@ def long_session(
     def said(role: str, content: Any, **fields: Any) -> str:
         return line(role, message={"role": role, "content": content}, **fields)
 
-    def code(about: str) -> str:
-        shown = [about]
-        while len(shown) * 9 < per_result:
-            a, b, c = drawn.choices(NAMES, k=3)
-            shown.append(f"{len(shown):6}\t    {a} = {b}({c}, {drawn.randrange(9999)})")
-        return "\n".join(shown)
+    def code(path: str) -> str:
+        lines = [path]
+        while len(lines) * 9 < per_result:
+            a, b, c = generator.choices(NAMES, k=3)
+            lines.append(f"{len(lines):6}\t    {a} = {b}({c}, {generator.randrange(9999)})")
+        return "\n".join(lines)
 
     yield said("user", f"Please mend {files[0]}; the ticket is TIDE-4471.")
     for turn in range(messages // 2):
         if compactions and turn and turn % (messages // 2 // (compactions + 1)) == 0:
-            about = {"trigger": "auto", "preTokens": 150_000, "postTokens": 9_000}
-            yield line("system", subtype="compact_boundary", compactMetadata=about)
-            named = ", ".join(drawn.sample(files, min(len(files), 12)))
-            summary = f"The work so far is on {named}. " + " ".join(drawn.choices(NAMES, k=300))
+            metadata = {"trigger": "auto", "preTokens": 150_000, "postTokens": 9_000}
+            yield line("system", subtype="compact_boundary", compactMetadata=metadata)
+            named = ", ".join(generator.sample(files, min(len(files), 12)))
+            summary = f"The work so far is on {named}. " + " ".join(generator.choices(NAMES, k=300))
             yield said("user", summary, isCompactSummary=True)
-        call, path = f"toolu_{turn}", drawn.choice(files)
-        given = {"file_path": path, "limit": drawn.randrange(1, 2000)}
-        use = {"type": "tool_use", "id": call, "name": "Read", "input": given}
-        words_before = {"type": "text", "text": f"Now {drawn.choice(NAMES)}."}
+        call, path = f"toolu_{turn}", generator.choice(files)
+        arguments = {"file_path": path, "limit": generator.randrange(1, 2000)}
+        use = {"type": "tool_use", "id": call, "name": "Read", "input": arguments}
+        words_before = {"type": "text", "text": f"Now {generator.choice(NAMES)}."}
         yield said("assistant", [words_before, use])
         content = [{"type": "tool_result", "tool_use_id": call, "content": code(path)}]
-        yield said("user", content, toolUseResult={"stdout": "x" * beside})
+        yield said("user", content, toolUseResult={"stdout": "x" * filler_length})
 
 
 def measure(megabytes: float, messages: int, compactions: int) -> None:
@@ -93,5 +93,5 @@ def measure(megabytes: float, messages: int, compactions: int) -> None:
 
 
 if __name__ == "__main__":
-    given = [*map(float, sys.argv[1:]), *(50, 20_000, 6)[len(sys.argv) - 1 :]]
-    measure(given[0], int(given[1]), int(given[2]))
+    sizes = [*map(float, sys.argv[1:]), *(50, 20_000, 6)[len(sys.argv) - 1 :]]
+    measure(sizes[0], int(sizes[1]), int(sizes[2]))

@@ -43,34 +43,37 @@ def start(page: Page) -> float:
     return time.perf_counter()
 
 
-def wait(page: Page, begun: float) -> float:
+def wait(page: Page, start_time: float) -> float:
     """Wait for the results and return the seconds since the start."""
     page.get_by_role("button", name="Cancel").wait_for(state="detached", timeout=MINUTES)
     page.get_by_text(re.compile("Shown: ")).wait_for(timeout=MINUTES)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start_time
 
 
 def main() -> None:
     """Measure and print."""
-    asked = options(__doc__, dialogs=2000, clicks=15)
+    arguments = options(__doc__, dialogs=2000, clicks=15)
     with app_in_chromium() as (browser, app, _):
         step = browser.new_page(viewport={"width": 1440, "height": 1000})
         step.goto(f"{app}/step?scenario=complex")
         step.locator(".stage[data-run]").wait_for()
         step.add_script_tag(path=TIMING)
-        first, second = (open_benchmark(browser, app, asked.dialogs) for _ in range(2))
+        first, second = (open_benchmark(browser, app, arguments.dialogs) for _ in range(2))
         clicks(step, 3)
-        quiet = clicks(step, asked.clicks)
-        alone = wait(first, start(first))
-        begun = [start(page) for page in (first, second)]
-        busy = clicks(step, asked.clicks)
-        together = [wait(page, since) for page, since in zip((first, second), begun, strict=True)]
-    print(f"a run of {asked.dialogs} dialogs per scenario alone: {alone:.1f} s")
+        quiet = clicks(step, arguments.clicks)
+        single_run = wait(first, start(first))
+        start_times = [start(page) for page in (first, second)]
+        busy = clicks(step, arguments.clicks)
+        together = [
+            wait(page, start_time)
+            for page, start_time in zip((first, second), start_times, strict=True)
+        ]
+    print(f"a run of {arguments.dialogs} dialogs per scenario alone: {single_run:.1f} s")
     print(f"two of them at once: {together[0]:.1f} s and {together[1]:.1f} s")
     print(
         f"another dialog: {statistics.median(quiet):.0f} ms alone, "
         f"{statistics.median(busy):.0f} ms beside them "
-        f"(medians of {asked.clicks}; slowest {max(busy):.0f} ms)"
+        f"(medians of {arguments.clicks}; slowest {max(busy):.0f} ms)"
     )
 
 

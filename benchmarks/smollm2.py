@@ -64,8 +64,8 @@ def record_answer() -> RecordedAnswer:
     answers = dict(zip(conversation.titles, answered.answers(), strict=True))
     restored = {policy.name: restore(answered, policy.name) for policy in policies}
     model = conversation.language_model
-    about = model.name, model.decoder.shape.parameters, name, turn, budget, stops
-    return RecordedAnswer(*about, answered.prompt, answers, restored)
+    identity = model.name, model.decoder.shape.parameters, name, turn, budget, stops
+    return RecordedAnswer(*identity, answered.prompt, answers, restored)
 
 
 def answer_json(recorded: RecordedAnswer) -> str:
@@ -138,11 +138,15 @@ def _rounded(numbers: Floats, digits: int = DIGITS) -> list[float]:
 def main() -> None:
     """Let the model read and answer the dialogs, and write the recordings."""
     ANSWER.write_text(answer_json(record_answer()), "utf-8")
-    asked = options(__doc__, budget=BUDGET)
+    arguments = options(__doc__, budget=BUDGET)
     (dialog,) = read_file(EXAMPLES / DIALOG)
     policies = [read_policy(name) for name in POLICIES]
     recorded = record_damage(
-        shared_language_model("smollm2"), dialog, policies, asked.budget, lambda name: print(name)
+        shared_language_model("smollm2"),
+        dialog,
+        policies,
+        arguments.budget,
+        lambda name: print(name),
     )
     SHIPPED.parent.mkdir(exist_ok=True)
     SHIPPED.write_text(damage_json(recorded), "utf-8")

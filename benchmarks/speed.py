@@ -68,8 +68,10 @@ def oracle(benchmark: Benchmark, dialogs: int) -> None:
                 for array in (batch.embeddings, queries, batch.keys, batch.values)
             ]
             for policy in benchmark.policies:
-                known = reference.DEFAULTS[policy.key]
-                settings = {name: value for name, value in asdict(policy).items() if name in known}
+                defaults = reference.DEFAULTS[policy.key]
+                settings = {
+                    name: value for name, value in asdict(policy).items() if name in defaults
+                }
                 dialog = reference.Dialog(turns, *vectors)  # nothing is shared between policies
                 reference.run(policy.key, settings, benchmark.budget, dialog)
 
@@ -99,20 +101,20 @@ def main() -> None:
     began = perf_counter()
     run_benchmark(PAPER)
     cold = perf_counter() - began
-    ways = {
+    calls = {
         "whole": lambda: run_benchmark(PAPER),
         "floor": lambda: draw_floor(PAPER, workers),
         "plain": lambda: oracle(PAPER, SAMPLE),
         "command": command,
     }
-    measured, least, sample, all_of_it = medians(ways, repetitions).values()
+    measured, floor, sample, all_of_it = medians(calls, repetitions).values()
     slow = sample * PAPER.dialogs / SAMPLE
     print(
         f"1. whole benchmark, {workers} workers: {measured:.2f} s; {cold:.2f} s where they have "
         f"to be started first; the command, with its tables and latencies, {all_of_it:.2f} s"
     )
     print(
-        f"2. drawing its normals, {workers} threads: {least:.2f} s; (1) is {measured / least:.2f} x"
+        f"2. drawing its normals, {workers} threads: {floor:.2f} s; (1) is {measured / floor:.2f} x"
     )
     print(f"3. plain-Python oracle, scaled up: {slow:.0f} s; (1) is {slow / measured:.0f} x faster")
     print("4. one turn: scores, eviction, output")

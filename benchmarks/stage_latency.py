@@ -114,21 +114,21 @@ def _summary(times: Sequence[float]) -> str:
 
 def main() -> None:
     """Measure and print."""
-    asked = options(__doc__, keys=40, rounds=3)
+    arguments = options(__doc__, keys=40, rounds=3)
     all_times: dict[str, dict[str, list[float]]] = {}
     with app_in_chromium() as (browser, address, _):
-        for _ in range(asked.rounds):
+        for _ in range(arguments.rounds):
             measured = {
-                name: measure(browser, f"{address}/{link}", asked.keys)
+                name: measure(browser, f"{address}/{link}", arguments.keys)
                 for name, link in VIEWS.items()
             }
             for name, view_times in (*measured.items(), ("pages", navigate(browser, address))):
-                for what, times in view_times.items():
-                    all_times.setdefault(name, {}).setdefault(what, []).extend(times)
+                for label, times in view_times.items():
+                    all_times.setdefault(name, {}).setdefault(label, []).extend(times)
     for name, view_times in all_times.items():
         print(name)
-        for what, times in view_times.items():
-            print(f"  {what}: {_summary(times)}")
+        for label, times in view_times.items():
+            print(f"  {label}: {_summary(times)}")
 
 
 if __name__ == "__main__":
