@@ -12,13 +12,14 @@ import pytest
 from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
+from fdkvc.conversations import rereading
 from fdkvc.conversations.forgot import NO_SUMMARY, WAYS, Forgot, Recorded, forgot
 from fdkvc.conversations.forgot_report import losses_rows, none_sentence, sentence, ways_rows
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.mentions import WordingSearch
 from fdkvc.conversations.rereading import Reread
 from fdkvc.conversations.session_text import ContextText
-from fdkvc.conversations.sessions import Session
+from fdkvc.conversations.sessions import Message, Session
 from fdkvc.core.scripts import word_spans
 from fdkvc.engine.fit import fit
 from fdkvc.engine.simulate import simulate
@@ -141,12 +142,21 @@ def test_2_000_calls_alike_are_one_value_and_each_message_is_searched_once(
         searched[text] += 1
         return mentions(search, text)
 
+    read_lines = Counter[str]()
+    lines_of = rereading._lines_of
+
+    def counted_lines(message: Message) -> Iterator[tuple[int, int, int]]:
+        read_lines[message.place] += 1
+        return lines_of(message)
+
     monkeypatch.setattr(WordingSearch, "mentions", counted)
+    monkeypatch.setattr(rereading, "_lines_of", counted_lines)
     session = session_of(log)
     results = [*forgot(session, ())]
 
     assert [[need.calls for need in result.needs] for result in results] == [[100]] * 20
     assert searched == Counter(message.turn.text for message in session.messages)
+    assert max(read_lines.values()) <= 3
 
 
 def test_a_value_counts_at_the_last_compaction_at_which_the_model_had_it() -> None:
@@ -270,6 +280,68 @@ def test_compactions_of_a_file_are_summed() -> None:
     assert Recorded.of([session]) == recorded
     assert recorded.lost > 4
     assert Recorded.of([]) is None
+
+
+def test_the_worst_loss_is_what_most_calls_need_and_then_the_oldest() -> None:
+    log = ClaudeCode()
+    log.user("OPS-1111, then OPS-2222.")
+    log.say("Or OPS-3333.")
+    log.boundary()
+    log.summary("Tickets are closed.")
+    for number, ticket in enumerate(("OPS-3333", "OPS-2222", "OPS-1111", "OPS-3333")):
+        log.call("close", f"c{number}", ticket=ticket)
+    (result,) = forgot(session_of(log), ())
+
+    assert [need.value for need in result.lost()] == ["OPS-3333", "OPS-1111", "OPS-2222"]
+
+
+def test_a_value_is_from_where_it_stood_last_and_came_back_where_it_was_given_last() -> None:
+    log = ClaudeCode()
+    log.user("The code is QX-771, the ticket OPS-1111.")
+    log.call("note", "c1", code="QX-771")
+    log.result("c1", "ok")
+    log.user("Close OPS-1111.")
+    log.boundary()
+    log.summary("A code was noted.")
+    log.user("It was QX-771.")
+    log.say("So QX-771.")
+    log.user("Yes, QX-771.")
+    log.say("QX-771 and OPS-1111 it is.")
+    log.call("check", "c2", code="QX-771", ticket="OPS-1111")
+    log.user("QX-771 and OPS-1111, again.")
+    (result,) = forgot(session_of(log), ())
+    code, ticket = result.needs
+
+    assert (code.source_kind, code.source) == ("call", 1)
+    assert (ticket.source_kind, ticket.source) == ("user", 3)
+    assert result.session.messages[code.giver].turn.text == "Yes, QX-771."
+    assert ticket.giver == -1, "what the agent says itself gives nothing back"
+
+
+def test_lines_come_back_whatever_the_call_and_not_where_their_result_stayed() -> None:
+    lines = [f"row {number} of the port module" for number in range(6)]
+    log = ClaudeCode()
+    log.user("Mend it.")
+    log.call("Read", "c1", file_path="/srv/port.py")
+    log.result("c1", "\n".join(f"{number:4}\t{line}" for number, line in enumerate(lines)) + "\n}")
+    call = log.call("Bash", "c2", command="make test")
+    result = log.result("c2", "12 passed, 0 failed")
+    log.boundary(preservedMessages={"uuids": [call, result]})
+    log.summary("It is mended.")
+    log.call("Bash", "c3", command="sed -n '2,4p' /srv/port.py")
+    log.result("c3", "\n".join([*lines[1:4], "a line of another kind", "}"]))
+    log.call("Grep", "c4", pattern="row", path="/srv")
+    log.result("c4", f"/srv/port.py:3:{lines[3]}\n/srv/port.py:5:{lines[5]}")
+    log.call("Bash", "c5", command="make test")
+    log.result("c5", "12 passed, 0 failed")
+    log.call("Edit", "c6", file_path="/srv/port.py")
+    log.result("c6", lines[0])
+    (result_of_it,) = forgot(session_of(log), ())
+
+    redone = result_of_it.ways[0].redone
+    assert (redone.calls, redone.lines) == (2, 4)
+    assert redone.tokens == 3 * 6 + 2 * 15, "with the names and numbers before a line"
+    assert result_of_it.calls_to_edit == 3
 
 
 def test_what_the_agent_put_back_was_not_lost() -> None:

@@ -1,0 +1,138 @@
+"""What a call needs that only memory can supply, and where it stands as a whole."""
+
+from typing import Any
+
+import pytest
+
+from fdkvc.conversations.needs import setting_slots, things_of
+from fdkvc.conversations.sessions import MadeCall, Message
+from fdkvc.conversations.thing_index import ThingIndex
+from fdkvc.core.transcripts import Turn
+
+
+def values(arguments: Any, method: str = "run") -> list[str]:
+    return [thing.value for thing in things_of(MadeCall(method, arguments))]
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        ("git checkout release/2026-11", ["release/2026-11"]),
+        (
+            "git cherry-pick 7c41e9b && git push origin fix-port-check",
+            ["7c41e9b", "fix-port-check"],
+        ),
+        ("cd /srv/app && sed -n '1,220p' src/port.py | head -2000", ["src/port.py"]),
+        ("ss -ltn sport = 8443", ["8443"]),
+        (
+            "curl -s http://localhost:8443/health > out.txt",
+            ["http://localhost:8443/health", "out.txt"],
+        ),
+        (
+            "python -m pytest tests/test_zone.py::test_low_water -q",
+            ["tests/test_zone.py", "test_low_water"],
+        ),
+        ("kubectl logs web-7f9c --tail=5000 --timeout 3000", ["web-7f9c"]),
+        ("git commit -m 'OPS-4471: wait-free sums in lexer.py'", ["OPS-4471", "lexer.py"]),
+        ("grep -rn 'lowWater\\|high_water' . ; sleep 9000", ["lowWater", "high_water"]),
+        ("sed -i 's/old/new/' main.py 2>/dev/null", ["main.py"]),
+        (
+            "cat <<'EOF' > notes.md\nsee /srv/app/big.py and/or x = 1\nEOF",
+            ["notes.md", "/srv/app/big.py"],
+        ),
+        ("npm run check", []),
+    ],
+)
+def test_things_inside_a_command_are_needs_and_its_words_are_none(
+    command: str, needed: list[str]
+) -> None:
+    assert values({"command": command}) == needed
+    assert values({"cmd": ["bash", "-lc", command]}) == needed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        ({"file_path": "/srv/app/big.py", "offset": 95, "limit": 180}, ["/srv/app/big.py"]),
+        ({"path": "a.py", "view_range": [120, 2400], "timeout": 60000, "all": True}, ["a.py"]),
+        ({"region": "eu-west-7", "mode": "fast", "status": "open"}, ["eu-west-7"]),
+        (
+            {"place": "San Jose", "guest": "Zoë Müller", "code": "QX-771"},
+            ["San Jose", "Zoë Müller", "QX-771"],
+        ),
+        ({"description": "Run the tests of main", "workdir": "/srv/app"}, []),
+        (
+            {"prompt": "Look at src/port.py and write to ida@harbour.example"},
+            ["src/port.py", "ida@harbour.example"],
+        ),
+        (
+            {"file_path": "b.ts", "new_string": "import x from './utils/tools.js'; OPS-4471"},
+            ["b.ts", "OPS-4471"],
+        ),
+        ("*** Begin Patch\n*** Update File: src/port.py\n-low_water = 1\n", ["src/port.py"]),
+        (
+            {"query": "SELECT * FROM orders WHERE id = 88213 AND customer = 'C-2231'"},
+            ["88213", "C-2231"],
+        ),
+        ({"query": "how to sort a list"}, []),
+        ({"text": "yes"}, []),
+    ],
+)
+def test_what_an_argument_needs(arguments: Any, needed: list[str]) -> None:
+    assert values(arguments) == needed
+
+
+def test_plain_words_of_a_parameter_with_few_values_are_its_settings() -> None:
+    calls = [MadeCall("list", {"view": word}) for word in ("wide", "long", "wide")]
+    assert setting_slots(calls) == frozenset()
+    calls.append(calls[0])
+    settings = setting_slots(calls)
+    assert settings == {("list", "view")}
+    assert not [*things_of(calls[0], settings)]
+
+
+def index_of(value: str, *texts: str) -> ThingIndex:
+    kinds: list[Any] = ["result" if text.startswith("$") else None for text in texts]
+    turns = (
+        Turn("tool", text.lstrip("$"), kind=kind) for text, kind in zip(texts, kinds, strict=True)
+    )
+    return ThingIndex([Message(turn, "line") for turn in turns], [value])
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "is_held"),
+    [
+        ("main.py", "tests/main.py has a test", False),
+        ("main.py", "old-main.py", False),
+        ("main.py", "Look at ./main.py.", True),
+        ("main.py", '{"files": "a.py\\nmain.py\\nb.py"}', True),
+        ("/home/me/shop/src/coupon.py", "in src/coupon.py:12", True),
+        ("/home/me/shop/src/coupon.py", "in coupon.py", True),
+        ("src/coupon.py", "(/home/me/shop/src/coupon.py)", True),
+        ("src/coupon.py", "lib/src/coupon.py", False),
+        (r"C:\shop\main.py", r"Read C:\shop\main.py first", True),
+        ("release/2026-11", "origin/release/2026-11", True),
+        ("/srv/app", "see /srv/app/big.py", True),
+        ("7c41e9b", "7c41e9b Check ports", True),
+        ("7c41e9b", "7c41e9bd", False),
+        ("HAT1", "HAT1-B", False),
+        ("1250", "It costs 1,250.00", True),
+    ],
+)
+def test_a_thing_is_found_as_a_whole(value: str, text: str, is_held: bool) -> None:
+    assert bool(index_of(value, text).places(value)) == is_held
+
+
+def test_a_shorter_path_is_the_same_file_only_if_one_file_ends_with_it() -> None:
+    value, short = "/home/me/shop/src/coupon.py", "in src/coupon.py"
+    assert len(index_of(value, value, short).places(value)) == 2
+    assert len(index_of(value, value, short, "/home/me/old/src/coupon.py").places(value)) == 1
+    # A name that a tool returned alone is a file of its own.
+    assert len(index_of(value, value, "coupon.py").places(value)) == 2
+    assert len(index_of(value, value, "$coupon.py").places(value)) == 1
+
+
+def test_a_short_number_needs_the_name_of_its_parameter_in_its_line() -> None:
+    text = "12 rows\nSeats: 12 of them\n12 more"
+    places = index_of("12", text).places("12", "seats")
+    assert [text[place.start - 7 : place.end] for place in places] == ["Seats: 12"]
