@@ -3,6 +3,7 @@
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ class InventedSession:
         code = self.drawn.choice(self.codes)
         self.add(Said(self.log.user(f"The ticket {code} matters."), {code}))
 
-    def call(self, thing: str, name: str, **arguments: object) -> str:
+    def call(self, thing: str, name: str, **arguments: Any) -> str:
         """Make a call that needs a thing; return its id."""
         self.calls += 1
         call = f"c{self.calls}"
@@ -65,13 +66,12 @@ class InventedSession:
 
     def use(self) -> None:
         code = self.drawn.choice(self.codes)
-        name, arguments = self.drawn.choice(
-            [
-                ("close", {"ticket": code, "limit": self.drawn.randrange(9000)}),
-                ("Bash", {"command": f"tickets close --force {code} | head -1200"}),
-            ]
-        )
-        call = self.call(code, name, **arguments)
+        if self.drawn.random() < 0.5:
+            limit = self.drawn.randrange(9000)
+            call = self.call(code, "close", ticket=code, limit=limit)
+        else:
+            command = f"tickets close --force {code} | head -1200"
+            call = self.call(code, "Bash", command=command)
         self.add(Said(self.log.result(call, "ok")))
 
     def read(self) -> None:
