@@ -37,7 +37,7 @@ LONGEST = ("tests/browser/test_every_page.py", BROWSER, "tests/test_readme.py")
 
 NEED_TRANSFORMERS = (
     "fdkvc/models/transformers/*.py",
-    "fdkvc/models/conformance/transformers_adapter.py",
+    "tests/models/conformance/transformers_adapter.py",
     "tests/models/transformers/test_*.py",
     "tests/models/conformance/test_conformance_live.py",
     "tests/models/conformance/test_conformance_transformers.py",
@@ -45,7 +45,7 @@ NEED_TRANSFORMERS = (
 )
 NEED_LLAMA = (
     "fdkvc/models/llama_cpp/*.py",
-    "fdkvc/models/conformance/llama_adapter.py",
+    "tests/models/conformance/llama_adapter.py",
     "tests/models/llama_cpp/test_llama.py",
     "tests/models/conformance/test_conformance_llama.py",
 )

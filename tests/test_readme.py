@@ -15,7 +15,6 @@ import tomllib
 from collections import Counter
 from itertools import chain, pairwise, product
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -41,7 +40,6 @@ DOCUMENTS = (
             "commands",
             "conversations",
             "models",
-            "models/conformance",
             "models/numpy",
             "policies",
         )
@@ -216,17 +214,6 @@ def test_the_stream_of_your_own_prints_what_it_kept(capsys: pytest.CaptureFixtur
     assert len(turn.kept_tokens) == 56  # type: ignore[attr-defined]
     assert turn.output.shape == (16,)  # type: ignore[attr-defined]
     assert str(turn.kept_tokens) in capsys.readouterr().out  # type: ignore[attr-defined]
-
-
-def test_the_cache_of_your_own_is_checked() -> None:
-    example = next(block for block in blocks("python") if "def test_my_cache(" in block)
-    names: dict[str, Any] = {}
-    exec(example, names)
-
-    checks = names["checks"](names["MINE"])
-    assert "evicts_sinks" in [check.__name__ for check in checks]
-    for check in checks:
-        names["test_my_cache"](check)
 
 
 def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from fdkvc.core.cache import padded
-from fdkvc.models.conformance import Fault, NothingEvicted, Subject, Turn, checks
-from fdkvc.models.conformance.checks import Check
-from fdkvc.models.conformance.decoder_adapter import DecoderCache, DecoderModel
 from fdkvc.models.numpy.decoder import Decoder
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache
 from fdkvc.policies import read_policy
 from tests.language_models import write_model
+from tests.models.conformance.checks import Check, Fault, NothingEvicted, checks
+from tests.models.conformance.decoder_adapter import DecoderCache, DecoderModel
 from tests.models.conformance.scores import key_difference, last_attention
+from tests.models.conformance.subject import Subject, Turn
 
 BUDGET = 12
 EVERY = 3

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from fdkvc.engine.sinks import sinks_of
-from fdkvc.models.conformance import Fault, Restored, Subject, checks
-from fdkvc.models.conformance.transformers_adapter import LibraryCache, TransformersModel
 from fdkvc.models.transformers import cache as live
 from fdkvc.policies import policy_named, read_policy
 from tests.library import CONFIGS, Numbers, model_of
+from tests.models.conformance.checks import Fault, checks
 from tests.models.conformance.scores import key_difference, last_attention
+from tests.models.conformance.subject import Restored, Subject
+from tests.models.conformance.transformers_adapter import LibraryCache, TransformersModel
 
 torch.set_num_threads(1)  # what is small is slower on several
 

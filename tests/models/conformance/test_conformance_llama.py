@@ -11,15 +11,16 @@ import llama_cpp
 import pytest
 
 from fdkvc.engine.sinks import sinks_of
-from fdkvc.models.conformance import Fault, Subject, checks
-from fdkvc.models.conformance.decoder_adapter import DecoderModel
-from fdkvc.models.conformance.llama_adapter import LlamaTurns
 from fdkvc.models.llama_cpp import chat as llama_module
 from fdkvc.models.llama_cpp.chat import LlamaText
 from fdkvc.models.llama_cpp.model import LlamaModel, load_llama
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.policies import read_policy
 from tests.language_models import gguf_bytes, gguf_parts, write_model
+from tests.models.conformance.checks import Fault, checks
+from tests.models.conformance.decoder_adapter import DecoderModel
+from tests.models.conformance.llama_adapter import LlamaTurns
+from tests.models.conformance.subject import Subject
 
 BUDGET = 12
 EVERY = 3

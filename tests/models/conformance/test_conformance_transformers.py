@@ -10,9 +10,10 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from fdkvc.models.conformance import Fault, Subject, checks
-from fdkvc.models.conformance.transformers_adapter import LibraryCache, TransformersModel
 from tests.library import CONFIGS, model_of
+from tests.models.conformance.checks import Fault, checks
+from tests.models.conformance.subject import Subject
+from tests.models.conformance.transformers_adapter import LibraryCache, TransformersModel
 
 # A former name of the library's is a failure.
 pytestmark = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")

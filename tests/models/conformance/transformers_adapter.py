@@ -14,9 +14,9 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from fdkvc.core.attention import Bools, Floats, Ints
-from fdkvc.models.conformance.masked import Pairs, mixed
-from fdkvc.models.conformance.subject import Reading, Restored, TurnCache
 from fdkvc.models.numpy.model_folder import cache_name
+from tests.models.conformance.masked import Pairs, mixed
+from tests.models.conformance.subject import Reading, Restored, TurnCache
 
 INTERFACE = "fdkvc_masked"
 """The name of the reference attention in the library."""
@@ -48,7 +48,7 @@ class TransformersModel:
         distances: Ints | None = None,
         stored: tuple[Restored, Bools] | None = None,
     ) -> Reading:
-        """Read a text with a given attention mask; see `fdkvc.models.conformance.FullModel`.
+        """Read a text with a given attention mask; see `FullModel`.
 
         `stored` is for a cache that stores entries in few bits: what comes back of keys and values,
         and which tokens each token sees in this form (N, N).

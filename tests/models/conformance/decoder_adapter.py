@@ -8,14 +8,14 @@ import numpy as np
 
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.cache import padded
-from fdkvc.models.conformance.masked import Pairs, mixed
-from fdkvc.models.conformance.subject import Reading, TurnCache
 from fdkvc.models.numpy.decoder import Decoder
 from fdkvc.models.numpy.text_cache import TextCache, read
+from tests.models.conformance.masked import Pairs, mixed
+from tests.models.conformance.subject import Reading, TurnCache
 
 
 class DecoderModel:
-    """A decoder that reads a text in one pass; implements `fdkvc.models.conformance.FullModel`."""
+    """A decoder that reads a text in one pass; implements `FullModel`."""
 
     count = 0  # as the cache of the decoder, it has read nothing
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fdkvc.core.attention import Bools, Floats, Ints
-from fdkvc.models.conformance.subject import Reading, Subject, Turn
+from tests.models.conformance.subject import Reading, Subject, Turn
 
 Check = Callable[[Subject], None]
 

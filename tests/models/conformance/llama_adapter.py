@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fdkvc.core.attention import Floats, Ints
-from fdkvc.models.conformance.subject import TurnCache
 from fdkvc.models.llama_cpp.chat import LlamaText
 from fdkvc.models.numpy.decoder import ModelSizes
+from tests.models.conformance.subject import TurnCache
 
 
 class LlamaTurns(TurnCache):
