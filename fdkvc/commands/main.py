@@ -67,15 +67,15 @@ def _run(options: Namespace) -> None:
     """
     run = resolve_name(f"fdkvc.{RUNS[options.command]}")
     gallery = getattr(options, "gallery", None)
-    out = getattr(options, "out", None) if gallery is None else gallery
-    if out is None:
+    path = getattr(options, "out", None) if gallery is None else gallery
+    if path is None:
         run(options)
         return
     from fdkvc.runs.finished import Finished
     from fdkvc.runs.write import check_out
 
-    check_out(out, FILES.get(options.command, "") if gallery is None else "")
-    with Finished(out) as options.finished:
+    check_out(path, FILES.get(options.command, "") if gallery is None else "")
+    with Finished(path) as options.finished:
         run(options)
 
 

@@ -83,13 +83,13 @@ class _Parser(argparse.ArgumentParser):
     def flag(self, name: str, help: str) -> None:
         self.add_argument(name, help=help, action="store_true")
 
-    def number(self, field: Field, what: str) -> None:
-        what = f"{what}, {field.allowed(int)}"
-        self.option(f"--{field.name}", "N", what, type=read_value, default=field.default)
+    def number(self, field: Field, description: str) -> None:
+        description = f"{description}, {field.allowed(int)}"
+        self.option(f"--{field.name}", "N", description, type=read_value, default=field.default)
 
     def workers(self) -> None:
-        what = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
-        self.option("--workers", "N", what, type=read_value)
+        description = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
+        self.option("--workers", "N", description, type=read_value)
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
@@ -126,8 +126,10 @@ def build_parser() -> _Parser:
     parser.add_argument("--version", action="version", version=f"fdkvc {fdkvc.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    def command(name: str, what: str) -> _Parser:
-        return commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+    def command(name: str, description: str) -> _Parser:
+        return commands.add_parser(
+            name, help=description, description=f"{description[0].upper()}{description[1:]}."
+        )
 
     parser.commands = commands.choices
 
@@ -169,8 +171,10 @@ def build_parser() -> _Parser:
     )
     reads = "let this model count tokens and read a few dialogs under the ways of a plan"
     dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
-    most = "tokens of dialogs that it reads in all; default: 3,000, in a minute with smollm2"
-    dialogs.option("--read", "N", most, type=read_value)
+    max_tokens_help = (
+        "tokens of dialogs that it reads in all; default: 3,000, in a minute with smollm2"
+    )
+    dialogs.option("--read", "N", max_tokens_help, type=read_value)
     dialogs.flag("--tables", "print all tables")
     dialogs.flag("--json", "print the results for a script")
     dialogs.number(SEED, "random seed of the lexical embedding")
@@ -214,10 +218,12 @@ def build_parser() -> _Parser:
     claim.add_argument("file", metavar="FILE", help="Python file with one class, your policy")
     claim.option("--model", "FOLDER", SMALL_MODEL, default="smollm2")
     claim.number(replace(BUDGET, default=128), "entries that a KV head may hold after a turn")
-    who = "who evicts: head, each KV head on its own; layer or model, all its heads together"
-    claim.option("--decides", "WHO", who, default="model")
-    drawn = "dialogs to draw from the file"
-    claim.option("--count", "N", drawn, type=read_value, default=30)
+    decides_help = (
+        "who evicts: head, each KV head on its own; layer or model, all its heads together"
+    )
+    claim.option("--decides", "WHO", decides_help, default="model")
+    dialogs_help = "dialogs to draw from the file"
+    claim.option("--count", "N", dialogs_help, type=read_value, default=30)
     claim.tools()
     claim.option("--out", "FILE", "write the table to this file, such as claim.csv")
 

@@ -36,10 +36,10 @@ def report(options: Namespace) -> None:
         return
     if options.out is None:
         raise ValueError("report needs --out FILE or --gallery DIR")
-    with running(options.workers, options.dask) as how:
-        text = _html(options, how)
-    out = Path(options.out)
-    write_files(out.parent, {out.name: text})
+    with running(options.workers, options.dask) as execution:
+        text = _html(options, execution)
+    path = Path(options.out)
+    write_files(path.parent, {path.name: text})
     print_results(f"{len(text.encode()) / 1e6:.1f} MB", options.out)
 
 
@@ -52,17 +52,17 @@ def _gallery(options: Namespace) -> None:
     print_results(f"{len(files)} pages, {size / 1e6:.1f} MB", options.gallery)
 
 
-def _html(options: Namespace, how: Execution) -> str:
+def _html(options: Namespace, execution: Execution) -> str:
     if options.run_file is None:
         return papers_report(_examples())
     record = read_run(read_bytes(options.run_file, MAX_RUN_JSON_BYTES), *REPORTED)
     if record.kind in ("benchmark", "study"):
-        return study_report(run_study(record.benchmark, **how), _examples())
-    again = KINDS[record.kind].again(record, settings_from(Sources, options), **how)
-    if isinstance(again, AnswersRun):
-        return answers_report(again)
-    assert isinstance(again, ReplayRun)
-    return replay_report(again)
+        return study_report(run_study(record.benchmark, **execution), _examples())
+    repeated_run = KINDS[record.kind].again(record, settings_from(Sources, options), **execution)
+    if isinstance(repeated_run, AnswersRun):
+        return answers_report(repeated_run)
+    assert isinstance(repeated_run, ReplayRun)
+    return replay_report(repeated_run)
 
 
 def _examples() -> Sequence[Recording]:
@@ -77,8 +77,8 @@ def repeat(options: Namespace) -> None:
         raise ValueError(
             "nothing was compared, because the file has no digests of the run's numbers"
         )
-    with running(options.workers, options.dask) as how:
-        run = KINDS[record.kind].again(record, settings_from(Sources, options), **how)
+    with running(options.workers, options.dask) as execution:
+        run = KINDS[record.kind].again(record, settings_from(Sources, options), **execution)
     comparison = compare(record, run.files, Path(options.file).parent)
     sentence = comparison_sentence(record, comparison)
     if not comparison.repeated:

@@ -35,7 +35,7 @@ class Run(ABC):
 
     @classmethod
     @abstractmethod
-    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
+    def again(cls, record: Record, sources: Any, **execution: Unpack[Execution]) -> Run:
         """Run a record again; a ValueError says what has changed since.
 
         `sources` are `fdkvc.conversations.sources.Sources`: where its files are now.

@@ -74,14 +74,14 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
 
 def _watch(client: Any, ended: threading.Event, abandoned: threading.Event) -> None:
     """Close a client, which cancels its chunks, after `PATIENCE` seconds without any worker."""
-    since = perf_counter()  # when a worker was last seen
+    last_seen = perf_counter()  # when a worker was last seen
     while not ended.wait(PATIENCE / 20):
         try:
             if client.nthreads():
-                since = perf_counter()
+                last_seen = perf_counter()
         except Exception:  # the scheduler is gone: the client itself cancels the chunks
             return
-        if perf_counter() - since > PATIENCE:
+        if perf_counter() - last_seen > PATIENCE:
             abandoned.set()
             client.close()
             return
@@ -93,8 +93,8 @@ def _check_scheduler(address: str) -> None:
 
     async def identity() -> Any:
         encryption = Security().get_connection_args("client")
-        async with rpc(address, connection_args=encryption) as other:
-            return await other.identity()
+        async with rpc(address, connection_args=encryption) as worker:
+            return await worker.identity()
 
     try:
         answer = asyncio.run(asyncio.wait_for(identity(), TIMEOUT))

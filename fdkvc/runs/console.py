@@ -104,9 +104,9 @@ def _discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def print_results(text: str, out: str | None = None) -> None:
+def print_results(text: str, path: str | None = None) -> None:
     """Print the results of a command, and where its files are."""
-    flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
+    flush(f"{text}\n" if path is None else f"{text}\n\nWritten to {path}\n")
 
 
 def finish(options: Namespace, run: Run, text: str | None = None) -> None:
@@ -128,7 +128,8 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """
     global _last_line
     terminal, ended = sys.stderr.isatty(), threading.Event()
-    due, left = SECONDS_PER_LINE, math.inf  # seconds of the run until the next line, until its end
+    due = SECONDS_PER_LINE  # seconds of the run until the next line
+    seconds_left = math.inf  # until its end
     began = reported = monotonic()
     if began - _last_line > SECONDS_PER_LINE:
         _last_line = began
@@ -136,17 +137,18 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     def write(line: str) -> None:
         global _last_line
         _last_line = monotonic()
-        if math.isfinite(left):
-            # `left` was estimated at the last report: the time since then has passed.
-            line = f"{text}, about {max(0.0, left - (_last_line - reported)):.0f} s left"
+        if math.isfinite(seconds_left):
+            # It was estimated at the last report: the time since then has passed.
+            line = f"{text}, about {max(0.0, seconds_left - (_last_line - reported)):.0f} s left"
         if terminal:
             warn(line, end="", begin="\r\x1b[K")  # to the start of the line, and clear it
         else:
             warn(line)
 
     def show(progress: Progress) -> None:
-        nonlocal due, text, left, reported
-        share, left, reported = progress.done / progress.total, progress.seconds_left, monotonic()
+        nonlocal due, text, seconds_left, reported
+        share = progress.done / progress.total
+        seconds_left, reported = progress.seconds_left, monotonic()
         text = f"{share:4.0%}  {progress.title}"
         if terminal or progress.seconds >= due:
             due = progress.seconds + SECONDS_PER_LINE

@@ -65,7 +65,7 @@ def meanings() -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
 
 
-def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) -> str:
+def meaning_of(file: str, column: str, more_columns: Mapping[str, str] | None = None) -> str:
     """Return what a column of a file means; `also` has the meanings of further columns.
 
     Examples
@@ -73,7 +73,7 @@ def meaning_of(file: str, column: str, also: Mapping[str, str] | None = None) ->
     >>> meaning_of("turns.csv", "n"), meaning_of("sweep.csv", "gamma")
     ('dialogs', 'value of this hyperparameter')
     """
-    columns = {**(also or {}), **meanings()["columns"], **meanings().get(file, {})}
+    columns = {**(more_columns or {}), **meanings()["columns"], **meanings().get(file, {})}
     if column in columns:
         return columns[column]
     # A pattern, such as ``channel_*``.
@@ -94,7 +94,7 @@ def stem_of(words: str) -> str:
 def with_readme(
     title: str,
     files: Files,
-    also: Mapping[str, str] | None = None,
+    more_columns: Mapping[str, str] | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Files:
     """Add a README with what each file contains, and what each column of a CSV file means.
@@ -110,5 +110,7 @@ def with_readme(
             text = content if isinstance(content, str) else content.decode()
             columns = next(csv.reader([text.partition("\n")[0]]))
             lines += ["", "| column | meaning |", "|---|---|"]
-            lines += [f"| {column} | {meaning_of(name, column, also)} |" for column in columns]
+            lines += [
+                f"| {column} | {meaning_of(name, column, more_columns)} |" for column in columns
+            ]
     return {README: "\n".join([*lines, ""]), **files}

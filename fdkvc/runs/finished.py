@@ -30,8 +30,8 @@ class Finished:
     locked, as on Windows.
     """
 
-    def __init__(self, out: str | PathLike[str]) -> None:
-        self._out = Path(out).resolve()
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self._out = Path(path).resolve()
         self.path, self._key = self._out.with_name(f"{self._out.name}.unfinished"), b""
         self.results: dict[int, Any] = {}
         # Parent folders that opening the file creates, to be removed if the run leaves nothing.

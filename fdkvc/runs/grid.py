@@ -62,11 +62,11 @@ class Grid:
     def within(self, width: int) -> Grid:
         """Return the grid cut to a width in characters: in its last column, then in its first."""
         widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
-        over = sum(widths) + 2 * (len(widths) - 1) - width  # two spaces between columns
-        if over <= 0:
+        excess_width = sum(widths) + 2 * (len(widths) - 1) - width  # two spaces between columns
+        if excess_width <= 0:
             return self
-        last = max(widths[-1] - over, min(widths[-1], 16))
-        first = widths[0] - max(over - (widths[-1] - last), 0)
+        last = max(widths[-1] - excess_width, min(widths[-1], 16))
+        first = widths[0] - max(excess_width - (widths[-1] - last), 0)
         rows = [[clipped(row[0], first), *row[1:-1], clipped(row[-1], last)] for row in self.rows]
         return Grid(self.heads, rows, self.names)
 
@@ -85,10 +85,10 @@ class Grid:
             return "  ".join(aligned).rstrip()
 
         lines, group = [line(self.heads)], None
-        for first, *rest in self.rows:
+        for first, *cells in self.rows:
             if grouped and first != group:
                 lines.append("")
-            lines.append(line(["" if grouped and first == group else first, *rest]))
+            lines.append(line(["" if grouped and first == group else first, *cells]))
             group = first
         return "\n".join(lines)
 
@@ -131,10 +131,10 @@ def pivot(
 
 
 def figures(
-    table: pd.DataFrame, ends: Sequence[str] = INTERVAL, *, signs: bool = False
+    table: pd.DataFrame, interval_columns: Sequence[str] = INTERVAL, *, signs: bool = False
 ) -> list[str]:
-    """Write the mean and the interval of each row, in columns `ends`, as its metric writes them."""
-    numbers = table[list(ends)].to_numpy(float).tolist()
+    """Write the mean and the interval of each row, in these columns, as its metric writes them."""
+    numbers = table[list(interval_columns)].to_numpy(float).tolist()
     return [
         late_metric(name).figure(*row, signs=signs)
         for name, row in zip(table.metric, numbers, strict=True)

@@ -45,8 +45,10 @@ class Progress:
     @property
     def seconds_left(self) -> float:
         """The time left at the pace so far; infinite before anything is done."""
-        done = self.done - self.before
-        return self.seconds * (self.total - self.done) / done if done else float("inf")
+        new_dialogs = self.done - self.before
+        if not new_dialogs:
+            return float("inf")
+        return self.seconds * (self.total - self.done) / new_dialogs
 
 
 class Execution(TypedDict, total=False):
@@ -66,32 +68,32 @@ class Execution(TypedDict, total=False):
     """Chunks that an earlier, killed run finished; those of this one are added."""
 
 
-def worker_count(how: Execution) -> int:
+def worker_count(execution: Execution) -> int:
     """Return how many chunks run at once; a ValueError if below 1, or too many for a machine."""
-    workers = how.get("workers")
+    workers = execution.get("workers")
     workers = cores() if workers is None else workers
-    if how.get("executor") is None:  # a cluster may have more
+    if execution.get("executor") is None:  # a cluster may have more
         WORKERS.check(workers, "workers")
     check_count("workers", workers)
     return workers
 
 
 def run_jobs(
-    run: Callable[[Job], Chunked], jobs: Sequence[Job], **how: Unpack[Execution]
+    run: Callable[[Job], Chunked], jobs: Sequence[Job], **execution: Unpack[Execution]
 ) -> list[Chunked]:
     """Run jobs of dialogs, several at once, and return their results in order.
 
     `run` and its results must be picklable; a result is the same on any machine. Raises a
     ValueError if `workers` is below 1.
     """
-    executor, on_progress = how.get("executor"), how.get("on_progress")
-    workers = worker_count(how) if len(jobs) > 1 else 1
-    cancelled = how.get("cancelled") or threading.Event()
+    executor, on_progress = execution.get("executor"), execution.get("on_progress")
+    workers = worker_count(execution) if len(jobs) > 1 else 1
+    cancelled = execution.get("cancelled") or threading.Event()
     one_blas_thread()
     began = perf_counter()
-    kept = how.get("finished")
-    finished: dict[int, Chunked] = {} if kept is None else dict(kept.results)
-    before = done = sum(len(jobs[number]) for number in finished)
+    stored_rows = execution.get("finished")
+    finished: dict[int, Chunked] = {} if stored_rows is None else dict(stored_rows.results)
+    stored_dialogs = finished_dialogs = sum(len(jobs[number]) for number in finished)
     total = sum(map(len, jobs))
     submits: Sequence[Submit]
     if executor is not None:
@@ -143,12 +145,15 @@ def run_jobs(
                     "A worker failed or was killed: its part of the run was run again here, "
                     "with the same numbers."
                 )
-            if kept is not None:
-                kept.add(number, finished[number])
-            done += len(jobs[number])
+            if stored_rows is not None:
+                stored_rows.add(number, finished[number])
+            finished_dialogs += len(jobs[number])
             if on_progress is not None:
-                title, seconds = f"{done} of {total} dialogs", perf_counter() - began
-                on_progress(Progress(done, total, title, seconds, before, [*finished.values()]))
+                title, seconds = f"{finished_dialogs} of {total} dialogs", perf_counter() - began
+                partial = [*finished.values()]
+                on_progress(
+                    Progress(finished_dialogs, total, title, seconds, stored_dialogs, partial)
+                )
     return [finished[number] for number in sorted(finished)]
 
 

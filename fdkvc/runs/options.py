@@ -38,10 +38,10 @@ def option(help: str, metavar: str = "KEY", **default: Any) -> Any:
     return dataclasses.field(metadata={"help": help, "metavar": metavar}, **default)
 
 
-def number(field: Field, what: str, default: int | None = None) -> Any:
+def number(field: Field, description: str, default: int | None = None) -> Any:
     """Declare a field of settings that is a whole number, checked by `field`."""
     chosen = field.default if default is None else default
-    return option(f"{what}, {field.allowed(int)}", "N", default=chosen)
+    return option(f"{description}, {field.allowed(int)}", "N", default=chosen)
 
 
 def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
@@ -49,18 +49,18 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        several = get_origin(hint) is tuple
+        is_list = get_origin(hint) is tuple
         # The type of one word: X of ``X | None`` and of ``tuple[X, ...]``.
-        inner = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
-        word = inner[0] if len(inner) == 1 else hint
+        value_types = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
+        word = value_types[0] if len(value_types) == 1 else hint
         # A flag can only switch on, so one that is on by default is no option.
         if word in WORDS and (word is not bool or field.default is False):
-            yield field, word, several
+            yield field, word, is_list
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
     """Add the options of settings whose fields have a help text."""
-    for field, word, several in _options(kind):
+    for field, word, is_list in _options(kind):
         if "help" not in field.metadata:
             continue
         default: Any = field.default
@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
         else:
             looks["metavar"] = field.metadata["metavar"]
             looks["type"] = read_value if word is int else str
-            if several:  # the help text itself names the defaults, except numbers
+            if is_list:  # the help text itself names the defaults, except numbers
                 looks["nargs"] = "+"
                 default = " ".join(map(str, default)) if word is int else None
             elif default is not None:
@@ -86,11 +86,11 @@ def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: A
     ValueError says what is wrong and what is allowed.
     """
     values = {}
-    for field, word, several in _options(kind):
-        given = getattr(options, field.name, None)
-        if given is not None and field.name not in chosen:
+    for field, word, is_list in _options(kind):
+        value = getattr(options, field.name, None)
+        if value is not None and field.name not in chosen:
             read = WORDS[word][0]
-            values[field.name] = tuple(map(read, given)) if several else read(given)
+            values[field.name] = tuple(map(read, value)) if is_list else read(value)
     return kind(**values, **chosen)
 
 
@@ -104,12 +104,12 @@ def options_of(settings: Any) -> dict[str, Any]:
     {'dialogs': 3, 'seed': 0, 'budget': 56, 'metrics': ['retention']}
     """
     options: dict[str, Any] = {}
-    for field, word, several in _options(type(settings)):
+    for field, word, is_list in _options(type(settings)):
         value, write = getattr(settings, field.name), WORDS[word][1]
         # Whole numbers are always written: a file then means the same when a default changes.
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         if value != default or type(value) is int:
-            options[field.name] = [*map(write, value)] if several else write(value)
+            options[field.name] = [*map(write, value)] if is_list else write(value)
     return options

@@ -69,14 +69,14 @@ class Record:
 
 
 def run_json(
-    kind: str, settings: Any, files: Mapping[str, str], seconds: float = 0.0, **about: Any
+    kind: str, settings: Any, files: Mapping[str, str], seconds: float = 0.0, **details: Any
 ) -> str:
     """Return a ``run.json``, with its keys in a fixed order.
 
     `files` are those that the same run writes again byte for byte; their digests are stored.
     `about` is what else the numbers depend on, in values that JSON can hold; None is omitted.
     """
-    depends = {name: as_values(value) for name, value in about.items() if value is not None}
+    depends = {name: as_values(value) for name, value in details.items() if value is not None}
     run = {
         "format": FORMAT,
         "kind": kind,
@@ -195,9 +195,9 @@ def parse_run(
         )
     # 2. The parameters: the fields of the settings, and what else the numbers depend on.
     settings_type, depends = kinds[name]
-    beside = {key: value for key, value in parameters.items() if key in depends}
+    needed_parameters = {key: value for key, value in parameters.items() if key in depends}
     fields = {key: value for key, value in parameters.items() if key not in depends}
-    about = _read_fields(depends, beside, "parameters")
+    about = _read_fields(depends, needed_parameters, "parameters")
     for missing in depends.keys() - about.keys():  # None is not written
         if NoneType not in get_args(depends[missing]):
             _refuse(f"parameters.{missing}", "it is missing")
@@ -225,19 +225,19 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
 
     Raises a ValueError that names the place of what is wrong.
     """
-    inner, inside = get_args(kind), f"{place}." if place else ""
+    value_types, inside = get_args(kind), f"{place}." if place else ""
     # 1. What holds for the type as a whole: anything, optional, one of a few values.
-    if kind is Any or (value is None and NoneType in inner):
+    if kind is Any or (value is None and NoneType in value_types):
         return value
-    if NoneType in inner:
-        return read_value(next(part for part in inner if part is not NoneType), value, place)
+    if NoneType in value_types:
+        return read_value(next(part for part in value_types if part is not NoneType), value, place)
     if get_origin(kind) is Literal:
-        if value not in inner:
-            _refuse(place, f"it is {str(value)[:40]!r}, but must be {' or '.join(inner)}")
+        if value not in value_types:
+            _refuse(place, f"it is {str(value)[:40]!r}, but must be {' or '.join(value_types)}")
         return value
     # 2. The class of the value: int | float is a number, and tuple[int, ...] a tuple. In JSON it is
     # a list for a tuple, and an object for a dataclass or a policy.
-    plain: Any = float if set(inner) == {int, float} else get_origin(kind) or kind
+    plain: Any = float if set(value_types) == {int, float} else get_origin(kind) or kind
     json_kind: Any = plain if plain in WORDS else dict
     if issubclass(plain, tuple):
         json_kind = list
@@ -246,7 +246,7 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
     # 3. Its parts, each read by its own type.
     if json_kind is list:
         named = plain is not tuple
-        kinds = tuple(_hints(kind).values()) if named else inner
+        kinds = tuple(_hints(kind).values()) if named else value_types
         if kinds[-1] is Ellipsis:
             kinds = kinds[:1] * len(value)
         if len(kinds) != len(value):
@@ -255,7 +255,9 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
         parts = tuple(read_value(type_, part, f"{place}[{n}]") for n, (type_, part) in pairs)
         return kind(*parts) if named else parts
     if plain is dict:
-        return {name: read_value(inner[1], part, inside + name) for name, part in value.items()}
+        return {
+            name: read_value(value_types[1], part, inside + name) for name, part in value.items()
+        }
     if plain in WORDS:
         return value
     make, values = recorded_policy, value

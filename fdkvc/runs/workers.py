@@ -90,8 +90,9 @@ def give_way() -> None:
     """Let other threads go before this one, and before those that it starts. Linux alone can."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        before = os.getpriority(os.PRIO_PROCESS, thread)
-        os.setpriority(os.PRIO_PROCESS, thread, max(GIVING_WAY, before))  # never back: not allowed
+        previous_niceness = os.getpriority(os.PRIO_PROCESS, thread)
+        niceness = max(GIVING_WAY, previous_niceness)  # never back: not allowed
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
 def _make_calls(calls: _Calls) -> None:

@@ -28,13 +28,13 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> N
             (new / name).touch()
 
 
-def check_out(out: str, suffix: str = "") -> None:
+def check_out(out_path: str, suffix: str = "") -> None:
     """Check that ``--out`` can be written: a folder, or a file whose name ends in `suffix`."""
-    path = Path(out)
+    path = Path(out_path)
     if not suffix:
-        check_folder(out)
+        check_folder(out_path)
     elif path.suffix != suffix:
-        raise ValueError(f"--out must name a file that ends in {suffix}, not {out!r}")
+        raise ValueError(f"--out must name a file that ends in {suffix}, not {out_path!r}")
     else:
         check_folder(path.parent, [path.name])
 
@@ -75,8 +75,8 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
     try:
         existing = _innermost(path)  # on the disk where missing folders would be created
         if not existing.is_dir():
-            what = "written: it" if existing == path else f"created: {str(existing)!r}"
-            raise ValueError(f"the folder {str(path)!r} cannot be {what} is not a folder")
+            problem = "written: it" if existing == path else f"created: {str(existing)!r}"
+            raise ValueError(f"the folder {str(path)!r} cannot be {problem} is not a folder")
         ENDINGS.held = True
         try:
             with TemporaryDirectory(prefix=UNFINISHED, dir=existing) as temporary:
@@ -102,8 +102,8 @@ def _innermost(path: Path) -> Path:
 
 def _check_file(path: Path) -> None:
     if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "not a regular file"
-        raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
+        kind = "a folder" if path.is_dir() else "not a regular file"
+        raise ValueError(f"the file {str(path)!r} cannot be written: it is {kind}")
 
 
 def _sync(path: Path) -> None:

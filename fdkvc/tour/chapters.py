@@ -73,22 +73,22 @@ def _run(scenario: str, policy: str) -> StageRun:
 
 
 def _held(run: StageRun, turn: int) -> Counter[str]:
-    kept = run.trace.kept_tokens[0, turn]
-    return Counter(run.dialogs.topics_of(0, kept[kept >= 0]))
+    kept_tokens = run.trace.kept_tokens[0, turn]
+    return Counter(run.dialogs.topics_of(0, kept_tokens[kept_tokens >= 0]))
 
 
 def _fills(run: StageRun) -> Chapter:
     budget, bounds = run.trace.budget, run.dialogs.bounds[0]
     # The first turn after which no slot is free.
     turn = int(np.flatnonzero((run.trace.kept_tokens[0] >= 0).all(axis=1))[0])
-    before, new = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
+    previous_size, new_tokens = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
     sentences = (
         "A language model reads a dialog in tokens, here words, and stores an entry for each in "
         "its cache, so that it does not have to read it again.",
         f"This cache has room for {count(budget, 'entry', 'entries')}: the dialog "
-        f"“{run.dialog.title}” has filled {before}, and turn {turn} adds {new}.",
+        f"“{run.dialog.title}” has filled {previous_size}, and turn {turn} adds {new_tokens}.",
         f"From now on a policy decides which entries to evict, starting with "
-        f"{before + new - budget} in this turn; the model can no longer use them.",
+        f"{previous_size + new_tokens - budget} in this turn; the model can no longer use them.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
     trial = "a dialog of topics A, B and C, with room for only 40 entries"
@@ -100,25 +100,26 @@ def _fills(run: StageRun) -> Chapter:
 def _misleads() -> Chapter:
     run = _run("shift", "h2o")
     turn, current = run.dialogs.turns - 1, run.dialogs.current[0]
-    old, new = (run.dialogs.topic_label(int(current[shown])) for shown in (0, turn))
-    since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept_tokens[0, turn]
-    token = int(kept[kept >= 0].min())  # the oldest entry
+    old, new = (run.dialogs.topic_label(int(current[topic_turn])) for topic_turn in (0, turn))
+    topic_start = int(np.flatnonzero(current == current[turn])[0])
+    kept_tokens = run.trace.kept_tokens[0, turn]
+    token = int(kept_tokens[kept_tokens >= 0].min())  # the oldest entry
     score = run.entries[run.entries.token == token].set_index("turn").score
     window = float(run.trace.policy.settings["window"].default)
     # The share of its score that it has got since the topic changed.
-    late = 1 - float(score[since - 1] / score[turn])
+    late = 1 - float(score[topic_start - 1] / score[turn])
     sentences = (
         f"This dialog is synthetic: its topics are letters. It moves to topic {new} in "
-        f"turn {since} and stays there.",
+        f"turn {topic_start} and stays there.",
         f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
         f"attention so far: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} "
         f"entries are still about topic {old}.",
         f"The marked entry is from turn {run.dialogs.born[0, token]} and got {percent(late)} of "
-        f"its score from turn {since} on: an old entry collects attention simply by staying.",
+        f"its score from turn {topic_start} on: an old entry collects attention simply by staying.",
     )
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
     trial = "compare H2O with FIFO, which keeps the newest entries"
-    task = f"Step back to turn {since}, and see what topic {old} never gives up."
+    task = f"Step back to turn {topic_start}, and see what topic {old} never gives up."
     lights = {f"still about topic {old}": "past", "marked entry": f"{token}", "its score": "why"}
     return Chapter(run, turn, token, sentences, trial, "compare", link, task, "past why", lights)
 
@@ -128,12 +129,12 @@ def _returns() -> Chapter:
     turn, token = rescued(run)
     assert token is not None
     topic = run.dialogs.topic_label(int(run.dialogs.current[0, turn]))
-    before, now = ranks_of(run, turn - 1)[token], ranks_of(run, turn)[token]
+    previous_rank, rank = ranks_of(run, turn - 1)[token], ranks_of(run, turn)[token]
     sentences = (
         f"Topic {topic} comes back in turn {turn}, after other topics.",
         f"{run.trace.policy.title} lets the importance of an entry fade from turn to turn, but "
         f"{_held(run, turn - 1)[topic]} entries about topic {topic} are still in the cache.",
-        f"The marked entry rises from rank {before} to rank {now}, and the first "
+        f"The marked entry rises from rank {previous_rank} to rank {rank}, and the first "
         f"{run.trace.budget} stay: it resembles the topic that has come back.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
@@ -141,7 +142,7 @@ def _returns() -> Chapter:
     trial = "let importance fade faster (γ = 0.6)"
     task = "Step one turn back, and find the marked entry in the order of scores."
     lights = {f"entries about topic {topic}": "past", "marked entry": f"{token}"}
-    lights[f"rank {now}"] = "decision"
+    lights[f"rank {rank}"] = "decision"
     shows = "past decision"
     return Chapter(run, turn, token, sentences, trial, "step", link, task, shows, lights)
 
@@ -154,8 +155,8 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     needs = [need for need, _ in spoken.recording.evidence]
     tokens = spoken.recording.evidence[needs.index(demand)][1][-1]
     # The same run with the argument pinned: does the call then have all that it needs?
-    again = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
-    met = Evidence(again.trace, spoken.recording).lost[needs.index(demand)][0] < 0
+    pinned_run = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
+    met = Evidence(pinned_run.trace, spoken.recording).lost[needs.index(demand)][0] < 0
     remaining = int(np.isin(tokens, run.trace.kept_tokens[0, demand.turn - 1]).sum())
     value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
     lost = (
@@ -166,11 +167,11 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
         f"So the call finds {remaining or 'none'} of the "
         f"{count(len(tokens), 'entry', 'entries')} that it needs.",
     )
-    kept = (
+    sentences = (
         f"The same dialog with {value} protected: its "
         f"{count(len(tokens), 'entry stays', 'entries stay')}, whatever their scores.",
         f"The cache is no larger: after turn {demand.turn} it holds "
-        f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
+        f"{count(_held(pinned_run, demand.turn).total(), 'entry', 'entries')}.",
         f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
     )
     number = [recording.transcript.name for recording in recordings].index(spoken.name)
@@ -184,10 +185,21 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     )
     trial = "let a language model answer with evicted words restored"
     task = "Press Play from the first turn: the protected words stay."
-    back = {"section": "back"}
+    return_link = {"section": "back"}
     return [
         evicted,
-        Chapter(again, demand.turn, token, kept, trial, "answers", back, task, "now", lights),
+        Chapter(
+            pinned_run,
+            demand.turn,
+            token,
+            sentences,
+            trial,
+            "answers",
+            return_link,
+            task,
+            "now",
+            lights,
+        ),
     ]
 
 
@@ -232,7 +244,8 @@ def closing() -> Chapter:
     attends = ["attention" in read_policy(name).looks_at for name in rows.policy]
     best = rows[~np.array(attends)].iloc[0]
     published = rows.set_index("policy")["mean"][POLICY]
-    alone, healed = (float(damages[name].kl.mean()) for name in ("surprisal", "sinks(surprisal)"))
+    plain_loss = float(damages["surprisal"].kl.mean())
+    sinks_loss = float(damages["sinks(surprisal)"].kl.mean())
     sentences = (
         f"The chart shows the KL of the previous scene for more policies, on other dialogs. Of "
         f"those that do without attention weights, {read_policy(best.policy).title} costs least, "
@@ -240,7 +253,8 @@ def closing() -> Chapter:
         f"smaller); {policy_named(POLICY).title} costs {published:.2f} ({exp(published):.1f} "
         "times).",
         "In practice, protect the first tokens, whatever the policy. In the recording of the "
-        f"previous scene, surprisal alone costs {alone:.2f} nats per token, and {healed:.2f} with "
+        f"previous scene, surprisal alone costs {plain_loss:.2f} nats per token, "
+        f"and {sinks_loss:.2f} with "
         "the first tokens protected.",
         "Still open: larger models and longer dialogs. So compare policies on your own dialogs.",
     )

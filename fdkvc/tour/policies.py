@@ -17,8 +17,8 @@ from fdkvc.ui.markdown import Markdown, plain
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
     words = judged_sentence()
-    lead, rest = words.split(". ", 1)
-    st.markdown(Markdown("**{}.** {}").format(lead, rest), help=help_on(words))
+    lead, details = words.split(". ", 1)
+    st.markdown(Markdown("**{}.** {}").format(lead, details), help=help_on(words))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
         with st.expander(plain(title)):

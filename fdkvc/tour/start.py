@@ -57,13 +57,13 @@ def show_what_would_have_kept(run: StageRun, turn: int, token: int) -> None:
             st.markdown(Markdown("\n").join(lines))
 
 
-def show(shown: Page) -> None:
+def show(page: Page) -> None:
     """Show the doors, and what was lost: in a sentence, and in the dialog."""
     head, lane, lost = moment()
     entry = lost.mentions[-1][0]
     link = {"file": FILE, "policies": POLICY, "budget": f"{BUDGET}", "view": "cache"}
     link |= {"turn": f"{lost.lost}", "entry": f"{entry}"}
-    with shown.beside_title:
+    with page.beside_title:
         st.page_link(
             "pages/dialogs.py",
             label="Step through",
@@ -71,15 +71,15 @@ def show(shown: Page) -> None:
             query_params=link,
         )
     with side_by_side("doors"):
-        for name, to, icon, words in DOORS:
-            with panel(f"door-{to}"):
+        for name, target, icon, words in DOORS:
+            with panel(f"door-{target}"):
                 st.page_link(
-                    f"pages/{to}.py",
+                    f"pages/{target}.py",
                     label=Markdown("**{}:** {}").format(name, words),
                     icon=f":material/{icon}:",
                     width="stretch",
                 )
-    open_on(shown, lane.run.dialogs, lambda: (lost.demand.turn, entry))
+    open_on(page, lane.run.dialogs, lambda: (lost.demand.turn, entry))
     with st.container(key="headline"):
         st.header(plain(headline(DEMANDS["call"], head.recording, lane, lost)), anchor=False)
         show_what_would_have_kept(lane.run, lost.lost, entry)

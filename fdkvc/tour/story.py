@@ -46,15 +46,15 @@ def lit(text: str, lights: Mapping[str, str]) -> str:
     return text
 
 
-def show(shown: Page) -> None:
+def show(page_view: Page) -> None:
     """Show the scene that the address names, and buttons to the one before and after it."""
-    page = shown.name
+    page = page_view.name
     number = int(held(page, SCENE))
     chapter = story_chapters()[number - 1]
     run = chapter.run
     if run is not None:
-        open_on(shown, run.dialogs, lambda: (chapter.turn, chapter.token), number)
-    with shown.beside_title:
+        open_on(page_view, run.dialogs, lambda: (chapter.turn, chapter.token), number)
+    with page_view.beside_title:
         buttons = (("Previous scene", "back", number - 1), ("Next scene", "next", number + 1))
         for words, name, target in buttons:
             st.button(

@@ -28,8 +28,8 @@ def follow(page: str) -> Mapping[str, str] | None:
     session.
     """
     # A state, not a trigger: a trigger may be lost while the page runs.
-    shown = _show(key="address", data={"page": page, **_status()}, on_visited_change=lambda: None)
-    visit = shown.visited
+    address = _show(key="address", data={"page": page, **_status()}, on_visited_change=lambda: None)
+    visit = address.visited
     if not visit or visit["session"] != st.session_state[_SESSION]:
         return None
     if visit["visit"] == st.session_state.get(_RECEIVED, 0):
@@ -69,5 +69,5 @@ def scroll_to(part: str, block: str = "start", count: int | None = None) -> None
     With a `count`, only if it is higher than at the last call on this page.
     """
     key = f"address-scroll-{block}"  # a page may do both
-    asked = uuid4().hex if count is None else ""  # the browser draws only what has changed
-    _scroll(key=key, data={"part": part, "block": block, "count": count, "asked": asked})
+    request = uuid4().hex if count is None else ""  # the browser draws only what has changed
+    _scroll(key=key, data={"part": part, "block": block, "count": count, "asked": request})

@@ -22,10 +22,10 @@ def name_of_all(runs: Iterable[StageRun]) -> str:
 
 @cached
 def payload(
-    run: StageRun, shows: str = "", before: StageRun | None = None, called: str = ""
+    run: StageRun, shows: str = "", previous_run: StageRun | None = None, called: str = ""
 ) -> bytes:
     """Return a run packed for the browser, as `pack` does."""
-    return pack(run, run.name, shows, before, called)
+    return pack(run, run.name, shows, previous_run, called)
 
 
 @cached
@@ -47,9 +47,9 @@ def last_message(key: str) -> Mapping[str, Any]:
     return message or {}
 
 
-def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
+def listen(key: str, event: str, data: Mapping[str, Any]) -> None:
     """Send data ("view" or "answer") to the stage; rerun the fragment around it at every answer.
 
     The stage ignores messages that are older than the one it has.
     """
-    _ear(key=key, data={"what": what, "sent": time.time(), **data}, on_message_change=lambda: None)
+    _ear(key=key, data={"what": event, "sent": time.time(), **data}, on_message_change=lambda: None)

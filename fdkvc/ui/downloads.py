@@ -88,7 +88,7 @@ def files_of(run: Run) -> Mapping[str, str]:
     return run.files
 
 
-def report_button(page: str, report: Callable[[], str], what: str, name: str) -> None:
+def report_button(page: str, report: Callable[[], str], description: str, name: str) -> None:
     """Offer a report, made at the click outside the session's script; `what` names its content."""
     offer_file(
         f"{page}/report",
@@ -96,5 +96,7 @@ def report_button(page: str, report: Callable[[], str], what: str, name: str) ->
         report,
         label="Report as one HTML file",
         icon="description",
-        help=plain(f"{what}, with everything needed to repeat them: for a review or a team."),
+        help=plain(
+            f"{description}, with everything needed to repeat them: for a review or a team."
+        ),
     )

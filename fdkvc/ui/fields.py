@@ -36,8 +36,8 @@ def key_of(page: str, field: Field) -> str:
 def held(page: str, field: Field) -> Any:
     """Return the value that the session holds."""
     value = st.session_state.get(key_of(page, field), field.default)
-    whole = field.kind is int and isinstance(value, float) and value.is_integer()
-    return int(value) if whole else value
+    is_integer = field.kind is int and isinstance(value, float) and value.is_integer()
+    return int(value) if is_integer else value
 
 
 def hold(page: str, field: Field, value: Any) -> None:
@@ -104,7 +104,7 @@ def link_error(field: Field, error: object, instead: Any) -> str:
 
 
 def keep_to(
-    page: str, field: Field, link: Mapping[str, str], instead: Any, where: str = ""
+    page: str, field: Field, link: Mapping[str, str], instead: Any, place: str = ""
 ) -> list[str]:
     """Replace a value that is not available here; return a sentence if a link requested it.
 
@@ -115,7 +115,7 @@ def keep_to(
     except ValueError as error:
         hold(page, field, instead)
         if field.name in link:
-            return [link_error(field, f"{error}{where}", instead)]
+            return [link_error(field, f"{error}{place}", instead)]
     return []
 
 
@@ -144,9 +144,9 @@ def is_new(place: str, subject: object) -> bool:
 
     The first subject is not a change.
     """
-    last: object = st.session_state.get(place, subject)
+    last_subject: object = st.session_state.get(place, subject)
     st.session_state[place] = subject
-    return last != subject
+    return last_subject != subject
 
 
 def share(name: str, value: Any) -> None:
@@ -184,11 +184,11 @@ def link_writer(page: str, fields: Sequence[Field]) -> Callable[[], None]:
         for field in fields:
             if field.follows:
                 share(field.name, values[field.name])
-        written = {field.name: field.written(values[field.name]) for field in fields}
-        chosen = {field.name: written[field.name] for field in fields if field.chosen}
-        before = st.session_state.get(_CHOSEN, chosen)
+        link = {field.name: field.written(values[field.name]) for field in fields}
+        chosen = {field.name: link[field.name] for field in fields if field.chosen}
+        previous_choice = st.session_state.get(_CHOSEN, chosen)
         st.session_state[_CHOSEN] = chosen
-        address.write(written, chosen != before)
+        address.write(link, chosen != previous_choice)
 
     return write
 
@@ -204,31 +204,31 @@ def problems(*sentences: str) -> None:
             st.code(command, language=None)
 
 
-def settle(page: str, field: Field, given: Any, read: Callable[[Any], Value]) -> Value:
+def settle(page: str, field: Field, text: Any, read: Callable[[Any], Value]) -> Value:
     """Return a widget's value as `read` parses it; show an error and use the last valid one."""
     key, typed = key_of(page, field), _by_key(_TYPED)
     try:
-        meant = read(given)
+        meant = read(text)
     except ValueError as error:
         _, last = typed.get(key, (None, field.default))
-        typed[key] = given, last
+        typed[key] = text, last
         problems(f"{error}. Still using {last}.")
         return read(last)
-    typed[key] = given, given  # what was typed, and the value used
+    typed[key] = text, text  # what was typed, and the value used
     return meant
 
 
-def _by_key(what: str) -> dict[str, Any]:
+def _by_key(name: str) -> dict[str, Any]:
     """Return a dictionary by field key; one for all fields, since Streamlit walks every entry."""
-    values: dict[str, Any] = st.session_state.setdefault(what, {})
+    values: dict[str, Any] = st.session_state.setdefault(name, {})
     return values
 
 
 def running(page: str, field: Field) -> Any:
     """Return the value that the page uses: the last valid one."""
     value = held(page, field)
-    given, used = _by_key(_TYPED).get(key_of(page, field), (value, value))
-    return used if given == value else value
+    typed_value, settled_value = _by_key(_TYPED).get(key_of(page, field), (value, value))
+    return settled_value if typed_value == value else value
 
 
 def number(page: str, field: Field) -> Any:
@@ -280,11 +280,12 @@ def offer(page: str, field: Field) -> dict[Any, str]:
         value = [key for key in value if key in labels]
     elif value is not None and value not in labels:
         value = field.default
-    shown, key = _by_key(_LABELS), key_of(page, field)  # labels when the widget was last drawn
-    if shown.get(key) == list(labels.items()):
+    # The labels when the widget was last drawn.
+    drawn_labels, key = _by_key(_LABELS), key_of(page, field)
+    if drawn_labels.get(key) == list(labels.items()):
         hold(page, field, value)
     else:
-        shown[key] = list(labels.items())
+        drawn_labels[key] = list(labels.items())
         st.session_state[key] = value
     return labels
 

@@ -27,7 +27,7 @@ _RECEIVED = "stage/received"
 
 
 def open_on(
-    shown: Page,
+    page_view: Page,
     dialogs: DialogBatch,
     moment: Callable[[], tuple[int, int | None]],
     dialog: Hashable = None,
@@ -36,7 +36,7 @@ def open_on(
 
     `moment` returns a turn and an entry. A new `dialog` opens on its own moment.
     """
-    page, link = shown.name, shown.link
+    page, link = page_view.name, page_view.link
     if st.session_state.pop(f"{page}/arrived", False):
         scroll_to(".stage", "center")
     new_dialog = is_new(f"{page}/opened", dialog)
@@ -46,11 +46,11 @@ def open_on(
         hold(page, TURN, turn)
         if ENTRY.name not in link:
             hold(page, ENTRY, token)
-    last, where = dialogs.turns - 1, " in this dialog"
+    last, place_words = dialogs.turns - 1, " in this dialog"
     entry = replace(ENTRY, high=int(dialogs.bounds[0, -1]) - 1)
-    shown.show_problems(
-        keep_to(page, replace(TURN, high=last), link, last, where)
-        + keep_to(page, entry, link, None, where)
+    page_view.show_problems(
+        keep_to(page, replace(TURN, high=last), link, last, place_words)
+        + keep_to(page, entry, link, None, place_words)
     )
 
 
@@ -109,7 +109,7 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
 def show_downloads(
     page: str,
     lanes: Sequence[Lane],
-    alone: Callable[[], bytes] | None = None,
+    model_file: Callable[[], bytes] | None = None,
     *,
     uploaded: bool = False,
 ) -> None:
@@ -126,14 +126,14 @@ def show_downloads(
 
     def scene() -> bytes:
         rows = [lane.run for lane in beside(lanes)]
-        sentences = sentences_of(rows, view["entry"], lanes=alone is None)
+        sentences = sentences_of(rows, view["entry"], lanes=model_file is None)
         parts = {name: value for name, value in view.items() if name != "text"}
-        packed = shown(view, lanes) if alone is None else alone()
+        packed = shown(view, lanes) if model_file is None else model_file()
         return scene_html(title, packed, sentences=sentences, **parts).encode()
 
     with st.popover("Download", icon=":material/download:"):
-        once = " once the same file is opened there" if uploaded else ""
-        st.caption(plain(f"The address of this page reopens exactly this view{once}."))
+        condition = " once the same file is opened there" if uploaded else ""
+        st.caption(plain(f"The address of this page reopens exactly this view{condition}."))
         offer_file(
             f"{page}/download/scene",
             f"{stem}-scene.html",

@@ -134,12 +134,12 @@ def page(
         st.title(plain(TITLES[name]), anchor=False)
         beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
     st.container(key="page-purpose").markdown(plain(purpose))
-    shown = Page(name, link, beside_title, st.container())
-    shown.show_problems(wrong)
+    page_view = Page(name, link, beside_title, st.container())
+    page_view.show_problems(wrong)
     # Streamlit forgets the fragments of the previous run only if this run ends normally. Otherwise
     # one that polls would write once more, into containers that no longer exist.
     with suppress(StopException):
-        yield shown
+        yield page_view
     if [*link] == ["section"]:  # followed for that section alone
         scroll_to(".stTabs")
     # 3. The address, with the values that the widgets have now.

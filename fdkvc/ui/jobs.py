@@ -168,9 +168,9 @@ class Jobs:
     """
 
     def __init__(
-        self, running: int = MAX_RUNNING_JOBS, most: int = MAX_RESULTS_MEGABYTES * 1_000_000
+        self, running: int = MAX_RUNNING_JOBS, max_bytes: int = MAX_RESULTS_MEGABYTES * 1_000_000
     ) -> None:
-        self.most = most
+        self.max_bytes = max_bytes
         self._threads = DaemonThreads(running)  # they do not keep a server from stopping
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -184,7 +184,7 @@ class Jobs:
             job.future = self._threads.submit(self._run, work, job)
             self._jobs[job.name] = job
             # Jobs without a result: only their number is bounded, as they take few bytes.
-            ended = [done.name for done in self._jobs.values() if done.finished and not done.size]
+            ended = [name for name, row in self._jobs.items() if row.finished and not row.size]
             for name in ended[:-MAX_ENDED_JOBS]:
                 del self._jobs[name]
             return job
@@ -217,11 +217,12 @@ class Jobs:
         result = work(on_progress=job.report, cancelled=job.cancelled)
         job.seconds = perf_counter() - began
         job.size = size_of(result)
-        room = self.most - job.size  # bytes left for the results of other jobs
+        room = self.max_bytes - job.size  # bytes left for the results of other jobs
         with self._lock:
-            for other in reversed([done for done in self._jobs.values() if done.finished]):
-                room -= other.size
+            ended_jobs = [row for row in self._jobs.values() if row.finished]
+            for older_job in reversed(ended_jobs):
+                room -= older_job.size
                 # What one session shows together stays: each would start the other again.
-                if room < 0 and not other.holders & job.holders:
-                    del self._jobs[other.name]
+                if room < 0 and not older_job.holders & job.holders:
+                    del self._jobs[older_job.name]
         return result

@@ -93,11 +93,11 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     """
     by_name = {lane.name: lane for lane in lanes}
     names, key = list(by_name), f"{page}/lanes"
-    before = st.session_state.get(key, names)
+    previous_names = st.session_state.get(key, names)
     st.session_state[key] = names
     cores = {lane.name: lane.run.trace.policy.core.key for lane in lanes}
     # The last name that is new since the previous run, and the first lane of its policy.
-    added = next((name for name in reversed(names) if name not in before), None)
+    added = next((name for name in reversed(names) if name not in previous_names), None)
     sibling = next((name for name in names if added and cores[name] == cores[added]), added)
     if sibling != added and added not in [held(page, field) for field in PAIR]:
         for field, name in zip(PAIR, (sibling, added), strict=True):
@@ -112,15 +112,15 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
 
 
 @cached
-def overlap(first: StageRun, second: StageRun) -> pd.DataFrame:
+def overlap(run: StageRun, other_run: StageRun) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
-    table = overlap_table(first.entries, second.entries).set_index("turn")
+    table = overlap_table(run.entries, other_run.entries).set_index("turn")
     # Turns before the first word have no entries: empty caches are equal, so the overlap is 1.
-    turns = pd.RangeIndex(first.dialogs.turns, name="turn")
+    turns = pd.RangeIndex(run.dialogs.turns, name="turn")
     return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
 
 
 @cached
-def differences(first: StageRun, second: StageRun) -> pd.DataFrame:
+def differences(run: StageRun, other_run: StageRun) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, in each turn."""
-    return difference_table(first.entries, second.entries)
+    return difference_table(run.entries, other_run.entries)

@@ -34,31 +34,31 @@ def size_of(value: object) -> int:
 def _sizes(value: object) -> dict[int, int]:
     """Return the bytes of each array that a value holds, by its id, and of the rest."""
     arrays: dict[int, int] = {}
-    rest, seen, waiting = 0, set[int](), [value]
+    size, visited, waiting = 0, set[int](), [value]
     while waiting:
         part = waiting.pop()
-        if id(part) in seen:
+        if id(part) in visited:
             continue
-        seen.add(id(part))
+        visited.add(id(part))
         if type(part) is Token:  # there are many: their fields are plain, and not queued
-            rest += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
+            size += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
             continue
         if type(part) in _PLAIN:
-            rest += sys.getsizeof(part)
+            size += sys.getsizeof(part)
             continue
         if isinstance(part, type | ModuleType) or callable(part):
             continue
         if getattr(part, "counted_elsewhere", False):
             continue
         if isinstance(part, pd.DataFrame | pd.Series | pd.Index):
-            rest += int(np.sum(part.memory_usage(deep=True)))
+            size += int(np.sum(part.memory_usage(deep=True)))
             continue
         if isinstance(part, np.ndarray):
             arrays[id(part)] = sys.getsizeof(part)
             # A view keeps the array alive that it looks into; objects have sizes of their own.
             waiting += [part.base, *(part.ravel().tolist() if part.dtype.hasobject else ())]
             continue
-        rest += sys.getsizeof(part)
+        size += sys.getsizeof(part)
         if isinstance(part, Mapping):
             waiting += [*part, *part.values()]
         elif isinstance(part, list | tuple | set | frozenset):
@@ -66,7 +66,7 @@ def _sizes(value: object) -> dict[int, int]:
         elif hasattr(part, "__dict__"):
             waiting += vars(part).values()
     # What is no array belongs to this value alone, so it is listed under its id.
-    return {**arrays, id(value): arrays.get(id(value), 0) + rest}
+    return {**arrays, id(value): arrays.get(id(value), 0) + size}
 
 
 class ByteLRU(Generic[Value]):
@@ -76,8 +76,8 @@ class ByteLRU(Generic[Value]):
     whatever its size.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most, self.size = most, 0
+    def __init__(self, max_bytes: int) -> None:
+        self.most, self.size = max_bytes, 0
         # Each value with the sizes of its parts, and by how many values each part is held.
         self._held: OrderedDict[Hashable, tuple[Value, dict[int, int]]] = OrderedDict()
         self._holders: Counter[int] = Counter()

@@ -72,9 +72,9 @@ def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:
     return job
 
 
-def _release(held: Held) -> None:
+def _release(session_holds: Held) -> None:
     """Let go of a session's jobs, unless it comes back, as it does from a lost connection."""
-    late = Timer(st.get_option("server.disconnectedSessionTTL"), held.release)
+    late = Timer(st.get_option("server.disconnectedSessionTTL"), session_holds.release)
     late.daemon = True
     late.start()
 

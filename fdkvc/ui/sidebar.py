@@ -134,8 +134,8 @@ def choose_policy(page: str) -> Policy:
     _follow_lanes(page)
     name = fields.choice(page, with_policy(POLICY, held(page, POLICY)))
     policy = choose_around(page, read_policy(name))
-    for inner in reversed([*inside(policy)]):
-        st.caption(plain(inner.idea))
+    for inner_policy in reversed([*inside(policy)]):
+        st.caption(plain(inner_policy.idea))
     hyperparameters = policy.settings.values()
     if hyperparameters:
         differ = st.empty()
@@ -209,12 +209,12 @@ def as_published(policy: Policy) -> Policy:
 
 def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Policy, Policy]:
     """Return the policy of a link or else of the session, without and with its wrapper."""
-    given = link or {}
+    link_values = link or {}
     try:
-        policy = read_policy(given.get(POLICY.name, held(page, POLICY)))
+        policy = read_policy(link_values.get(POLICY.name, held(page, POLICY)))
     except ValueError:
         policy = policy_named(POLICY.default)
-    key = given.get(AROUND.name, NOTHING if given else held(page, AROUND))
+    key = link_values.get(AROUND.name, NOTHING if link_values else held(page, AROUND))
     fits = key != NOTHING and key in around_of(policy).choices
     return policy, wrapped(key, policy) if fits else policy
 
@@ -233,8 +233,8 @@ def _follow_lanes(page: str) -> None:
 
 def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return the fields of the policy of a link, or else of the session's."""
-    policy, whole = held_policy(page, link)
-    return [with_policy(POLICY, policy.name), around_of(policy), *whole.settings.values()]
+    policy, outer_policy = held_policy(page, link)
+    return [with_policy(POLICY, policy.name), around_of(policy), *outer_policy.settings.values()]
 
 
 def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1) -> dict[str, Any]:

@@ -35,11 +35,11 @@ DRAWN = Available()
 
 
 def choose_policies(
-    page: str, field: Field = CHOSEN, most: int = MAX_BENCHMARK_POLICIES
+    page: str, field: Field = CHOSEN, max_policies: int = MAX_BENCHMARK_POLICIES
 ) -> tuple[Policy, ...]:
     """Show the controls; return at most `most` policies in the order on screen."""
     if field.follows:  # before the widget is drawn
-        _follow_one(page, field, most)
+        _follow_one(page, field, max_policies)
     policies, key = _policies(page, field), f"{key_of(page, field)}/all"
     first = {*field.default, *PAPER_POLICIES, CHANCE, *held(page, field)}
     show_all = bool(st.session_state.get(key))
@@ -58,18 +58,18 @@ def choose_policies(
             args=(key, not show_all),
         )
     _add_variant(page, field)
-    if len(names) > most:
+    if len(names) > max_policies:
         fields.problems(
-            f"{len(names)} policies are chosen, but at most {most} run at once. "
-            f"Using the first {most}."
+            f"{len(names)} policies are chosen, but at most {max_policies} run at once. "
+            f"Using the first {max_policies}."
         )
-    return tuple(policies[name] for name in names[:most])
+    return tuple(policies[name] for name in names[:max_policies])
 
 
-def _follow_one(page: str, field: Field, most: int) -> None:
+def _follow_one(page: str, field: Field, max_policies: int) -> None:
     """Also choose the policy of the previous page."""
     names, name = held(page, field), fields.shared(page).get(POLICY.name)
-    if name and name not in names and len(names) < most:
+    if name and name not in names and len(names) < max_policies:
         hold(page, field, [*names, name])
     fields.share(POLICY.name, "")
 
@@ -106,9 +106,9 @@ def _add_variant(page: str, field: Field) -> None:
 def edit_policy(page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices) -> Policy:
     """Show controls that choose one of the offered policies and its hyperparameters."""
     choices = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
-    left, right = st.columns(2)
-    with left:
+    left_column, right_column = st.columns(2)
+    with left_column:
         key = fields.choice(page, replace(POLICY, default=start.key, choices=choices))
-    with right:
+    with right_column:
         base = choose_around(page, start if key == start.key else policy_named(key))
     return base.variant(**choose_hyperparameters(page, base.settings.values(), 3))

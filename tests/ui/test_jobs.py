@@ -116,7 +116,7 @@ def test_a_job_is_found_by_its_name_and_by_no_other(gates: list[Gate]) -> None:
 
 
 def test_results_have_a_bound_in_bytes_and_the_last_stays_whatever_its_size() -> None:
-    jobs = Jobs(running=1, most=2500)
+    jobs = Jobs(running=1, max_bytes=2500)
     made = [finished(jobs.start(lambda size=size, **_: bytes(size))) for size in (1000, 1000, 1000)]
     assert [jobs.find(job.name) is not None for job in made] == [False, True, True]
 
@@ -127,7 +127,7 @@ def test_results_have_a_bound_in_bytes_and_the_last_stays_whatever_its_size() ->
 
 
 def test_a_running_job_is_never_forgotten(gates: list[Gate]) -> None:
-    jobs = Jobs(most=0)
+    jobs = Jobs(max_bytes=0)
     job, _ = begin(jobs, gates)
     finished(jobs.start(lambda **_: bytes(9000)))
     assert jobs.find(job.name) is job
@@ -239,7 +239,7 @@ def test_what_has_ended_keeps_its_result_after_all_sessions(gates: list[Gate]) -
 def test_results_that_a_session_shows_together_do_not_push_each_other_out(
     gates: list[Gate],
 ) -> None:
-    jobs, held = Jobs(most=1000), Held()
+    jobs, held = Jobs(max_bytes=1000), Held()
     together, others = [begin(jobs, gates) for _ in range(2)], [begin(jobs, gates)]
     for number, (job, gate) in enumerate([*together, *others]):
         gate.result = bytes(800)

@@ -32,8 +32,8 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     wrong = fields.adopt_link(page, FIELDS, link)
     for field in PAIR:
         if held(page, field):
-            here = replace(field, choices=[*held(page, POLICIES), FORK])
-            wrong += fields.keep_to(page, here, link, field.default)
+            field_with_fork = replace(field, choices=[*held(page, POLICIES), FORK])
+            wrong += fields.keep_to(page, field_with_fork, link, field.default)
     return wrong
 
 
@@ -63,14 +63,14 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
     following()
 
 
-def show_difference(first: Lane, second: Lane, turn: int) -> None:
+def show_difference(lane: Lane, other_lane: Lane, turn: int) -> None:
     """Say where two runs diverge, and show what only one of them keeps."""
-    shared = overlap(first.run, second.run)
-    table = differences(first.run, second.run)  # of all turns, computed once
+    shared = overlap(lane.run, other_lane.run)
+    table = differences(lane.run, other_lane.run)  # of all turns, computed once
     table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
-        st.markdown(plain(_difference_words(first, second, turn, shared, table)))
-    show_grid(_columns(table, first, second), "Entries that only one of the two keeps")
+        st.markdown(plain(_difference_words(lane, other_lane, turn, shared, table)))
+    show_grid(_columns(table, lane, other_lane), "Entries that only one of the two keeps")
     st.caption(
         plain(
             f"Rank and score are those of turn {turn}; for the run that evicted the entry, those "
@@ -80,13 +80,13 @@ def show_difference(first: Lane, second: Lane, turn: int) -> None:
 
 
 def _difference_words(
-    first: Lane, second: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
+    lane: Lane, other_lane: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
 ) -> Markdown:
-    if first is second:
+    if lane is other_lane:
         return Markdown(
             "Choose two different runs. If there is only one, choose another policy in the sidebar."
         )
-    parted, labels = first_difference(shared), (first.label, second.label)
+    parted, labels = first_difference(shared), (lane.label, other_lane.label)
     if parted is None:
         return Markdown("**{}** and **{}** keep the same entries in every turn.").format(*labels)
     now = shared.iloc[turn]
@@ -105,17 +105,17 @@ def _difference_words(
     return Markdown(" ").join(parts)
 
 
-def _columns(table: pd.DataFrame, first: Lane, second: Lane) -> dict[str, list[str]]:
-    lanes, words = {"one": first, "other": second}, first.run.dialog.words
+def _columns(table: pd.DataFrame, first_lane: Lane, second_lane: Lane) -> dict[str, list[str]]:
+    lanes, words = {"one": first_lane, "other": second_lane}, first_lane.run.dialog.words
     columns = {"only in": [lanes[keeper].label for keeper in table["keeper"]]}
     if words:
         columns["word"] = [words[token] for token in table["token"]]
     columns["token"] = _words(table["token"], "d")
     columns["topic"] = table["topic"].fillna("–").tolist()
     columns["from turn"] = _words(table["born"], "d")
-    for what, form in (("rank", ".0f"), ("score", ".3f")):
+    for quantity, form in (("rank", ".0f"), ("score", ".3f")):
         for name, lane in lanes.items():
-            columns[f"{what} in {lane.label}"] = _words(table[f"{what}_{name}"], form)
+            columns[f"{quantity} in {lane.label}"] = _words(table[f"{quantity}_{name}"], form)
     columns["evicted in turn"] = _words(table["evicted"], ".0f")
     return columns
 

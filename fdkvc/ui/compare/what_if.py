@@ -46,19 +46,19 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
             "another option, starts fresh, as if all cached entries had arrived in this turn.",
             help="The same policy with other numbers continues with what it has stored.",
         )
-        draft, left, right = f"{page}/draft", *st.columns(2)
-        with left:
+        draft, left_column, right_column = f"{page}/draft", *st.columns(2)
+        with left_column:
             by_name = {lane.name: lane for lane in lanes}
             run = Field("Run", name="run", default=lanes[-1].name, choices=by_name)
             origin = by_name[fields.choice(draft, run)]
         # Each run has controls of its own, so that one keeps what was typed for it.
         place, help = f"{draft}/{origin.name}", "A smaller budget evicts at once."
-        with right:
+        with right_column:
             changed = replace(BUDGET_HERE, help=help, default=origin.run.budget)
             budget = fields.number(place, changed)
         policy = edit_policy(place, origin.run.trace.policy)
-        left, right = st.columns(2, vertical_alignment="bottom")
-        with left:
+        left_column, right_column = st.columns(2, vertical_alignment="bottom")
+        with left_column:
             entry = fields.segments(
                 f"{draft}/entry",
                 "The pinned entry",
@@ -66,7 +66,7 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
                 help="Click an entry in any lane to pin it. A protected one is never evicted.",
                 label_visibility="visible",
             )
-        with right:
+        with right_column:
             if st.button(
                 "Continue from here",
                 key=f"{page}/fork-here",
@@ -92,8 +92,8 @@ def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> 
     st.session_state[f"{page}/forks"] += 1
     # In the order of FORKED and PAIR.
     values = (origin.name, fork.turn, policy.name, budget, pinned, dropped, origin.name, FORK)
-    shown = fork.turn if parted is None else parted
-    fields.hold_and_rerun(page, zip((*FORKED, *PAIR, TURN), (*values, shown), strict=True))
+    visible_turn = fork.turn if parted is None else parted
+    fields.hold_and_rerun(page, zip((*FORKED, *PAIR, TURN), (*values, visible_turn), strict=True))
 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:

@@ -21,7 +21,7 @@ from fdkvc.ui.step.before import NO_GHOST, Ghost
 
 def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost) -> None:
     """Show a run on the stage, with figures and steps; `write` writes the address."""
-    run, above = lane.run, st.container(key="turn-figures").empty()
+    run, figures_place = lane.run, st.container(key="turn-figures").empty()
     stage.show(page, run, ghost=ghost)
     below = st.container()
     show_glossary((*default_metrics(), *run.optional), [run.trace.policy])
@@ -30,7 +30,7 @@ def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost) -> None
     @st.fragment
     def following() -> None:
         turn = stage.follow(page, run)
-        above.html(figures(run, turn, ghost))
+        figures_place.html(figures(run, turn, ghost))
         for place, story in zip(steps, narrate(run.trace, run.dialogs, 0, turn), strict=True):
             place.html(_what_happened(story))
         write()
@@ -41,7 +41,7 @@ def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost) -> None
 
 def figures(run: StageRun, turn: int, ghost: Ghost = NO_GHOST) -> str:
     """Return the numbers of the turn as HTML, each with its change and the ghost's number."""
-    shown = []
+    panels = []
     for line in (*run.metrics, *run.states):
         values = run.turns[line.field]
         notes = []
@@ -51,16 +51,16 @@ def figures(run: StageRun, turn: int, ghost: Ghost = NO_GHOST) -> str:
         if ghost.run is not None and line.field in ghost.run.turns:
             value = float(ghost.run.turns[line.field].iloc[turn])
             notes.append(f"{ghost.called}: <b>{line.words(value)}</b>")
-        shown.append((line.label, line.words(float(values.iloc[turn])), notes))
+        panels.append((line.label, line.words(float(values.iloc[turn])), notes))
     bytes_ = cache_bytes(run.trace, run.dialogs, turn)
     note = f"full cache {written_bytes(bytes_.full_cache)}; scores {written_bytes(bytes_.scores)}"
-    shown.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), [note]))
+    panels.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), [note]))
     cells = "".join(
         f"<div><small>{name}</small><b>{value}</b>{''.join(map('<i>{}</i>'.format, notes))}</div>"
-        for name, value, notes in shown
+        for name, value, notes in panels
     )
-    where = f"Turn {turn} of {run.dialogs.turns - 1}"
-    return f'<div class="figures" role="status" aria-label="{where}">{cells}</div>'
+    place_words = f"Turn {turn} of {run.dialogs.turns - 1}"
+    return f'<div class="figures" role="status" aria-label="{place_words}">{cells}</div>'
 
 
 def _change(line: Line, difference: float) -> str:

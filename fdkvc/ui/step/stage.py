@@ -90,12 +90,12 @@ def _verdict(changes: Sequence[Change]) -> str:
 
 
 def _described(change: Change) -> Mapping[str, Any]:
-    before, after, share = "yes", "no", ""  # whether a word is repeated has no range
+    current_words, new_words, share = "yes", "no", ""  # whether a word is repeated has no range
     if not isinstance(change, NotRepeated):
-        before = written(change.current_value)
-        after = "" if change.reversing_value is None else written(change.reversing_value)
+        current_words = written(change.current_value)
+        new_words = "" if change.reversing_value is None else written(change.reversing_value)
         share = "" if change.share is None else percent(change.share, 1)
     elif change.reversing_value is None:
-        after = ""
-    values = {"before": before, "after": after, "share": share}
+        new_words = ""
+    values = {"before": current_words, "after": new_words, "share": share}
     return {"label": change.label, **values, "words": change.words}
