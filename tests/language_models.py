@@ -52,10 +52,7 @@ def write_tokenizer(folder: Path, marks: Sequence[str] = MARKS) -> int:
     made.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(marks),
-        initial_alphabet=alphabet,
-        show_progress=False,
+        vocab_size=300, special_tokens=list(marks), initial_alphabet=alphabet, show_progress=False
     )
     made.train_from_iterator(words(), trainer)
     made.save(str(folder / "tokenizer.json"))

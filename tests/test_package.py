@@ -111,10 +111,7 @@ def test_the_table_of_formats_has_their_versions() -> None:
     guide = (ROOT / "fdkvc" / "commands" / "README.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|", guide.split("| format |")[1], re.MULTILINE))
 
-    assert [*rows.values()] == [
-        *(str(FORMAT), str(trace_file.VERSION)),
-        *([fdkvc.__version__] * 3),
-    ]
+    assert [*rows.values()] == [*(str(FORMAT), str(trace_file.VERSION)), *([fdkvc.__version__] * 3)]
 
 
 @pytest.mark.parametrize(

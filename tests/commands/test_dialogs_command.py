@@ -161,10 +161,7 @@ def test_a_name_that_no_file_can_have_is_said_to_be_missing(
     ("options", "sentence"),
     [
         (["--dialogs", "no.json"], "the file 'no.json' cannot be read"),
-        (
-            ["--trace", "no.safetensors"],
-            "the file 'no.safetensors' cannot be read",
-        ),
+        (["--trace", "no.safetensors"], "the file 'no.safetensors' cannot be read"),
         (["--trace", "broken"], "the file is not a trace"),
         (["--dialogs", "broken"], "line 1 has no speaker"),
         (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace cannot be combined"),

@@ -123,10 +123,7 @@ WORST: dict[str, Callable[[int], tuple[str, list[str]]]] = {
         "a b " * (40 * n),
         [("a b " * (n // 4)).strip() + f" c{at}" for at in range(10 * n)],
     ),
-    "backslashes": lambda n: (
-        "\\" * (40 * n) + "ud83d",
-        ["\\" * 90 + "u53bb"] * (10 * n),
-    ),
+    "backslashes": lambda n: ("\\" * (40 * n) + "ud83d", ["\\" * 90 + "u53bb"] * (10 * n)),
     "without spaces": lambda n: ("去3" * (40 * n), ["去"] * (10 * n)),
     "accents": lambda n: ("a" + "\u0301\u0323" * (600 * n), ["á"] * 9),
 }

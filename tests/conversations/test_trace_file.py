@@ -293,10 +293,7 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
         (changed(embeddings=np.zeros((3, 4), "f4")), f"embeddings are not those of {TOKENS} to"),
         (changed(keys=one_of(KEYS, np.nan)), "keys holds a number that is not finite"),
         (changed(keys=one_of(KEYS, 1e38)), r"keys holds a number beyond ±1e\+15"),
-        (
-            changed(surprisal=one_of(FULL[1]["0.surprisal"], -1)),
-            "surprisal holds a number below 0",
-        ),
+        (changed(surprisal=one_of(FULL[1]["0.surprisal"], -1)), "surprisal holds a number below 0"),
         (changed(spans=None), "spans must be I64 of shape"),
         (changed(spans=SPANS[1:]), "spans must be I64 of shape"),
         (changed(spans=SPANS.astype("f4")), "spans must be I64 of shape"),

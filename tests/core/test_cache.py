@@ -111,8 +111,7 @@ def test_channels_and_states_are_replaced_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"),
-    [(0, []), (1, [3]), (2, [2, 3]), (3, [1, 2, 3]), (9, [0, 1, 2, 3])],
+    ("count", "expected"), [(0, []), (1, [3]), (2, [2, 3]), (3, [1, 2, 3]), (9, [0, 1, 2, 3])]
 )
 def test_the_newest_entries(count: int, expected: list[int]) -> None:
     cache = cache_of([0, -1, 1, 2, 3, -1], [-1, -1, -1, -1, -1, -1])

@@ -205,10 +205,7 @@ def test_who_says_which_word_is_told_with_each_turn() -> None:
     code = word_id("code")
     for turn, speaker in enumerate((0, 1, 1)):
         vectors = dict.fromkeys(("queries", "keys", "values", "embeddings"), np.eye(2))
-        marks = {
-            "words": np.array([code * (turn == 0), 0]),
-            "speakers": np.full(2, speaker),
-        }
+        marks = {"words": np.array([code * (turn == 0), 0]), "speakers": np.full(2, speaker)}
         kept = [online.feed(**vectors, **marks).kept_tokens.tolist() for online in (cache, marked)]
     assert SPEAKERS[0] == "user"
     assert kept == [[0, 1, 4, 5], [0, 3, 4, 5]]

@@ -26,11 +26,7 @@ def test_fifo_keeps_the_newest() -> None:
 def test_sink_keeps_the_first_tokens_of_the_dialog_and_the_newest() -> None:
     turns = positions_only("sink", 6, [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9, 10, 11, 12]])
 
-    assert [turn.kept for turn in turns] == [
-        [0, 1, 2],
-        [0, 1, 2, 3, 4, 5],
-        [0, 1, 2, 3, 11, 12],
-    ]
+    assert [turn.kept for turn in turns] == [[0, 1, 2], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 11, 12]]
     assert [turn.protected for turn in turns] == [{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3}]
     assert sorted(turns[2].evicted) == [4, 5, 6, 7, 8, 9, 10]
     assert turns[2].margin == 1.0

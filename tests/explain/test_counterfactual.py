@@ -21,13 +21,7 @@ from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import fd_kvc, three_turns
-from tests.worlds import (
-    all_entries,
-    evictions,
-    kept_tokens,
-    plain_dialog,
-    random_dialog,
-)
+from tests.worlds import all_entries, evictions, kept_tokens, plain_dialog, random_dialog
 
 
 def by_name(changes: list[Change]) -> dict[str, Change]:
@@ -152,10 +146,7 @@ def test_a_change_has_the_name_and_the_numbers_of_the_page() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "key", "token", "name", "between", "after"),
-    [
-        (2, "fd-kvc", 4, "gamma", 0.87675, 0.874),
-        (3, "scissorhands", 20, "threshold", 1.0275, 0.96),
-    ],
+    [(2, "fd-kvc", 4, "gamma", 0.87675, 0.874), (3, "scissorhands", 20, "threshold", 1.0275, 0.96)],
 )
 def test_what_turns_a_decision_only_between_two_steps_is_not_looked_for(
     seed: int, key: str, token: int, name: str, between: float, after: float

@@ -474,16 +474,8 @@ def test_the_command_writes_what_its_help_and_document_say(
         ("baseline", "tova", "parameters.baseline: 'tova' is not one of its policies"),
         ("baseline", "fifo", "the numbers are not the same in answers_paired.csv"),
         ("dialogs", 7, "the run differs from the file at parameters.dialogs"),
-        (
-            "model",
-            {**parameters["model"], "name": "x"},
-            "from the file at parameters.model.name",
-        ),
-        (
-            "model",
-            {**parameters["model"], "more": 1},
-            "from the file at parameters.model.more",
-        ),
+        ("model", {**parameters["model"], "name": "x"}, "from the file at parameters.model.name"),
+        ("model", {**parameters["model"], "more": 1}, "from the file at parameters.model.more"),
         ("file", "x", "the run read another file of dialogs"),
     ):
         text = json.dumps({**about, "parameters": {**parameters, name: value}})

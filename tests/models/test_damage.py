@@ -16,15 +16,7 @@ from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.attention import Floats
 from fdkvc.models import damage as module
 from fdkvc.models.answers import Answers, run_answers
-from fdkvc.models.damage import (
-    LEAST,
-    SPACE,
-    Text,
-    chat_text,
-    dialog_text,
-    read_damage,
-    read_losses,
-)
+from fdkvc.models.damage import LEAST, SPACE, Text, chat_text, dialog_text, read_damage, read_losses
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read

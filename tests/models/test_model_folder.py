@@ -110,10 +110,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a deep header": (header(a=[[[[[[ARRAY]]]]]]), UNREADABLE),
     "no shape": (header(a={**ARRAY, "shape": None}), UNREADABLE),
     "a shape below 0": (header(a={**ARRAY, "shape": [-1, 2]}), UNREADABLE),
-    "a shape of many axes": (
-        header(a={**ARRAY, "shape": [9] * 99}),
-        UNREADABLE,
-    ),
+    "a shape of many axes": (header(a={**ARRAY, "shape": [9] * 99}), UNREADABLE),
     "a place of one": (header(a={**ARRAY, "data_offsets": [24]}), UNREADABLE),
     "piped weights": (piped(WEIGHTS), "there is no file model.safetensors"),
     "pickled weights": (pickled, "its weights are pickled, which is not supported"),

@@ -10,14 +10,7 @@ import pytest
 
 from benchmarks.research.planned import CELL, PLANS, comparisons, differences, plan, texts, ways
 from fdkvc.core.statistics import cluster_mean, holm
-from fdkvc.models.judged import (
-    CLEARED,
-    HEADS,
-    PLANNED,
-    SIZES,
-    planned_comparisons,
-    planned_ways,
-)
+from fdkvc.models.judged import CLEARED, HEADS, PLANNED, SIZES, planned_comparisons, planned_ways
 from fdkvc.models.report.judged import comparison_name
 from fdkvc.policies import read_policy
 from tests.app_pages import ROOT

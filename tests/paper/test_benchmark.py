@@ -100,9 +100,7 @@ class Ordered(Future[Any]):
         return self.place
 
 
-def test_chunks_that_end_together_are_told_in_their_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_chunks_that_end_together_are_told_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "Future", Ordered)
     told: list[int] = []
 

@@ -6,11 +6,7 @@ import pytest
 from scipy import stats
 
 from fdkvc.paper import published as tables
-from fdkvc.paper.claims import (
-    CLAIMS,
-    Claim,
-    claim,
-)
+from fdkvc.paper.claims import CLAIMS, Claim, claim
 from fdkvc.paper.published import (
     HYPERPARAMETERS,
     LATE_ALIGNMENT,
@@ -112,12 +108,7 @@ def test_adaptation_in_turns() -> None:
     }
     assert {
         policy: [cell and cell.value for cell in cells] for policy, cells in printed.items()
-    } == {
-        "fifo": [2, 2, 2],
-        "sink": [2, 2, 2],
-        "h2o": [16, 16, 16],
-        "fd-kvc": [4.5, 4, 5],
-    }
+    } == {"fifo": [2, 2, 2], "sink": [2, 2, 2], "h2o": [16, 16, 16], "fd-kvc": [4.5, 4, 5]}
     assert [cell and cell.rounding for cell in printed["h2o"]] == [0.05, 0.5, 0.5]
     assert published("adaptation", "fifo", "mode") is None
 

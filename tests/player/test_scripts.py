@@ -365,11 +365,7 @@ console.log(JSON.stringify(said.slice(1)));
     )
     done = subprocess.run([node, file], capture_output=True, text=True, check=True)
     heard, busy, rested = map(json.loads, done.stdout.splitlines())
-    assert heard == [
-        {"what": "view", "turn": 4},
-        [["message", {"turn": 5}]],
-        ["view"],
-    ]
+    assert heard == [{"what": "view", "turn": 4}, [["message", {"turn": 5}]], ["view"]]
     assert busy == []
     assert rested == [["message", {"turn": 7}]]
 

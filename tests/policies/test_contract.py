@@ -591,10 +591,7 @@ def test_the_ends_of_a_range_belong_to_it_as_declared(key: str, name: str) -> No
     if field.choices:
         ends = [(choice, True) for choice in field.choices]
     else:
-        ends = [
-            (kind(field.low), not field.open_low),
-            (kind(field.high), not field.open_high),
-        ]
+        ends = [(kind(field.low), not field.open_low), (kind(field.high), not field.open_high)]
 
     for end, allowed in ends:
         assert field.accepts(end, kind) is allowed

@@ -23,11 +23,7 @@ def scores(trace: Trace, turn: int) -> dict[int, float]:
 def keyed(keys: list[list[float]], values: list[list[float]] | None = None) -> DialogBatch:
     """Make a dialog of one turn with these keys, which are the queries too."""
     return one_dialog(
-        embeddings=keys,
-        queries=keys,
-        keys=keys,
-        values=values or keys,
-        turn_lengths=[len(keys)],
+        embeddings=keys, queries=keys, keys=keys, values=values or keys, turn_lengths=[len(keys)]
     )
 
 

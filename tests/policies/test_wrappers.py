@@ -26,14 +26,7 @@ from fdkvc.engine.trace import Rule
 from fdkvc.explain.counterfactual import counterfactual
 from fdkvc.explain.decisions import explain, sentences, turn_view
 from fdkvc.explain.narrate import narrate
-from fdkvc.policies import (
-    Policy,
-    as_record,
-    policy_named,
-    read_policy,
-    recorded_policy,
-    wrapped,
-)
+from fdkvc.policies import Policy, as_record, policy_named, read_policy, recorded_policy, wrapped
 from fdkvc.policies.base import Available, Score, Update
 from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.recall import Recall
@@ -164,10 +157,7 @@ def _name(text: str) -> str:
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) allocates single places"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) allocates whole pages"),
         ("window(full)", "full stores everything, so window changes"),
-        (
-            "whitelist(h2o, words=at:six)",
-            "words is 'at six', but must be",
-        ),
+        ("whitelist(h2o, words=at:six)", "words is 'at six', but must be"),
         (
             "whitelist(h2o, words=" + 301 * "a" + ")",
             f"words is '{301 * 'a'}', but must be words of",
@@ -285,8 +275,7 @@ def test_sinks_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["sinks({}, n=8)", "whitelist({}, first=1, most=1)", "sinks(blocks({}, size=5), n=8)"],
+    "name", ["sinks({}, n=8)", "whitelist({}, first=1, most=1)", "sinks(blocks({}, size=5), n=8)"]
 )
 def test_no_threshold_evicts_what_is_protected(name: str) -> None:
     core = "fd-kvc tau=0.9"

@@ -207,10 +207,7 @@ def processes(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str], subp
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("gone", "what"),
-    [
-        (0, "went away during the run"),
-        (1, "has had no worker for 4 s: start one, and run again"),
-    ],
+    [(0, "went away during the run"), (1, "has had no worker for 4 s: start one, and run again")],
     ids=["scheduler", "workers"],
 )
 def test_a_scheduler_or_all_workers_that_are_killed_end_the_run_in_one_sentence(

@@ -156,8 +156,6 @@ sys.exit(main(["--help"]))
 """
 
 
-def test_files_are_written_where_there_are_no_open_folders_and_no_sighup(
-    tmp_path: Path,
-) -> None:
+def test_files_are_written_where_there_are_no_open_folders_and_no_sighup(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", AS_ON_WINDOWS, tmp_path], cwd=ROOT, check=True)
     assert content(tmp_path) == {"a.csv": "new", "b.csv": "new"}

@@ -246,10 +246,7 @@ def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
         ({"policy": "fifo"}, "'gamma' is unknown to fifo"),
         ({"axes": [["gamma", [0.8] * 999]]}, "is given twice|settings, but at most"),
         ({"axes": []}, "must be one or two"),
-        (
-            {"world": {"noise": 1}},
-            "at parameters.world: it is unknown",
-        ),
+        ({"world": {"noise": 1}}, "at parameters.world: it is unknown"),
     ],
 )
 def test_a_sweep_that_is_not_right_gets_a_sentence(
@@ -285,22 +282,10 @@ def changed(**parts: Any) -> str:
         (changed(dialogs=True), "parameters.dialogs: it is not a whole number"),
         (changed(policies={}), "at parameters.policies: it is not a list"),
         (changed(policies=[1]), "parameters.policies[0]: it is not an object"),
-        (
-            changed(policies=[{"key": "lru"}]),
-            "policies[0]: policy 'lru' is unknown",
-        ),
-        (
-            changed(policies=[{}]),
-            "policies[0]: something is missing",
-        ),
-        (
-            changed(policies=[{"key": "fd-kvc", "gamma": "x"}]),
-            "policies[0]: gamma is 'x'",
-        ),
-        (
-            changed(scenarios=[{"key": "x"}]),
-            "scenarios[0]: something is missing",
-        ),
+        (changed(policies=[{"key": "lru"}]), "policies[0]: policy 'lru' is unknown"),
+        (changed(policies=[{}]), "policies[0]: something is missing"),
+        (changed(policies=[{"key": "fd-kvc", "gamma": "x"}]), "policies[0]: gamma is 'x'"),
+        (changed(scenarios=[{"key": "x"}]), "scenarios[0]: something is missing"),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "aß"}]),
             "scenarios[0]: the schedule is 'aß'",
@@ -310,15 +295,9 @@ def changed(**parts: Any) -> str:
             "scenarios[0].blend: it is not a list",
         ),
         (changed(world={"noise": -1}), "invalid at parameters.world: noise is -1"),
-        (
-            changed(world={"size": 1}),
-            "at parameters.world.size: it is unknown",
-        ),
+        (changed(world={"size": 1}), "at parameters.world.size: it is unknown"),
         (changed(metrics=["beauty"]), "metric 'beauty' is unknown"),
-        (
-            changed(extra=1),
-            "at parameters.extra: it is unknown",
-        ),
+        (changed(extra=1), "at parameters.extra: it is unknown"),
         (changed(dialogs=10**12), "dialogs is 1000000000000, but must be"),
         (changed(seed=10**400), "a whole number from 0 to 2,147,483,648"),
         (changed(budget=10**9), "budget is 1000000000, but must be a whole number from 1 to 8,192"),

@@ -147,42 +147,15 @@ def test_two_runs_to_compare_must_be_two() -> None:
 @pytest.mark.parametrize(
     ("link", "sentence"),
     [
-        (
-            {"policies": "h2o,lru"},
-            "policy 'lru' is unknown: choose from",
-        ),
-        (
-            {"policies": "fd-kvc:gamma=7"},
-            "gamma is 7.0, but must be a number above 0",
-        ),
-        (
-            {"policies": "fifo,h2o", "one": "sink"},
-            "First run is 'sink', but must be one of fifo",
-        ),
-        (
-            {"turn": "soon"},
-            "Turn is 'soon', but must be a whole number",
-        ),
-        (
-            {"colour": "red"},
-            "it has an unknown parameter 'colour'",
-        ),
-        (
-            {"fork": "fd-kvc"},
-            "it does not name its turn",
-        ),
-        (
-            {"fork": "tova", "fork_turn": 3},
-            "tova is not among the policies",
-        ),
-        (
-            {"scenario": "shift", "fork": "h2o", "fork_turn": 9},
-            "turn 9 is the last one",
-        ),
-        (
-            {"fork": "fifo", "fork_turn": 5, "pinned": 2},
-            "token 2 cannot be protected",
-        ),
+        ({"policies": "h2o,lru"}, "policy 'lru' is unknown: choose from"),
+        ({"policies": "fd-kvc:gamma=7"}, "gamma is 7.0, but must be a number above 0"),
+        ({"policies": "fifo,h2o", "one": "sink"}, "First run is 'sink', but must be one of fifo"),
+        ({"turn": "soon"}, "Turn is 'soon', but must be a whole number"),
+        ({"colour": "red"}, "it has an unknown parameter 'colour'"),
+        ({"fork": "fd-kvc"}, "it does not name its turn"),
+        ({"fork": "tova", "fork_turn": 3}, "tova is not among the policies"),
+        ({"scenario": "shift", "fork": "h2o", "fork_turn": 9}, "turn 9 is the last one"),
+        ({"fork": "fifo", "fork_turn": 5, "pinned": 2}, "token 2 cannot be protected"),
     ],
 )
 def test_a_wrong_link_is_explained_in_one_sentence(link: dict[str, str], sentence: str) -> None:
@@ -224,11 +197,7 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
 @pytest.mark.parametrize(
     ("origin", "to", "told"),
     [
-        (
-            "h2o",
-            "fd-kvc",
-            "FD-KVC starts fresh: it treats the cached",
-        ),
+        ("h2o", "fd-kvc", "FD-KVC starts fresh: it treats the cached"),
         ("h2o", "h2o:queries=each", "H2O queries=each starts fresh"),
         ("fd-kvc", "fd-kvc:gamma=0.6", None),
         ("fd-kvc", "fifo", None),

@@ -95,10 +95,7 @@ def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_looks(gates: list[
     [
         (ValueError("budget is 0"), "The run failed: budget is 0."),
         (MemoryError(), "The run needs more memory than is available: choose fewer dialogs."),
-        (
-            KeyError("gamma"),
-            "Internal error: KeyError, 'gamma'.",
-        ),
+        (KeyError("gamma"), "Internal error: KeyError, 'gamma'."),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(error: Exception, sentence: str) -> None:
@@ -202,9 +199,7 @@ class MeetingJobs(Jobs):
         return job
 
 
-def test_a_session_never_waits_for_a_job_that_another_one_just_cancelled(
-    gates: list[Gate],
-) -> None:
+def test_a_session_never_waits_for_a_job_that_another_one_just_cancelled(gates: list[Gate]) -> None:
     jobs, leaving, coming = MeetingJobs(), Held(), Held()
     gates += [Gate("whole"), Gate("whole")]
     cut_short = leaving.hold_job_of("card", jobs, gates[0], "file")

@@ -190,10 +190,7 @@ def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: 
 
 
 def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
-    scores = {
-        "sinks(weighted-recency)": Reading(10, 20, 0.4, 4),
-        "sink": Reading(3, 4, 0.4, 1),
-    }
+    scores = {"sinks(weighted-recency)": Reading(10, 20, 0.4, 4), "sink": Reading(3, 4, 0.4, 1)}
     read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores)
     card = card_of(read=read)
     assert card.best is not None

@@ -531,10 +531,7 @@ def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) ->
         (lambda turn: (turn.outputs[:, 1:], turn.held), "the outputs have shape .* but must have"),
         (lambda turn: (turn.outputs, turn.held[0]), "but must have four axes: 1 texts"),
         (lambda turn: (turn.outputs, turn.held + 9), "is said to be held, but only 18 were read"),
-        (
-            lambda turn: (turn.outputs, turn.held // 2),
-            "token 0 is said to be held twice",
-        ),
+        (lambda turn: (turn.outputs, turn.held // 2), "token 0 is said to be held twice"),
     ],
 )
 def test_what_an_adapter_tells_and_cannot_be_is_no_fault_of_the_cache(

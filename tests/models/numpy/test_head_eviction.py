@@ -54,12 +54,7 @@ def evicted(state: HeadEviction, vectors: list[dict[str, Any]], lengths: list[in
     seed=st.integers(0, 2**32),
 )
 def test_a_layer_alone_decides_as_beside_the_others(
-    inner: str,
-    last: float | None,
-    lengths: list[int],
-    budget: int,
-    decides: str,
-    seed: int,
+    inner: str, last: float | None, lengths: list[int], budget: int, decides: str, seed: int
 ) -> None:
     policy = read_policy(inner if last is None else f"pyramid({inner}, last={last})")
     draw, n = np.random.default_rng(seed).standard_normal, sum(lengths)

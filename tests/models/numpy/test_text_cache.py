@@ -320,9 +320,7 @@ def test_a_span_is_restored_to_heads_that_hold_different_numbers(decoder: Decode
     assert_same_logits(logits, read([Masked(decoder, sees)], ids)[0][30:])
 
 
-def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(
-    decoder: Decoder,
-) -> None:
+def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(decoder: Decoder) -> None:
     ids = text(decoder, 24)
     cache = EvictingCache(decoder, policy_named("fifo"), 5)
     read_in_turns(cache, ids, [8, 8, 8])

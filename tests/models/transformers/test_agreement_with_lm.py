@@ -236,10 +236,7 @@ def test_a_chat_whose_turns_end_as_ours_holds_the_same(tiny: Pair) -> None:
 def test_the_decoder_in_numpy_says_what_the_library_says(tmp_path: Path, tied: bool) -> None:
     torch.manual_seed(1)
     config = transformers.LlamaConfig(
-        **SHAPE,
-        rope_theta=5000.0,
-        tie_word_embeddings=tied,
-        initializer_range=0.3,
+        **SHAPE, rope_theta=5000.0, tie_word_embeddings=tied, initializer_range=0.3
     )
     model = transformers.LlamaForCausalLM(config).eval()
     model.save_pretrained(tmp_path)

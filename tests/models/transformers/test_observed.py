@@ -11,14 +11,7 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache
 
-from fdkvc.core.attention import (
-    Floats,
-    Ints,
-    Observation,
-    divide_by_max,
-    entry_total,
-    softmax,
-)
+from fdkvc.core.attention import Floats, Ints, Observation, divide_by_max, entry_total, softmax
 from fdkvc.core.cache import Cache
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
