@@ -34,8 +34,16 @@ MARGIN = 14.0
 VISIBLE_ROWS = 3
 """Rows of the table of restored words in the moving picture, its heading among them."""
 
-HIDE = """() => {
-  const hide = (element) => { element.style.visibility = 'hidden'; };
+HIDE_RESTORED = """() => {
+  const live = document.querySelector('.stMain .stButton button');
+  const restored = [...document.querySelectorAll('tr')].slice(2);
+  for (const part of [live, document.querySelector('p:has(strong em)'), ...restored]) {
+    part.style.visibility = 'hidden';
+  }
+}"""
+"""Hide what comes of restored words, and the button above them."""
+
+HIDE_ANSWERS = """() => {
   for (const lane of document.querySelectorAll('.answers section')) {
     lane.style.minHeight = `${lane.offsetHeight}px`;
     lane.querySelectorAll('small:nth-of-type(n+2), .chips').forEach(
@@ -48,18 +56,13 @@ HIDE = """() => {
         return span;
       }));
     }
-    [...text.children].forEach(hide);
+    for (const word of text.children) word.style.visibility = 'hidden';
   }
-  const restored = [...document.querySelectorAll('tr')].slice(2);
-  const live = document.querySelector('.stMain .stButton button');
-  [live, document.querySelector('p:has(strong em)'), ...restored].forEach(hide);
 }"""
-"""Hide what the model writes, its grades, what comes of restored words, and the button between."""
+"""Hide what the model writes, and its grades."""
 
 SHOW_WORD = """(number) => document.querySelectorAll(
   `.answers p > :nth-child(${number})`).forEach((word) => { word.style.visibility = 'visible'; })"""
-SHOW_GRADES = """() => document.querySelectorAll('.answers [hidden]').forEach(
-  (grade) => { grade.hidden = false; })"""
 SHOW_RESTORED = """() => document.querySelectorAll('tr, p').forEach(
   (part) => { part.style.visibility = 'visible'; })"""
 
@@ -116,21 +119,21 @@ def forgotten_word(browser: Browser, address: str) -> Iterator[Frame]:
         clip: FloatRect = {**answers, "y": top, "height": height}
         return Frame(page.screenshot(clip=clip), milliseconds)
 
-    page.evaluate(HIDE)
-    yield frame(answers["y"], 1_000)
-    words = page.locator(".answers p").all()
-    for number in range(1, 1 + max(text.locator("> *").count() for text in words)):
-        page.evaluate(SHOW_WORD, number)
-        yield frame(answers["y"], 160)
-    yield frame(answers["y"], 1_200)
-    page.evaluate(SHOW_GRADES)
-    yield frame(answers["y"], 3_500)
+    page.evaluate(HIDE_RESTORED)
+    yield frame(answers["y"], 3_500)  # a picture that stands still shows this
     steps = 8
     for step in range(1, steps + 1):
         yield frame(answers["y"] + (restored["y"] - answers["y"]) * step / steps, 60)
     yield frame(restored["y"], 2_000)
     page.evaluate(SHOW_RESTORED)
     yield frame(restored["y"], 5_000)
+    page.evaluate(HIDE_ANSWERS)
+    yield frame(answers["y"], 1_000)
+    words = page.locator(".answers p").all()
+    for number in range(1, 1 + max(text.locator("> *").count() for text in words)):
+        page.evaluate(SHOW_WORD, number)
+        yield frame(answers["y"], 160)
+    yield frame(answers["y"], 1_200)
     page.close()
 
 
@@ -157,7 +160,7 @@ def moving_picture(frames: Iterator[Frame]) -> bytes:
     for frame in frames:
         images.append(Image.open(BytesIO(frame.png)).convert("RGB"))
         durations.append(frame.milliseconds)
-    palette = stacked(images[-1], images[len(images) // 2]).quantize(COLOURS)
+    palette = stacked(images[0], images[len(images) // 2]).quantize(COLOURS)
     drawn = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     picture = BytesIO()
     options = {"save_all": True, "append_images": drawn[1:], "duration": durations, "loop": 0}
