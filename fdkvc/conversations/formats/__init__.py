@@ -86,10 +86,14 @@ def register(format: Format) -> Format:
     """
     if not isinstance(format, Format):
         raise TypeError(f"{format!r} is not a Format")
-    others = [other for other in FORMATS.values() if other is not format]
-    if format.key in (other.key for other in others):
+    other_formats = [
+        known_format for known_format in FORMATS.values() if known_format is not format
+    ]
+    if format.key in (known_format.key for known_format in other_formats):
         raise ValueError(f"format key {format.key!r} is taken: choose another")
-    fields = [other.field for other in others if other.recognizes is None]
+    fields = [
+        known_format.field for known_format in other_formats if known_format.recognizes is None
+    ]
     if format.field is not None and format.recognizes is None and format.field in fields:
         raise ValueError(f"format field {format.field!r} is taken: choose another")
     FORMATS[format.key] = format
@@ -214,32 +218,34 @@ def _conversations(
 ) -> tuple[list[Transcript | SkippedError], str]:
     """Return the dialogs of JSON, and how they are read if no format fits them."""
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
-    dialogs, beside = _dialogs_in(values)
+    dialogs, file_unread = _dialogs_in(values)
     objects = [dialog for dialog in dialogs if isinstance(dialog, dict)]
     if objects and not any(map(_format_of, objects)):
         return general.read_any(values, calls)
-    return [*read_each(_read, dialogs, "dialog", 0, calls, beside)], ""
+    return [*read_each(_read, dialogs, "dialog", 0, calls, file_unread)], ""
 
 
 def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
     """Return the dialogs of a file, and what stands beside them."""
-    beside = Unread()
+    file_unread = Unread()
     if isinstance(values, dict):
-        inner = values.get("conversations", [values])
-        if not isinstance(inner, list):
+        contents = values.get("conversations", [values])
+        if not isinstance(contents, list):
             raise ValueError("'conversations' is not a list")
-        is_dialog = values.keys() & {*preferences.ANSWERS} or _are_messages(inner)
-        if not is_dialog and inner == [values] and _format_of(values) is None:
-            name = next((name for name, held in values.items() if _has_dialogs(held)), "")
-            beside.fields(values if name else {}, {name})
-            held = values.get(name, values)
-            inner = held if isinstance(held, list) else [held]
+        is_dialog = values.keys() & {*preferences.ANSWERS} or _are_messages(contents)
+        if not is_dialog and contents == [values] and _format_of(values) is None:
+            name = next(
+                (name for name, field_value in values.items() if _has_dialogs(field_value)), ""
+            )
+            file_unread.fields(values if name else {}, {name})
+            field_value = values.get(name, values)
+            contents = field_value if isinstance(field_value, list) else [field_value]
         elif not is_dialog:
-            beside.fields({} if inner == [values] else values, {"conversations"})
-        values = [values] if is_dialog else inner
+            file_unread.fields({} if contents == [values] else values, {"conversations"})
+        values = [values] if is_dialog else contents
     if _are_messages(values):
         values = [values]  # one conversation
-    return [*map(_dialog, values)], beside
+    return [*map(_dialog, values)], file_unread
 
 
 def _read(
@@ -288,8 +294,8 @@ def _has_dialogs(value: Any) -> bool:
 
 def _is_lines(text: str) -> bool:
     """Whether the first of several lines is a JSON value."""
-    first, _, rest = text.lstrip().partition("\n")
-    if not rest or not first.rstrip().endswith(("}", "]")):
+    first, _, following_lines = text.lstrip().partition("\n")
+    if not following_lines or not first.rstrip().endswith(("}", "]")):
         return False
     try:
         parse_json(first)

@@ -132,9 +132,9 @@ def lines_of(text: str, unread: Unread) -> Iterator[Line]:
             yield value, f"{noun} {number}"
         else:
             named += 1
-            which = f"{noun} {number}, which {_relative(reason)}"
-            many = f"more {noun}s that cannot be read"
-            unread.add(which if named <= MAX_NAMED_LINES else many)
+            named_line = f"{noun} {number}, which {_relative(reason)}"
+            other_lines = f"more {noun}s that cannot be read"
+            unread.add(named_line if named <= MAX_NAMED_LINES else other_lines)
 
 
 def _relative(reason: str) -> str:
@@ -192,14 +192,14 @@ class Thread:
 
     def join(self, index: int, message: Mapping[str, Any]) -> None:
         """Add the parts and calls of a line to an answer, except those that it already has."""
-        begun, fields = self.messages[index][0], ("content", "tool_calls")
+        answer, fields = self.messages[index][0], ("content", "tool_calls")
         if index not in self._parts:
-            self._parts[index] = {json.dumps(part) for field in fields for part in begun[field]}
+            self._parts[index] = {json.dumps(part) for field in fields for part in answer[field]}
         for field in fields:
             for part in message.get(field) or ():
                 if (text := json.dumps(part)) not in self._parts[index]:
                     self._parts[index].add(text)
-                    begun[field].append(part)
+                    answer[field].append(part)
 
     def compact(
         self,
@@ -208,7 +208,7 @@ class Thread:
         stayed: Iterable[int],
         recorded: tuple[int | None, int | None] = (None, None),
         missing: int = 0,
-        **about: str,
+        **details: str,
     ) -> None:
         """Begin a context with a summary and with messages that stay.
 
@@ -228,20 +228,20 @@ class Thread:
                 f"It was compacted before the file begins ({place}{tokens}): what that forgot "
                 "cannot be known from the file."
             )
-        written = [self.add(message, place) for message in summary]
+        summary_numbers = [self.add(message, place) for message in summary]
         if not context and not self.compactions:
             return
-        before, after = recorded
-        self.context.extend(sorted({*stayed} - {*written}))
+        size_before, size_after = recorded
+        self.context.extend(sorted({*stayed} - {*summary_numbers}))
         self.compactions.append(
             {
                 "note": "",
-                **about,
+                **details,
                 "place": place,
                 "context": context,
                 "stayed": [*self.context],
-                "summary": written,
-                "recorded": (self.used if before is None else before, after),
+                "summary": summary_numbers,
+                "recorded": (self.used if size_before is None else size_before, size_after),
                 "attached": [],
                 "missing": missing,
             }
@@ -261,20 +261,23 @@ class Thread:
         self.compactions[-1]["missing"] -= 1
         self.is_fresh = True
 
-    def leave(self, left: set[int], unread: Unread) -> None:
+    def leave(self, leaving: set[int], unread: Unread) -> None:
         """Take messages from the context: the user went back before them."""
-        before = len(self.context)
+        size_before = len(self.context)
         # They are nearly always the last, so that going back often takes linear time.
-        while self.context and self.context[-1] in left:
-            left.discard(self.context.pop())
-        if left:
-            self.context[:] = [index for index in self.context if index not in left]
-        unread.add(LEFT_BRANCH, before - len(self.context))
+        while self.context and self.context[-1] in leaving:
+            leaving.discard(self.context.pop())
+        if leaving:
+            self.context[:] = [index for index in self.context if index not in leaving]
+        unread.add(LEFT_BRANCH, size_before - len(self.context))
 
     def attach(self, text: str, place: str) -> int:
         """Add a text that the agent put into the context; after a compaction, it stayed."""
-        is_fresh, said = self.is_fresh, {"role": "tool", "tool_call_id": ATTACHED, "content": text}
-        number = self.add({**said, "tool_calls": []}, place)
+        is_fresh, spoken = (
+            self.is_fresh,
+            {"role": "tool", "tool_call_id": ATTACHED, "content": text},
+        )
+        number = self.add({**spoken, "tool_calls": []}, place)
         if is_fresh:
             self.compactions[-1]["stayed"].append(number)
             self.is_fresh = True
@@ -296,16 +299,16 @@ class Thread:
         """Return the conversation; a message without words or calls is left out."""
         numbers: dict[int, list[int]] = {}  # of its turns, by message
         messages: list[Message] = []
-        made: list[list[MadeCall]] = []  # by each message
+        call_rows: list[list[MadeCall]] = []  # by each message
         calls: dict[str, tuple[int, int]] = {}  # by id: the message, and which of its calls
-        alone = list[str]()  # places of results without a call
+        unlinked_places = list[str]()  # places of results without a call
         for index, (message, place) in enumerate(self.messages):
             try:
-                said: list[Spoken] = [*turns_of([(message, place)], unread, calls_in_text=True)]
+                spoken: list[Spoken] = [*turns_of([(message, place)], unread, calls_in_text=True)]
             except ValueError as error:
                 unread.add(f"message that cannot be read: {error}")
                 continue
-            for turn, called in said:
+            for turn, called in spoken:
                 if not turn.text and not called:
                     continue
                 number = len(messages)
@@ -315,45 +318,55 @@ class Thread:
                     if call_id(message) == ATTACHED:
                         turn = replace(turn, tool=ATTACHED)
                     elif origin is None:
-                        alone.append(place)
+                        unlinked_places.append(place)
                     else:
                         earlier, order = origin
-                        call = made[earlier][order]
+                        call = call_rows[earlier][order]
                         turn = replace(turn, tool=call.method)
                         if call.result < 0:
-                            made[earlier][order] = call._replace(result=number)
-                made.append([MadeCall(*call) for call in called])
+                            call_rows[earlier][order] = call._replace(result=number)
+                call_rows.append([MadeCall(*call) for call in called])
                 for order, (key, _) in enumerate(zip(call_ids(message), called, strict=False)):
                     if key:
                         calls[key] = number, order
                 messages.append(Message(turn, place))
         linked = tuple(
-            replace(message, calls=tuple(own)) for message, own in zip(messages, made, strict=True)
+            replace(message, calls=tuple(message_calls))
+            for message, message_calls in zip(messages, call_rows, strict=True)
         )
-        if alone:
-            results_alone = count(len(alone), "result")
-            self.notes.append(f"{results_alone} without a call before it, first in {alone[0]}.")
+        if unlinked_places:
+            results_alone = count(len(unlinked_places), "result")
+            self.notes.append(
+                f"{results_alone} without a call before it, first in {unlinked_places[0]}."
+            )
 
-        def kept(indices: Iterable[int]) -> tuple[int, ...]:
+        def turns_of_messages(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(chain.from_iterable(numbers.get(index, ()) for index in indices))
 
-        contexts, compactions = tuple(map(kept, self.contexts)), tuple(self._compactions(kept))
+        contexts, compactions = (
+            tuple(map(turns_of_messages, self.contexts)),
+            tuple(self._compactions(turns_of_messages)),
+        )
         notes = tuple(self.notes)
         return Session(self.name, linked, contexts, compactions, (), notes, resumed=self.resumed)
 
-    def _compactions(self, kept: Callable[[list[int]], tuple[int, ...]]) -> Iterator[Compaction]:
+    def _compactions(
+        self, turns_of_messages: Callable[[list[int]], tuple[int, ...]]
+    ) -> Iterator[Compaction]:
         """Yield the compactions with numbers of turns for those of messages, and all notes."""
-        for about in self.compactions:
-            notes = [about["note"]]
-            if missing := about.pop("missing"):
+        for details in self.compactions:
+            notes = [details["note"]]
+            if missing := details.pop("missing"):
                 notes.append(f"{missing:,} of the lines that stayed are not in the file.")
-            if names := about.pop("attached"):
+            if names := details.pop("attached"):
                 named = ", ".join(clipped(name, MAX_SHOWN_NAME) for name in names[:MAX_NAMED_LINES])
                 notes.append(
                     f"Put back, text not in the log: {count(len(names), 'item')} ({named})."
                 )
-            numbers = {name: kept(about[name]) for name in ("context", "stayed", "summary")}
-            yield Compaction(**about | numbers | {"note": " ".join(filter(None, notes))})
+            numbers = {
+                name: turns_of_messages(details[name]) for name in ("context", "stayed", "summary")
+            }
+            yield Compaction(**details | numbers | {"note": " ".join(filter(None, notes))})
 
 
 def call_ids(message: Mapping[str, Any]) -> list[str]:
@@ -379,16 +392,16 @@ def transcript_of(
     session: Session, messages: Iterable[int], name: str, calls: bool, unread: Unread
 ) -> Transcript:
     """Return some messages as a dialog, with the text of calls or without."""
-    said = (_said(session.messages[index], calls) for index in messages)
-    return with_demands(clean_name(name), said, calls, session.name, unread)
+    spoken = (_said(session.messages[index], calls) for index in messages)
+    return with_demands(clean_name(name), spoken, calls, session.name, unread)
 
 
 def _said(message: Message, calls: bool) -> Spoken:
-    turn, made = message.turn, [(call.method, call.arguments) for call in message.calls]
+    turn, call_rows = message.turn, [(call.method, call.arguments) for call in message.calls]
     if calls:
-        return turn, made
+        return turn, call_rows
     silent = turn.text[turn.call_characters :]
-    return replace(turn, text=silent, call_characters=0), made
+    return replace(turn, text=silent, call_characters=0), call_rows
 
 
 def turns_of_answer(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Line]:
@@ -408,9 +421,9 @@ def turns_of_answer(message: Mapping[str, Any], place: str, unread: Unread) -> I
         else:
             blocks.append(block)
     ids = {name: message[name] for name in CALL_IDS if name in message and name != "id"}
-    said = {**ids, "role": message.get("role"), "content": blocks}
-    for turn, where in turns_of_parts(said, place, unread):
+    spoken = {**ids, "role": message.get("role"), "content": blocks}
+    for turn, location in turns_of_parts(spoken, place, unread):
         if turn["content"] or turn["tool_calls"]:
-            yield turn, where
+            yield turn, location
         elif turn["role"] == "tool":
-            yield {**turn, "content": "(no output)"}, where
+            yield {**turn, "content": "(no output)"}, location

@@ -81,15 +81,15 @@ def read_dialogue(
     unread.fields(value, {"dialogue_id", "services", "turns"})
     listed = require(value, "turns", list, place)
     check_turns(place, len(listed))
-    for turn, where in objects(listed, "turn", place):
-        text = require(turn, "utterance", str, where)
-        annotated = optional(turn, "frames", list, where)
+    for turn, location in objects(listed, "turn", place):
+        text = require(turn, "utterance", str, location)
+        annotated = optional(turn, "frames", list, location)
         unread.fields(turn, {"frames", "speaker", "utterance"})
-        frames = [_frame(*frame, text, unread) for frame in objects(annotated, "frame", where)]
+        frames = [_frame(*frame, text, unread) for frame in objects(annotated, "frame", location)]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
-        speaker = clean_name(require(turn, "speaker", str, where))
+        speaker = clean_name(require(turn, "speaker", str, location))
         turns.append(Turn(speaker, words, topic, call_characters=len(words) - len(text)))
         framed.append(frames)
         services.append(_services(frames, services[-1] if services else frozenset()))
@@ -100,8 +100,8 @@ def read_dialogue(
     spans = chain.from_iterable(frame.spans for frame in all_frames)
     spanned, slots = sum(end - start for _, start, end in spans), f"{name}: its slots have"
     check_most(slots, spanned, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
-    used = len({frame.service for frame in all_frames})
-    check_most(f"{name}: it has", used, "services", MAX_TOPICS, TooLargeError)
+    service_count = len({frame.service for frame in all_frames})
+    check_most(f"{name}: it has", service_count, "services", MAX_TOPICS, TooLargeError)
     demands = _Demands(MentionFinder(texts, name), services)
     for index, frames in enumerate(framed):
         for frame in frames:
@@ -117,19 +117,19 @@ def read_dialogue(
     )
 
 
-def _topic(frames: Sequence[Frame], before: str | None) -> str | None:
+def _topic(frames: Sequence[Frame], previous: str | None) -> str | None:
     """Return the topic of a turn: the service of a new intent, or that with the largest weight."""
     best = max(frames, key=lambda frame: (frame.names_intent, frame.weight), default=None)
-    if best is None or (not best.weight and before is not None):
-        return before
+    if best is None or (not best.weight and previous is not None):
+        return previous
     return best.service
 
 
-def _services(frames: Sequence[Frame], before: frozenset[str]) -> frozenset[str]:
+def _services(frames: Sequence[Frame], previous: frozenset[str]) -> frozenset[str]:
     """Return the services of a turn: those discussed, or any with weight, or those before."""
     discussed = [frame for frame in frames if frame.discussed]
     counted = discussed or [frame for frame in frames if frame.weight]
-    return frozenset(frame.service for frame in counted) or before
+    return frozenset(frame.service for frame in counted) or previous
 
 
 # ------------------------------------------------------------------------------- demands
@@ -211,7 +211,9 @@ class _Demands:
         """Return the mentions of a state's value that count, and whether it is carried over."""
         services, copied = {service}, self.copies.get((service, slot))
         if copied is not None:
-            services |= {other for other, values in self.state.items() if copied in values}
+            services |= {
+                other_service for other_service, values in self.state.items() if copied in values
+            }
         counted = tuple(mention for mention in mentions if services & self.services[mention.turn])
         carried = all(service not in self.services[mention.turn] for mention in mentions)
         return counted or mentions, carried
@@ -224,16 +226,16 @@ def _frame(value: Mapping[str, Any], place: str, text: str, unread: Unread) -> F
     unread.fields(value, {"actions", "service", "service_call", "slots", "state"})
     service = clean_name(require(value, "service", str, place))
     spans, copies = [], {}
-    for slot, where in objects(optional(value, "slots", list, place), "slot", place):
+    for slot, location in objects(optional(value, "slots", list, place), "slot", place):
         unread.fields(slot, {"copy_from", "slot", "value"})
-        name = clean_name(require(slot, "slot", str, where))
+        name = clean_name(require(slot, "slot", str, location))
         if slot.get("copy_from") is not None:
-            copies[name] = clean_name(require(slot, "copy_from", str, where))
+            copies[name] = clean_name(require(slot, "copy_from", str, location))
         if slot.keys() & {"start", "exclusive_end"}:
-            start, end = (require(slot, key, int, where) for key in ("start", "exclusive_end"))
+            start, end = (require(slot, key, int, location) for key in ("start", "exclusive_end"))
             if not 0 <= start < end <= len(text):
                 raise ValueError(
-                    f"{where}: 'start' {start} and 'exclusive_end' {end} are not in the utterance, "
+                    f"{location}: 'start' {start} and 'exclusive_end' {end} are not in the utterance, "
                     f"which has {len(text)} characters"
                 )
             spans.append((name, start, end))
@@ -265,11 +267,11 @@ def _frame(value: Mapping[str, Any], place: str, text: str, unread: Unread) -> F
 def _canonical(
     actions: Sequence[tuple[Mapping[str, Any], str]],
 ) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
-    for action, where in actions:
-        slot = clean_name(optional(action, "slot", str, where))
-        wordings = _texts(optional(action, "values", list, where), f"{where}, values")
-        canonical = optional(action, "canonical_values", list, where)
-        for value in _texts(canonical, f"{where}, canonical_values"):
+    for action, location in actions:
+        slot = clean_name(optional(action, "slot", str, location))
+        wordings = _texts(optional(action, "values", list, location), f"{location}, values")
+        canonical = optional(action, "canonical_values", list, location)
+        for value in _texts(canonical, f"{location}, canonical_values"):
             yield (slot, value.lower()), tuple(wordings)
 
 
@@ -278,13 +280,13 @@ def _service_call(
 ) -> tuple[str, Mapping[str, str]] | None:
     if value.get("service_call") is None:
         return None
-    where = f"{place}, service_call"
+    location = f"{place}, service_call"
     call = require(value, "service_call", dict, place)
     unread.fields(call, {"method", "parameters"})
     arguments = {}
-    for slot, argument in require(call, "parameters", dict, where).items():
-        (arguments[clean_name(slot)],) = _texts([argument], f"{where}, parameters {slot[:40]!r}")
-    return clean_name(require(call, "method", str, where)), arguments
+    for slot, argument in require(call, "parameters", dict, location).items():
+        (arguments[clean_name(slot)],) = _texts([argument], f"{location}, parameters {slot[:40]!r}")
+    return clean_name(require(call, "method", str, location)), arguments
 
 
 def _texts(values: Any, place: str) -> list[str]:

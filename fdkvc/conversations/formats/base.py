@@ -74,22 +74,22 @@ def read_each(
     noun: str,
     number: int,
     calls: bool,
-    beside: Unread,
+    file_unread: Unread,
 ) -> Iterator[Transcript | SkippedError]:
     """Yield the dialogs of several objects, as `Format.read` does of one.
 
-    `noun` is what an object is called, and `number` is that of the first. What is not read `beside`
-    them counts with the first dialog, and of too many objects all but a sample.
+    `noun` is what an object is called, and `number` is that of the first. What is not read beside
+    them (`file_unread`) counts with the first dialog, and of too many objects all but a sample.
     """
-    beside = Unread.of((*beside.items(), *left_out(len(values), noun)))
+    file_unread = Unread.of((*file_unread.items(), *left_out(len(values), noun)))
     for place in places_of_sample(len(values)):
         index = number + place
         try:
             for dialog in read(check_object(values[place], f"{noun} {index}"), index, calls):
-                if isinstance(dialog, Transcript) and beside:
-                    unread = Unread.of((*dialog.unread, *beside.items()))
+                if isinstance(dialog, Transcript) and file_unread:
+                    unread = Unread.of((*dialog.unread, *file_unread.items()))
                     dialog = replace(dialog, unread=tuple(unread.items()))
-                    beside = Unread()
+                    file_unread = Unread()
                 yield dialog
         except SkippedError as error:
             yield error

@@ -73,11 +73,15 @@ def as_call(value: Any) -> Mapping[str, Any] | None:
     if not isinstance(value, dict):
         return None
     named = next((name for name in METHODS if isinstance(value.get(name), str)), None)
-    given = next((name for name in ARGUMENTS if isinstance(value.get(name), dict | str)), None)
-    if named is None or given is None:
+    given_field = next(
+        (name for name in ARGUMENTS if isinstance(value.get(name), dict | str)), None
+    )
+    if named is None or given_field is None:
         return None
-    rest = {name: inner for name, inner in value.items() if name not in (named, given)}
-    return {"name": value[named], "arguments": value[given], **rest}
+    other_fields = {
+        name: field_value for name, field_value in value.items() if name not in (named, given_field)
+    }
+    return {"name": value[named], "arguments": value[given_field], **other_fields}
 
 
 def calls_in(text: str) -> list[Mapping[str, Any]]:
@@ -158,15 +162,17 @@ def _tagged(text: str) -> dict[str, Any]:
         place = tag.end()
     if place < len(text):
         return {}
-    return {name: several if several[1:] else several[0] for name, several in values.items()}
+    return {
+        name: tag_values if tag_values[1:] else tag_values[0] for name, tag_values in values.items()
+    }
 
 
 def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
     """Return an assistant's words without the calls in them, and these calls."""
     # 1. Words that are JSON or Python alone.
-    alone = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
-    if alone and all(isinstance(call["arguments"], dict) for call in alone):
-        return "", alone
+    whole_calls = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
+    if whole_calls and all(isinstance(call["arguments"], dict) for call in whole_calls):
+        return "", whole_calls
     # 2. Calls between marks. What is between marks but is no call stays in the words.
     all_calls: list[Mapping[str, Any]] = []
     named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}
@@ -174,16 +180,16 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
     for opening, closing in (*CALL_TAGS, *((tag, f"</{named[tag]}>") for tag in in_order)):
         if opening not in text:
             continue
-        kept: list[str] = []
-        for before, inside in blocks(text, opening, closing):
+        word_pieces: list[str] = []
+        for preceding, inside in blocks(text, opening, closing):
             calls = calls_in(inside) if inside else []
             if opening in named:
-                given = _tagged(inside or "")
-                calls = [{"name": named[opening], "arguments": given}] if given else []
+                given_field = _tagged(inside or "")
+                calls = [{"name": named[opening], "arguments": given_field}] if given_field else []
             all_calls += calls
             is_kept = inside is not None and not calls
-            kept.append(f"{before}{opening}{inside}{closing}" if is_kept else before)
-        text = "".join(kept).strip() if all_calls else text
+            word_pieces.append(f"{preceding}{opening}{inside}{closing}" if is_kept else preceding)
+        text = "".join(word_pieces).strip() if all_calls else text
         unread.add(UNKNOWN_CALL, text.count(opening))
     return text, all_calls
 
@@ -194,10 +200,10 @@ def cut_thinking(text: str, unread: Unread) -> str:
         if closing in text or text.lstrip().startswith(opening):
             pieces: Sequence[tuple[str, str | None]] = [*blocks(text, opening, closing)]
             thought = [inside for _, inside in pieces if inside is not None]
-            words = [before for before, _ in pieces]
-            begin, tag, after = words[-1].partition(closing)
+            words = [preceding for preceding, _ in pieces]
+            begin, tag, position = words[-1].partition(closing)
             if tag and not thought:  # the chat template has the opening tag
-                thought, words = [begin], [after]
+                thought, words = [begin], [position]
             elif not thought and text.lstrip().startswith(opening):  # it was cut off
                 thought, words = [text], []
             text = "".join(words).strip()
@@ -211,12 +217,12 @@ def blocks(text: str, opening: str, closing: str) -> Iterator[tuple[str, str | N
     A block stands between two tags. Without a `closing` tag, it ends where the next begins, or with
     the text.
     """
-    after = 0
-    while (start := text.find(opening, after)) >= 0:
+    position = 0
+    while (start := text.find(opening, position)) >= 0:
         end = text.find(closing or opening, start + len(opening))
         if end < 0 and closing:
             break
         end = len(text) if end < 0 else end
-        yield text[after:start], text[start + len(opening) : end]
-        after = end + len(closing)
-    yield text[after:], None
+        yield text[position:start], text[start + len(opening) : end]
+        position = end + len(closing)
+    yield text[position:], None

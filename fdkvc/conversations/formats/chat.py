@@ -145,9 +145,9 @@ def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Pl
     """Yield the system prompts beside the messages, unless the first repeats them, and these."""
     messages = [*messages_of(value, field, place)]
     first = next((message for message, _ in messages), {})
-    for prompt, where in prompts_beside(value, place):
+    for prompt, location in prompts_beside(value, place):
         if prompt.get("content", prompt) not in (first.get("content"), first.get("value")):
-            yield prompt, where
+            yield prompt, location
     yield from messages
 
 
@@ -160,9 +160,9 @@ def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) ->
     tools: dict[str, str] = {}  # the called tool, by the id of the call
     waiting: dict[str, str] = {}  # calls without a result so far, by their ids
     placed = chain.from_iterable(_in_chat_terms(*sent, unread) for sent in messages)
-    for message, where in placed:
-        topic = clean_name(optional(message, "topic", str, where))
-        role, text = message["role"], text_of(message, where, unread)
+    for message, location in placed:
+        topic = clean_name(optional(message, "topic", str, location))
+        role, text = message["role"], text_of(message, location, unread)
         kind = KINDS.get(bare(role))
         if kind == "result":
             waiting.pop(call_id(message), None)
@@ -172,7 +172,7 @@ def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) ->
         if kind is None and role_of(role) not in USERS:
             text, in_words = cut_calls(cut_thinking(text, unread), unread)
             functions += in_words
-        called = [_call(function, where, unread) for function in functions]
+        called = [_call(function, location, unread) for function in functions]
         for function, (method, _) in zip(functions, called, strict=True):
             if named := call_id(function):
                 tools[named] = method
@@ -198,17 +198,17 @@ def new_calls(
 
 
 def with_demands(
-    name: str, said: Iterable[Spoken], calls_in_text: bool, cluster: str, unread: Unread
+    name: str, spoken_turns: Iterable[Spoken], calls_in_text: bool, cluster: str, unread: Unread
 ) -> Transcript:
     """Make the transcript of turns, and find the values that their calls need."""
     turns: list[Turn] = []
     found_calls: list[tuple[int, str, Any]] = []
-    for turn, called in said:
+    for turn, called in spoken_turns:
         found_calls += [(len(turns), *call) for call in called]
         turns.append(turn)
     texts = [turn.text for turn in turns]
-    beside = [("call, which is text on request", len(found_calls))] if found_calls else []
-    check_texts(name, texts, [*unread.items(), *beside])
+    call_note = [("call, which is text on request", len(found_calls))] if found_calls else []
+    check_texts(name, texts, [*unread.items(), *call_note])
     finder = MentionFinder(texts, name)
     demands: list[Demand] = []
     calls: list[Call] = []
@@ -283,12 +283,16 @@ def _in_parts(message: dict[str, Any], is_assistant: bool) -> dict[str, Any]:
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
     """Return a message whose words are calls with ``tool_calls``, if their form is known."""
     content = message.get("content")
-    given = message if content is None else content
-    calls = calls_in(given) if isinstance(given, str) else [*filter(None, [as_call(given)])]
+    call_source = message if content is None else content
+    calls = (
+        calls_in(call_source)
+        if isinstance(call_source, str)
+        else [*filter(None, [as_call(call_source)])]
+    )
     if not calls:
         unread.add(UNKNOWN_CALL, has_words(content))
         return message
-    message = {"role": message["role"]} if given is message else message
+    message = {"role": message["role"]} if call_source is message else message
     return restated(message, "content", tool_calls=[{"function": call} for call in calls])
 
 
@@ -311,12 +315,12 @@ def is_demanded(wording: str) -> bool:
 def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield the path and text of every text and finite number in a value."""
     if isinstance(value, dict):
-        for key, inner in value.items():
+        for key, child in value.items():
             path = f"{name}.{key}" if name else key
-            yield from values_in(inner, path[: 2 * MAX_NAME_CHARACTERS])
+            yield from values_in(child, path[: 2 * MAX_NAME_CHARACTERS])
     elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from values_in(inner, f"{name}.{index}")
+        for index, child in enumerate(value):
+            yield from values_in(child, f"{name}.{index}")
     elif type(value) in (str, int) or (isinstance(value, float) and math.isfinite(value)):
         yield clean_name(name), str(value)
 

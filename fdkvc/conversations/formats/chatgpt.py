@@ -58,56 +58,56 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     for key in nodes.keys() - {*path}:
         unread.add(OTHER_BRANCH, nodes[key].get("message") is not None)
     for key in path:
-        where = f"{place}, node {clean_name(key)!r}"
+        location = f"{place}, node {clean_name(key)!r}"
         unread.fields(nodes[key], {"message", "parent", "children"})
-        message = optional(nodes[key], "message", dict, where)
+        message = optional(nodes[key], "message", dict, location)
         if message:
-            yield from _turn(message, where, unread)
+            yield from _turn(message, location, unread)
 
 
-def _turn(message: Mapping[str, Any], where: str, unread: Unread) -> Iterator[Placed]:
-    author = require(message, "author", dict, where)
-    metadata = optional(message, "metadata", dict, where)
-    content = optional(message, "content", dict, where)
-    role, recipient = require(author, "role", str, where), message.get("recipient")
-    parts = [*_parts(content, where, unread)]
+def _turn(message: Mapping[str, Any], location: str, unread: Unread) -> Iterator[Placed]:
+    author = require(message, "author", dict, location)
+    metadata = optional(message, "metadata", dict, location)
+    content = optional(message, "content", dict, location)
+    role, recipient = require(author, "role", str, location), message.get("recipient")
+    parts = [*_parts(content, location, unread)]
     if metadata.get("is_visually_hidden_from_conversation") and (
         content.get("content_type") != INSTRUCTIONS
     ):
         unread.add(HIDDEN, bool(parts))
         return
-    for owner in (author, metadata, optional(author, "metadata", dict, where)):
+    for owner in (author, metadata, optional(author, "metadata", dict, location)):
         unread.fields(owner, BOOKKEEPING)
-    said = restated(message, *BOOKKEEPING, role=role, content=parts)
+    chat_message = restated(message, *BOOKKEEPING, role=role, content=parts)
     if content.get("content_type") == INSTRUCTIONS:
-        said["role"] = "system"
+        chat_message["role"] = "system"
     elif role == "assistant" and recipient not in (None, "", "all"):
         text = "\n".join(part["text"] for part in parts if part["type"] == "text")
         function = {"name": recipient, "arguments": text}
-        said |= {
+        chat_message |= {
             "content": [part for part in parts if part["type"] != "text"],
             "tool_calls": [{"function": function}],
         }
     if parts:
-        yield said, where
+        yield chat_message, location
     else:
-        unread.fields(said, MESSAGE_FIELDS)
+        unread.fields(chat_message, MESSAGE_FIELDS)
 
 
-def _parts(content: Mapping[str, Any], where: str, unread: Unread) -> Iterator[dict[str, Any]]:
+def _parts(content: Mapping[str, Any], location: str, unread: Unread) -> Iterator[dict[str, Any]]:
     """Yield what a content says as parts of a chat message; what is empty is left out."""
-    kind = optional(content, "content_type", str, where)
+    kind = optional(content, "content_type", str, location)
     if kind in THOUGHTS:
         yield {"type": "thoughts"}
         return
     fields = TEXTS.get(kind, ("text",))
     unread.fields(content, {*fields, "content_type", "parts"})
-    texts: list[Any] = [optional(content, field, str, where) for field in fields]
-    for text in [*texts, *optional(content, "parts", list, where)]:
+    texts: list[Any] = [optional(content, field, str, location) for field in fields]
+    for text in [*texts, *optional(content, "parts", list, location)]:
         if text in (None, ""):
             continue
         part = {"text": text} if isinstance(text, str) else text
-        part = check_object(part, f"{where}: a part of 'parts'")
+        part = check_object(part, f"{location}: a part of 'parts'")
         is_text = isinstance(part.get("text"), str)
         kind = "text" if is_text else str(part.get("content_type"))
         yield restated(part, "content_type", type=kind)

@@ -22,34 +22,35 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     messages = [*messages_of(value, "chat_messages", place, "message")]
     branch = _branch(value, messages, place)
     unread.add(OTHER_BRANCH, len(messages) - len(branch))
-    for message, where in branch:
+    for message, location in branch:
         blocks: list[dict[str, Any]] = []
         names = set()
-        attachments = optional(message, "attachments", list, where)
-        for attached, inside in objects(attachments, "attachment", where):
+        attachments = optional(message, "attachments", list, location)
+        for attached, inside in objects(attachments, "attachment", location):
             unread.fields(attached, {"extracted_content", "file_name", "file_type"})
             names.add(str(attached.get("file_name")))
             text = optional(attached, "extracted_content", str, inside)
             blocks.append({"type": "text", "text": text} if text else {"type": "attachment"})
-        for file, _ in objects(optional(message, "files", list, where), "file", where):
+        for file, _ in objects(optional(message, "files", list, location), "file", location):
             unread.fields(file, {"file_name"})
             if str(file.get("file_name")) not in names:
                 blocks.append({"type": "file"})
-        content = optional(message, "content", list, where)
-        text = optional(message, "text", str, where)
+        content = optional(message, "content", list, location)
+        text = optional(message, "text", str, location)
         blocks += content or ([{"type": "text", "text": text}] if text else [])
-        sender = require(message, "sender", str, where)
-        yield restated(message, *BOOKKEEPING, role=sender, content=blocks), where
+        sender = require(message, "sender", str, location)
+        yield restated(message, *BOOKKEEPING, role=sender, content=blocks), location
 
 
 def _branch(value: Mapping[str, Any], messages: list[Placed], place: str) -> list[Placed]:
     """Return the messages of the current branch; all of them if they do not name their parents."""
     placed = {
-        optional(message, "uuid", str, where): (message, where) for message, where in messages
+        optional(message, "uuid", str, location): (message, location)
+        for message, location in messages
     }
     parents = {
-        key: optional(message, "parent_message_uuid", str, where)
-        for key, (message, where) in placed.items()
+        key: optional(message, "parent_message_uuid", str, location)
+        for key, (message, location) in placed.items()
     }
     named = len(placed) == len(messages) and "" not in placed
     if not named or not any(parent in placed for parent in parents.values()):

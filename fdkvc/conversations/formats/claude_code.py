@@ -87,11 +87,11 @@ class _Reader:
         """Return the agent that a line belongs to."""
         key = _field(line, "agentId", str) or _field(line, "parent_tool_use_id", str)
         if not key and line.get("isSidechain") is True:  # older versions do not name it
-            above = self.spans.get(
+            parent_span = self.spans.get(
                 _field(line, "parentUuid", str) or _field(line, "logicalParentUuid", str)
             )
-            if above is not None and above[0] is not self.agents[MAIN]:
-                return above[0]
+            if parent_span is not None and parent_span[0] is not self.agents[MAIN]:
+                return parent_span[0]
             key = str(len(self.agents))
         return self.agents.setdefault(key, _Agent(f"subagent {clean_name(key)}"))
 
@@ -138,12 +138,12 @@ class _Reader:
         if not is_answer and not any(results):
             self._go_back(_field(line, "parentUuid", str), agent)
         numbers, key = [], _field(message, "id", str)
-        for part, where in turns_of_answer(message, place, self.unread):
+        for part, location in turns_of_answer(message, place, self.unread):
             number = agent.answers.get(key)
             if number is not None and number in agent.context[-MAX_APART:]:
                 agent.join(number, part)
             else:
-                number = agent.add(part, where)
+                number = agent.add(part, location)
                 if key:
                     agent.answers[key] = number
             numbers.append(number)
@@ -155,14 +155,14 @@ class _Reader:
     def _go_back(self, parent: str, agent: _Agent) -> None:
         """Take what descends from the parent of a person's message from the context."""
         owner, _, end = self.spans.get(parent, (None, 0, 0))
-        branch, left = self.children.pop(parent, []) if owner is agent else [], set[int]()
+        branch, leaving = self.children.pop(parent, []) if owner is agent else [], set[int]()
         while branch:
             uuid = branch.pop()
             branch += self.children.pop(uuid, [])
             owner, *span = self.spans[uuid]
-            left.update(range(*span) if owner is agent else ())
+            leaving.update(range(*span) if owner is agent else ())
         # An answer that goes on after the parent keeps the place of its beginning, and stays.
-        agent.leave({index for index in left if index >= end}, self.unread)
+        agent.leave({index for index in leaving if index >= end}, self.unread)
 
     def _compact(
         self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
@@ -171,21 +171,21 @@ class _Reader:
         boundary, agent.pending = agent.pending, None
         if boundary is None and summary is None:
             return
-        about = _field(boundary[0], "compactMetadata", dict) if boundary else {}
+        metadata = _field(boundary[0], "compactMetadata", dict) if boundary else {}
         notes = []
         if boundary is None:
             notes.append("The file has its summary, but not its boundary.")
         if summary is None:
             notes.append("The file has its boundary, but not its summary.")
-        stays, agent.late = self._preserved(about, agent)
+        stays, agent.late = self._preserved(metadata, agent)
         agent.compact(
             place if boundary is None else boundary[1],
             []
             if summary is None
             else [part for part, _ in turns_of_answer(summary, place, self.unread)],
             stays,
-            (_count(about, "preTokens"), _count(about, "postTokens")),
-            trigger=clean_name(_field(about, "trigger", str)),
+            (_count(metadata, "preTokens"), _count(metadata, "postTokens")),
+            trigger=clean_name(_field(metadata, "trigger", str)),
             note=" ".join(notes),
             missing=len(agent.late),
         )
@@ -196,15 +196,15 @@ class _Reader:
             self._compact(agent)
         return self.agents.values()
 
-    def _preserved(self, about: Mapping[str, Any], agent: _Agent) -> tuple[set[int], set[str]]:
+    def _preserved(self, metadata: Mapping[str, Any], agent: _Agent) -> tuple[set[int], set[str]]:
         """Return the messages that stay, and which of their lines are not in the file so far."""
-        named = _field(about, "preservedMessages", dict)
+        named = _field(metadata, "preservedMessages", dict)
         if named:
             uuids = _texts(named, "allUuids") or _texts(named, "uuids")
             spans = [self.spans[uuid] for uuid in uuids if uuid in self.spans]
             ranges = (range(first, end) for owner, first, end in spans if owner is agent)
             return {*chain.from_iterable(ranges)}, {*uuids} - self.spans.keys()
-        segment = _field(about, "preservedSegment", dict)
+        segment = _field(metadata, "preservedSegment", dict)
         head, tail = (_field(segment, f"{end}Uuid", str) for end in ("head", "tail"))
         late = {head, tail} - {"", *self.spans}
         if head not in self.spans:
@@ -214,17 +214,17 @@ class _Reader:
 
     def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
         """Take the results that a line names as cleared from the context."""
-        about = _field(line, "microcompactMetadata", dict)
-        cleared = {*_texts(about, "compactedToolIds")}
+        metadata = _field(line, "microcompactMetadata", dict)
+        cleared = {*_texts(metadata, "compactedToolIds")}
         calls = {index: agent.messages[index][0].get("tool_use_id") for index in agent.context}
         stays = [index for index, call in calls.items() if str(call) not in cleared]
         if len(stays) == len(agent.context):
             self.unread.add("line of type 'system, microcompact_boundary'")
             return
-        before, saved = _count(about, "preTokens"), _count(about, "tokensSaved")
-        after = None if before is None or saved is None else before - saved
-        trigger = clean_name(_field(about, "trigger", str))
-        agent.compact(place, [], stays, (before, after), trigger=trigger, kind="cleared")
+        size_before, saved = _count(metadata, "preTokens"), _count(metadata, "tokensSaved")
+        size_after = None if size_before is None or saved is None else size_before - saved
+        trigger = clean_name(_field(metadata, "trigger", str))
+        agent.compact(place, [], stays, (size_before, size_after), trigger=trigger, kind="cleared")
 
 
 MAX_APART = 512

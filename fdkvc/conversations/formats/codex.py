@@ -82,8 +82,8 @@ class _Reader:
                     self._roll_back(turns)
         else:
             named = payload.get("type") if kind == "event_msg" else None
-            inner = f", {named}" if isinstance(named, str) else ""
-            self.unread.add(f"line of type {clean_name(f'{kind}{inner}')!r}")
+            suffix = f", {named}" if isinstance(named, str) else ""
+            self.unread.add(f"line of type {clean_name(f'{kind}{suffix}')!r}")
 
     def end(self) -> list[Thread]:
         self.flush()
@@ -97,48 +97,48 @@ class _Reader:
 
     def _roll_back(self, turns: int) -> None:
         """Take the user's last turns, and what followed each, from the context."""
-        left, passed = set[int](), set[int]()
+        leaving, passed = set[int](), set[int]()
         for index in reversed(self.thread.context):
             message = self.thread.messages[index][0]
             passed.add(index)
             if message.get("role") == "user" and not _text(message).startswith(CONTEXT):
-                left |= passed
+                leaving |= passed
                 passed, turns = set(), turns - 1
                 if not turns:
                     break
-        self.thread.leave(left, self.unread)
+        self.thread.leave(leaving, self.unread)
 
     def _compact(self, payload: Mapping[str, Any], place: str) -> None:
         thread, message = self.thread, payload.get("message")
         message = message if isinstance(message, str) else ""
         history = payload.get("replacement_history")
         earlier = {_key(thread.messages[index][0]): index for index in thread.context}
-        summaries = {index for about in thread.compactions for index in about["summary"]}
+        summaries = {index for compaction in thread.compactions for index in compaction["summary"]}
         stays: list[int] = []
         summary: list[Mapping[str, Any]] = []
         note = ""
         # 1. What is in the new context: messages from the one before stay, others are the summary.
         if isinstance(history, list):
-            given = [(item, place) for item in history if isinstance(item, dict)]
-            if any("compaction" in str(item.get("type")) for item, _ in given):
+            history_items = [(item, place) for item in history if isinstance(item, dict)]
+            if any("compaction" in str(item.get("type")) for item, _ in history_items):
                 note = "Its summary is encrypted, so no value can be looked for in it."
-            for said, _ in turns_of_items(given, self.unread, of_log=True):
-                if (index := earlier.get(_key(said))) is None:
-                    summary.append(said)
+            for spoken, _ in turns_of_items(history_items, self.unread, of_log=True):
+                if (index := earlier.get(_key(spoken))) is None:
+                    summary.append(spoken)
                 else:
                     stays.append(index)
         else:
-            left = KEPT_BYTES
+            leaving = KEPT_BYTES
             for (role, text, _), index in reversed(earlier.items()):  # the newest first
                 if index in summaries:  # which the new one replaces
                     continue
                 if role == "user":
-                    left -= len(text.encode())
-                    stays += [index] if left >= 0 else []
+                    leaving -= len(text.encode())
+                    stays += [index] if leaving >= 0 else []
                 elif role in ("developer", "system"):
                     stays.append(index)
         # 2. The summary, which the line has too.
-        if message and not any(message in _text(said) for said in summary):
+        if message and not any(message in _text(spoken) for spoken in summary):
             summary.append({"role": "user", "content": [{"type": "input_text", "text": message}]})
         if not summary and not note:
             note = "The file has its boundary, but not its summary."

@@ -123,23 +123,23 @@ class Reading:
     def messages(self, listed: Items, unread: Unread) -> Iterator[Placed]:
         """Yield the messages of a list; count objects without a known speaker."""
         for number, item in enumerate(listed.items):
-            where = f"{listed.place}, item {number}"
+            location = f"{listed.place}, item {number}"
             if not self.speaker:
-                asked, answered = _sides_of(item)
-                for name, role in ((asked, "user"), (answered, "assistant")):
+                question, answered = _sides_of(item)
+                for name, role in ((question, "user"), (answered, "assistant")):
                     fields = item[name] if isinstance(item[name], dict) else {"content": item[name]}
-                    yield {**fields, "role": role}, where
-                unread.fields(item, (asked, answered))
+                    yield {**fields, "role": role}, location
+                unread.fields(item, (question, answered))
                 continue
             role = speaker_of(item, self.speaker)
-            said = {self.words, "content", *WORDS, *filter(is_call_field, item)}
-            if role and said.isdisjoint(item):
+            word_fields = {self.words, "content", *WORDS, *filter(is_call_field, item)}
+            if role and word_fields.isdisjoint(item):
                 unread.fields(item, (self.speaker,))
             elif role:
                 message = restated(item, self.speaker, role=role)
                 if self.words not in ("content", *WORDS):
                     message = restated(message, self.words, content=item.get(self.words))
-                yield message, where
+                yield message, location
             else:
                 name = clean_name(str(field_at(item, self.speaker)))[:40]
                 unread.add(f"item of {self.speaker} {name!r}", has_words(item))
@@ -158,28 +158,30 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
     if not readings:
         needs = "a speaker, such as 'role', and words, such as 'content'"
         raise ValueError(f"{_seems(value)}; no list in it has objects with {needs}")
-    used = _with_sequel(readings)
+    chosen_readings = _with_sequel(readings)
     unread = Unread()
-    _count_beside(value, [listed for reading in used for listed in reading.lists], unread)
-    trees = [tree for listed in used[0].lists for tree in _trees_of(listed, unread)]
+    _count_beside(
+        value, [listed for reading in chosen_readings for listed in reading.lists], unread
+    )
+    trees = [tree for listed in chosen_readings[0].lists for tree in _trees_of(listed, unread)]
     unread.update(dict(left_out(len(trees), "dialog")))
     dialogs: list[Transcript | SkippedError] = []
     for number in places_of_sample(len(trees)):
         tree = trees[number]
-        messages = [*used[0].messages(tree, unread)]
-        for sequel in used[1:]:
+        messages = [*chosen_readings[0].messages(tree, unread)]
+        for sequel in chosen_readings[1:]:
             for row in sequel.lists:
                 if row.side[0] == tree.side[0]:
                     messages += sequel.messages(row, unread)
         dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
         unread = Unread()
-    for listed in used[0].lists:
+    for listed in chosen_readings[0].lists:
         _check_speakers(listed, listed.place)
     read_items = {id(item) for tree in trees for item in tree.items}
-    items = [item for listed in used[0].lists for item in listed.items]
+    items = [item for listed in chosen_readings[0].lists for item in listed.items]
     passed_over = word_counts([item for item in items if id(item) not in read_items])
     _check_covered(value, passed_over, dialogs, readings)
-    return dialogs, _sentence(used, dialogs)
+    return dialogs, _sentence(chosen_readings, dialogs)
 
 
 def _seems(value: Any) -> str:
@@ -194,8 +196,8 @@ def _dialog(
 ) -> Transcript | SkippedError:
     """Return a dialog, with the system prompt and the tools of the object around its messages."""
     root = listed.side[0]
-    around = listed.owners[: len(root) + 1] if root else listed.owners
-    owner = next((owner for owner in reversed(around) if isinstance(owner, dict)), {})
+    ancestors = listed.owners[: len(root) + 1] if root else listed.owners
+    owner = next((owner for owner in reversed(ancestors) if isinstance(owner, dict)), {})
     try:
         placed = [*prompts_beside(owner, place), *messages]
         return conversation(owner, place, placed, calls, unread)
@@ -231,7 +233,7 @@ def _parsed(value: Any) -> Any:
     if isinstance(value, dict) and isinstance(value.get("replies"), list) and is_message(value):
         return [*_flat(value, "", counter())]
     if isinstance(value, dict):
-        return {name: _parsed(inner) for name, inner in value.items()}
+        return {name: _parsed(child) for name, child in value.items()}
     if isinstance(value, list):
         attributes = _attributes(value)
         return _parsed(attributes) if attributes else [*map(_parsed, value)]
@@ -270,16 +272,16 @@ def items_in(value: Any) -> Iterator[Items]:
     """Yield the lists of objects in a value of JSON, the outermost first."""
     waiting: deque[tuple[Path, Any, tuple[Any, ...]]] = deque([((), value, ())])
     while waiting:
-        path, inner, owners = waiting.popleft()
-        listed = [*inner.values()] if isinstance(inner, dict) else inner
+        path, child, owners = waiting.popleft()
+        listed = [*child.values()] if isinstance(child, dict) else child
         objects = [item for item in listed if isinstance(item, dict)]
-        is_list = isinstance(inner, list) or any(map(_has_parent, objects))
+        is_list = isinstance(child, list) or any(map(_has_parent, objects))
         if is_list and objects and len(objects) == len(listed):
-            yield Items(path, [*map(unwrapped, objects)], inner, owners)
-        named = inner.items() if isinstance(inner, dict) else enumerate(inner)
+            yield Items(path, [*map(unwrapped, objects)], child, owners)
+        named = child.items() if isinstance(child, dict) else enumerate(child)
         for name, item in named:
             if isinstance(item, dict | list) and item and name not in LISTS:
-                waiting.append(((*path, name), item, (*owners, inner)))
+                waiting.append(((*path, name), item, (*owners, child)))
 
 
 def _has_parent(item: Mapping[str, Any]) -> bool:
@@ -289,10 +291,10 @@ def _has_parent(item: Mapping[str, Any]) -> bool:
 def field_at(item: Mapping[str, Any], path: str) -> Any:
     """Return the value of a field, or of a field of a field."""
     name, _, inside = path.partition("/")
-    inner = item.get(name)
+    child = item.get(name)
     if inside:
-        return inner.get(inside) if isinstance(inner, dict) else None
-    return inner
+        return child.get(inside) if isinstance(child, dict) else None
+    return child
 
 
 def speaker_of(item: Mapping[str, Any], path: str) -> str:
@@ -329,23 +331,23 @@ def _readings(value: Any) -> Iterator[Reading]:
 
 def _speaker_field(items: Sequence[Mapping[str, Any]]) -> str:
     """Return the field that names the speaker of most objects, "" if none does."""
-    known: Counter[str] = Counter()
+    known_names: Counter[str] = Counter()
     spoken: dict[str, set[str]] = {}
     for item in items:
         paths = [*item]
-        for name, inner in item.items():
-            paths += [f"{name}/{inside}" for inside in inner] if isinstance(inner, dict) else []
+        for name, child in item.items():
+            paths += [f"{name}/{inside}" for inside in child] if isinstance(child, dict) else []
         for path in paths:
             role = speaker_of(item, path)
             if role:
-                known[path] += 1
+                known_names[path] += 1
                 spoken.setdefault(path, set()).add(role)
     fits = [
         path
-        for path, times in known.items()
+        for path, times in known_names.items()
         if times >= MIN_SPEAKING * len(items) and spoken[path] & (USERS | ASSISTANTS)
     ]
-    fits.sort(key=lambda path: (path != "role", -len(spoken[path]), -known[path]))
+    fits.sort(key=lambda path: (path != "role", -len(spoken[path]), -known_names[path]))
     return fits[0] if fits else ""
 
 
@@ -353,14 +355,14 @@ def _words_field(items: Sequence[Mapping[str, Any]], speaker: str) -> str:
     """Return the field with the words of objects that name a speaker, "" if there is none."""
     sizes: Counter[str] = Counter()
     for item in items if speaker else ():
-        for name, inner in item.items():
-            is_said = isinstance(inner, str | list | dict) and not is_thinking(name)
-            if isinstance(inner, list) and any(_is_asked(part) for part in inner):
+        for name, child in item.items():
+            is_said = isinstance(child, str | list | dict) and not is_thinking(name)
+            if isinstance(child, list) and any(_is_asked(part) for part in child):
                 continue
-            if is_said and name != speaker and not is_call_field(name) and has_words(inner, name):
-                sizes[name] += sum(word_counts(inner).values())
-    known = [name for name in ("content", *WORDS) if sizes[name]]
-    return known[0] if known else next((name for name, _ in sizes.most_common(1)), "")
+            if is_said and name != speaker and not is_call_field(name) and has_words(child, name):
+                sizes[name] += sum(word_counts(child).values())
+    known_names = [name for name in ("content", *WORDS) if sizes[name]]
+    return known_names[0] if known_names else next((name for name, _ in sizes.most_common(1)), "")
 
 
 def _is_asked(value: Any) -> bool:
@@ -387,14 +389,14 @@ def word_counts(value: Any) -> Counter[str]:
     texts: set[str] = set()
     waiting = [("", value)]
     while waiting:
-        name, inner = waiting.pop()
-        if isinstance(inner, dict):
-            is_thought = is_thinking(str(inner.get("type")))
-            waiting += [] if is_thought else [row for row in inner.items() if not _is_aside(row[0])]
-        elif isinstance(inner, list):
-            waiting += [(name, item) for item in inner]
-        elif has_words(inner, name):
-            texts.add(DETAILS.sub("", inner))
+        name, child = waiting.pop()
+        if isinstance(child, dict):
+            is_thought = is_thinking(str(child.get("type")))
+            waiting += [] if is_thought else [row for row in child.items() if not _is_aside(row[0])]
+        elif isinstance(child, list):
+            waiting += [(name, item) for item in child]
+        elif has_words(child, name):
+            texts.add(DETAILS.sub("", child))
     sentences = [text for text in texts if not re.fullmatch(r"[\w.:/-]+", text, re.ASCII)]
     return Counter(word for text in sentences for word in re.findall(r"\w+", text))
 
@@ -406,14 +408,14 @@ def _is_aside(name: str) -> bool:
 def _count_beside(value: Any, lists: Sequence[Items], unread: Unread) -> None:
     """Count what stands beside the lists that are read."""
     read = {id(listed.value) for listed in lists}
-    around = {id(owner): owner for listed in lists for owner in listed.owners}
-    for owner in around.values():
+    ancestors = {id(owner): owner for listed in lists for owner in listed.owners}
+    for owner in ancestors.values():
         if isinstance(owner, dict):
-            inside = {name for name, inner in owner.items() if id(inner) in read | around.keys()}
+            inside = {name for name, child in owner.items() if id(child) in read | ancestors.keys()}
             unread.fields(owner, {*inside, *LISTS, *filter(is_prompt, owner)})
         else:
-            beside = [item for item in owner if id(item) not in read | around.keys()]
-            unread.add("item beside the messages", sum(map(has_words, beside)))
+            siblings = [item for item in owner if id(item) not in read | ancestors.keys()]
+            unread.add("item beside the messages", sum(map(has_words, siblings)))
 
 
 def _check_covered(
@@ -435,8 +437,8 @@ def _check_covered(
     total = word_counts(value) - passed_over
     covered = sum((total & spoken).values()) / max(sum(total.values()), 1)
     if total and covered < MIN_COVERED:
-        best, *others = readings
-        likely = [row.lists[0].place for row in others if 2 * row.size > best.size]
+        best, *other_readings = readings
+        likely = [row.lists[0].place for row in other_readings if 2 * row.size > best.size]
         why = f"{likely[0]!r} is as likely" if likely else "the fields beside them have more"
         place = best.lists[0].place
         raise ValueError(
@@ -458,12 +460,14 @@ def _check_speakers(listed: Items, place: str) -> None:
         )
 
 
-def _sentence(used: Sequence[Reading], dialogs: Sequence[Transcript | SkippedError]) -> str:
+def _sentence(
+    chosen_readings: Sequence[Reading], dialogs: Sequence[Transcript | SkippedError]
+) -> str:
     """Say how a file is read."""
-    lists = [listed for reading in used for listed in reading.lists]
+    lists = [listed for reading in chosen_readings for listed in reading.lists]
     items = [item for listed in lists for item in listed.items]
-    reading = used[0]
-    places = " and ".join(f"`{row.lists[0].place}`" for row in used)
+    reading = chosen_readings[0]
+    places = " and ".join(f"`{row.lists[0].place}`" for row in chosen_readings)
     fields = f"words from {reading.words}"
     if reading.speaker:
         named = _written_name(lists[0], reading.speaker)
@@ -476,15 +480,15 @@ def _sentence(used: Sequence[Reading], dialogs: Sequence[Transcript | SkippedErr
             calling = {call.turn for call in dialog.calls}
             texts = enumerate(dialog.texts)
             silent += sum(not text and turn not in calling for turn, text in texts)
-    none = f"; {count(silent, 'item')} without words" if silent else ""
+    silent_note = f"; {count(silent, 'item')} without words" if silent else ""
     number = count(len(items), "item")
-    return f"Read as messages: {number} under {places}; {fields}{called}{none}."
+    return f"Read as messages: {number} under {places}; {fields}{called}{silent_note}."
 
 
 def _written_name(listed: Items, speaker: str) -> str:
     """Return the field with the speaker as the file has it."""
     for item in listed.value.values() if isinstance(listed.value, dict) else listed.value:
-        inside = [(f"{name}.", inner) for name, inner in item.items() if isinstance(inner, dict)]
+        inside = [(f"{name}.", child) for name, child in item.items() if isinstance(child, dict)]
         for prefix, owner in [("", item), *inside]:
             for name in (speaker, *SPEAKERS):
                 if role_of_name(owner.get(name)):

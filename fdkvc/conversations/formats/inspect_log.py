@@ -29,9 +29,9 @@ READ = ("attachments", "events", "id", "input", "output")
 def _read_log(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript | SkippedError]:
-    samples, beside = require(value, "samples", list, "the file"), Unread()
-    beside.fields(value, {"samples"})
-    return read_each(SAMPLE.read, samples, "sample", number, calls, beside)
+    samples, file_unread = require(value, "samples", list, "the file"), Unread()
+    file_unread.fields(value, {"samples"})
+    return read_each(SAMPLE.read, samples, "sample", number, calls, file_unread)
 
 
 def _about(value: Mapping[str, Any], place: str = "") -> tuple[str, str]:
@@ -52,7 +52,7 @@ class _Attached:
         if isinstance(value, list):
             return [*map(self.put_back, value)]
         if isinstance(value, dict):
-            return {key: self.put_back(inner) for key, inner in value.items()}
+            return {key: self.put_back(child) for key, child in value.items()}
         if not isinstance(value, str) or not value.startswith(ATTACHED):
             return value
         text = self.texts.get(value.removeprefix(ATTACHED), value)
@@ -68,19 +68,22 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         return
     attached = _Attached(optional(value, "attachments", dict, place), _about(value)[1] or place)
     field = "input" if not value.get("messages") and "input" in value else "messages"
-    for message, where in messages_of(value, field, place, "message"):
-        yield _restated(attached.put_back(message), where, unread), where
+    for message, location in messages_of(value, field, place, "message"):
+        yield _restated(attached.put_back(message), location, unread), location
 
 
-def _restated(message: Mapping[str, Any], where: str, unread: Unread) -> dict[str, Any]:
+def _restated(message: Mapping[str, Any], location: str, unread: Unread) -> dict[str, Any]:
     """Return a message with the error of a tool before its words, and its calls as they are."""
-    error, content = optional(message, "error", dict, where), message.get("content")
+    error, content = optional(message, "error", dict, location), message.get("content")
     unread.fields(error, {"message", "type"})
     fields: dict[str, Any] = {}
-    if said := optional(error, "message", str, where):
-        fields["content"] = [said, *(content if isinstance(content, list) else [content or ""])]
-    if calls := optional(message, "tool_calls", list, where):
-        placed = objects(calls, "call", where)
+    if error_text := optional(error, "message", str, location):
+        fields["content"] = [
+            error_text,
+            *(content if isinstance(content, list) else [content or ""]),
+        ]
+    if calls := optional(message, "tool_calls", list, location):
+        placed = objects(calls, "call", location)
         fields["tool_calls"] = [restated(call, "view") for call, _ in placed]
     return restated(message, "error", "function", "source", **fields)
 

@@ -73,7 +73,7 @@ def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedEr
 def _messages(text: str, unread: Unread) -> Iterator[Placed]:
     """Yield the messages of a chat; what is before its first speaker is counted."""
     is_aider = text.startswith((AIDER, " at "))
-    role, said, is_code = "", list[str](), False
+    role, turn_lines, is_code = "", list[str](), False
     for line in text.split("\n")[is_aider:]:
         is_code ^= line.startswith("```")
         next_role, words = "", line
@@ -82,10 +82,10 @@ def _messages(text: str, unread: Unread) -> Iterator[Placed]:
         elif not is_aider and not is_code:
             next_role, words = speaker_of(line)
         if next_role and (next_role != role or not is_aider):
-            yield from _message(role, said, unread)
-            role, said = next_role, []
-        said.append(words if next_role else line)
-    yield from _message(role, said, unread)
+            yield from _message(role, turn_lines, unread)
+            role, turn_lines = next_role, []
+        turn_lines.append(words if next_role else line)
+    yield from _message(role, turn_lines, unread)
 
 
 def _message(role: str, lines: list[str], unread: Unread) -> Iterator[Placed]:

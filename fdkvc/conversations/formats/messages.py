@@ -64,11 +64,13 @@ def unwrapped(message: Mapping[str, Any]) -> dict[str, Any]:
     if "lc" in fields and isinstance(path, list) and path:  # a constructor of LangChain
         fields["type"] = path[-1]
     for name in WRAPPERS:
-        inner = fields.get(name)
-        if isinstance(inner, dict):
-            inner = unwrapped(inner)
-            outer = {field: value for field, value in fields.items() if value or field not in inner}
-            fields = inner | restated(outer, name)
+        wrapped = fields.get(name)
+        if isinstance(wrapped, dict):
+            wrapped = unwrapped(wrapped)
+            outer_fields = {
+                field: value for field, value in fields.items() if value or field not in wrapped
+            }
+            fields = wrapped | restated(outer_fields, name)
     if "role" not in fields and "from" not in fields:
         for name in SPEAKERS:
             role = role_of_name(fields.get(name))

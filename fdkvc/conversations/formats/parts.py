@@ -186,21 +186,21 @@ def _typed(
     part = {"text": part} if isinstance(part, str) else part
     part = check_object(part, f"{place}: a part of 'content'")
     if part.get("type") == "message" and isinstance(part.get("content"), list):
-        for inner in part["content"]:
-            yield from _typed(inner, message, place, unread)
+        for child in part["content"]:
+            yield from _typed(child, message, place, unread)
         return
     if part.keys() == {"type", "data"} and isinstance(part["data"], dict):
         part = part["data"] | {"type": part["type"]}
     if "type" in part:
         yield part
         return
-    fields = {name: inner for name, inner in part.items() if inner is not None} or part
-    for name, inner in fields.items():
+    fields = {name: child for name, child in part.items() if child is not None} or part
+    for name, child in fields.items():
         # In what a tool returned, a field of this name may be anything.
-        if _kind(name) and (isinstance(inner, dict) or not is_result(message)):
-            inner = check_object(inner, f"{place}: {name!r}")
+        if _kind(name) and (isinstance(child, dict) or not is_result(message)):
+            child = check_object(child, f"{place}: {name!r}")
             unread.fields(fields, {name, *filter(_is_silent, fields)})
-            yield {**({"name": name} if bare(name) == _CODE else {}), **inner, "type": name}
+            yield {**({"name": name} if bare(name) == _CODE else {}), **child, "type": name}
             return
     match fields:
         case {"thought": True}:
@@ -208,8 +208,8 @@ def _typed(
         case {"guardContent": {"text": dict(text)}}:
             yield {**text, "type": "text"}
         case {"citationsContent": {"content": list(cited)}}:
-            for inner in cited:
-                yield from _typed(inner, message, place, unread)
+            for child in cited:
+                yield from _typed(child, message, place, unread)
         case {"kind": str(kind)} if kind in TEXTS or _kind(kind):
             yield restated(fields, "kind", type=kind)
         case _:
@@ -273,13 +273,13 @@ def _calls_in(
     call = {"toolName": kind.removeprefix("tool-")} if kind.startswith("tool-") else {}
     call |= part
     for name in INNER:
-        inner = part.get(name)
-        if isinstance(inner, dict):
-            wrapped = inner.get("value")  # Goose's
-            inner = wrapped if isinstance(wrapped, dict) else inner
+        child = part.get(name)
+        if isinstance(child, dict):
+            wrapped = child.get("value")  # Goose's
+            child = wrapped if isinstance(wrapped, dict) else child
             if name == "custom":  # its input is free text
-                inner = restated(inner, "input", arguments={"input": inner.get("input")})
-            call = restated(call, name) | inner
+                child = restated(child, "input", arguments={"input": child.get("input")})
+            call = restated(call, name) | child
             break
     if isinstance(part.get("state"), dict):  # opencode's
         call |= part["state"]
@@ -296,10 +296,10 @@ def _calls_in(
 def _function(call: Mapping[str, Any], key: str, returned: str = "") -> dict[str, Any]:
     """Return a call with ``id``, ``name`` and ``arguments``, by whatever fields these have."""
     name = next((field for field in METHODS if isinstance(call.get(field), str)), "name")
-    given = next((field for field in GIVEN if call.get(field)), "")
-    arguments = call[given] if given else call.get("arguments", {})
-    about = {"id": key, "name": call.get(name), "arguments": arguments}
-    return restated(call, name, given, returned, *NAMES) | about
+    argument_field = next((field for field in GIVEN if call.get(field)), "")
+    arguments = call[argument_field] if argument_field else call.get("arguments", {})
+    function_fields = {"id": key, "name": call.get(name), "arguments": arguments}
+    return restated(call, name, argument_field, returned, *NAMES) | function_fields
 
 
 def _calls_beside(
@@ -352,10 +352,10 @@ def _texts(part: Mapping[str, Any], in_result: bool, place: str, unread: Unread)
     if field is not None and (field in part or "type" in part):
         named = (name for name in (field, "value", "content") if name in part)
         field = next(named, field)
-        inner = part.get(field)
+        child = part.get(field)
         yield require(
-            inner if isinstance(inner, dict) else part,
-            "value" if isinstance(inner, dict) else field,
+            child if isinstance(child, dict) else part,
+            "value" if isinstance(child, dict) else field,
             str,
             place,
         )
@@ -365,8 +365,8 @@ def _texts(part: Mapping[str, Any], in_result: bool, place: str, unread: Unread)
     elif in_result and not (len(part) == 1 and part.keys() <= MEDIA):
         yield json.dumps(part["json"] if part.keys() == {"json"} else part, ensure_ascii=False)
     else:
-        for name, inner in part.items():
-            if isinstance(inner, dict) and not _is_silent(name):
+        for name, child in part.items():
+            if isinstance(child, dict) and not _is_silent(name):
                 unread.part(name)  # such as an image
             elif not _is_silent(name):
-                unread.fields({name: inner}, ())
+                unread.fields({name: child}, ())

@@ -57,8 +57,8 @@ class _Reader:
                 message = {"role": "user", "content": f"{command}\n{output}"}
             case {"summary": str(summary)}:
                 message = {"role": "user", "content": summary}
-        for turn, where in turns_of_answer(message, place, self.unread):
-            self.thread.add(turn, where)
+        for turn, location in turns_of_answer(message, place, self.unread):
+            self.thread.add(turn, location)
         match message.get("usage"):
             case {"totalTokens": int(tokens)}:
                 self.thread.use(tokens)
@@ -69,8 +69,8 @@ class _Reader:
         while parent in self.messages and parent not in stays:
             stays.add(parent)
             parent = self.parents[parent]
-        gone = [numbers for key, numbers in self.messages.items() if key not in stays]
-        self.thread.leave({index for numbers in gone for index in numbers}, self.unread)
+        left_ranges = [numbers for key, numbers in self.messages.items() if key not in stays]
+        self.thread.leave({index for numbers in left_ranges for index in numbers}, self.unread)
 
     def _compact(self, line: Mapping[str, Any], place: str) -> None:
         thread, summary = self.thread, line.get("summary")

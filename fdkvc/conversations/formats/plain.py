@@ -36,7 +36,7 @@ def read_plain_text(
     """
     lines = text.split("\n")
     check_most("the file has", len(lines), "lines", MAX_DIALOG_FILE_LINES)
-    begun = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
+    line_counts = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
     dialogs = list[Turns]()
     turns = Turns()
     speakers: set[str] = set()
@@ -48,7 +48,7 @@ def read_plain_text(
             continue
         named = _SPEAKER.match(line)
         speaker = clean_name(named[1]) if named else ""
-        if named and (begun[speaker] > 1 or len(speakers) < 2):
+        if named and (line_counts[speaker] > 1 or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))
         elif turns:

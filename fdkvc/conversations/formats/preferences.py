@@ -52,9 +52,9 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
 
 def _has_answer(value: Mapping[str, Any]) -> bool:
     """Whether an answer is a text, a message or a list, and not a mark or an API's response."""
-    given = next(value[name] for name in ANSWERS if name in value)
-    message = isinstance(given, dict) and bool(given.keys() & {"role", "from"})
-    return message or isinstance(given, str | list)
+    answer_value = next(value[name] for name in ANSWERS if name in value)
+    message = isinstance(answer_value, dict) and bool(answer_value.keys() & {"role", "from"})
+    return message or isinstance(answer_value, str | list)
 
 
 def _words(message: Mapping[str, Any]) -> Any:
@@ -63,19 +63,26 @@ def _words(message: Mapping[str, Any]) -> Any:
 
 def _said(value: Mapping[str, Any], name: str, role: str, place: str) -> Iterator[Placed]:
     """Yield the messages of a field: a text, a message, or a list of these."""
-    said, where = value[name], f"{place}, {name}"
-    if isinstance(said, dict):
-        said = [said]
-    if isinstance(said, list):
-        yield from objects(said, "message", where) if said else messages_of(value, name, place)
+    prompt_value, location = value[name], f"{place}, {name}"
+    if isinstance(prompt_value, dict):
+        prompt_value = [prompt_value]
+    if isinstance(prompt_value, list):
+        yield from (
+            objects(prompt_value, "message", location)
+            if prompt_value
+            else messages_of(value, name, place)
+        )
         return
     text = require(value, name, str, place)
     parts = _SAID.split(text)
     if len(parts) > 1 and not parts[0].strip():
         for speaker, words in zip(parts[1::2], parts[2::2], strict=True):
-            yield {"role": "user" if speaker == "Human" else "assistant", "content": words}, where
+            yield (
+                {"role": "user" if speaker == "Human" else "assistant", "content": words},
+                location,
+            )
     else:
-        yield {"role": role, "content": text}, where
+        yield {"role": role, "content": text}, location
 
 
 FORMAT = chat_format(

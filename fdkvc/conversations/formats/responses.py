@@ -61,36 +61,39 @@ def turns_of_items(
 ) -> Iterator[Placed]:
     """Yield items as chat messages: calls join the assistant's message before them."""
     turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
-    begun = ""  # where it is
-    for item, where in items:
+    turn_place = ""  # where it is
+    for item, location in items:
         kind = "message" if "role" in item else str(item.get("type", "message"))
         if kind == "agent_message":  # what another agent answers
-            item = restated(item, "author", "recipient", "content", output=item.get("content"))
+            item = restated(item, "content", output=item.get("content"))
             kind = "agent_message_output"
         if kind.endswith("_call"):
             if turn is None:
-                turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where
+                turn, turn_place = (
+                    {"role": "assistant", "content": None, "tool_calls": []},
+                    location,
+                )
             turn["tool_calls"].append({"function": _called(item, kind)})
         elif kind not in ("message", "output") and not kind.endswith("_output"):
-            if of_log or _is_known(kind, item, where):
+            if of_log or _is_known(kind, item, location):
                 unread.part(kind)
             continue
         returned = next((item[field] for field in RETURNED if item.get(field)), None)
         if kind.endswith("_call") and (kind == "function_call" or returned is None):
             continue
         if turn is not None:
-            yield turn, begun
-        turn, begun = None, where
+            yield turn, turn_place
+        turn, turn_place = None, location
         if kind != "message":
             content = [returned] if isinstance(returned, dict) and "type" in returned else returned
-            said = {} if kind.endswith("_call") else restated(item, *RETURNED)
-            yield {**said, "role": "tool", "content": content}, where
+            result_fields = {} if kind.endswith("_call") else restated(item, *RETURNED)
+            yield {**result_fields, "role": "tool", "content": content}, location
         elif item.get("role") == "assistant":
-            turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, where)]}
+            turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, location)]}
         else:
-            yield item, where
+            yield item, location
     if turn is not None:
-        yield turn, begun
+        yield turn, turn_place
 
 
 def _called(item: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -98,8 +101,12 @@ def _called(item: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     if kind == "function_call":
         return item
     field = next((field for field in GIVEN if item.get(field)), "arguments")
-    given = item.get(field, {})
-    arguments = given if isinstance(given, dict) or field == "arguments" else {field: given}
+    argument_value = item.get(field, {})
+    arguments = (
+        argument_value
+        if isinstance(argument_value, dict) or field == "arguments"
+        else {field: argument_value}
+    )
     named = {"name": item.get("name", kind.removesuffix("_call")), "arguments": arguments}
     return restated(item, field, *RETURNED, **named)
 
@@ -114,8 +121,8 @@ def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
     """Whether the API has items of a type; a ValueError if it does not, and this one has words."""
     if _KNOWN.fullmatch(kind) or is_thinking(kind):
         return True
-    for name, inner in item.items():
-        if name != "type" and has_words(inner, name):
+    for name, child in item.items():
+        if name != "type" and has_words(child, name):
             raise ValueError(
                 f"{place} is of the type {clean_name(kind)!r}, which is not known, but has words "
                 f"in {clean_name(name)!r}: a message needs 'role' and 'content'"

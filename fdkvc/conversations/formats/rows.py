@@ -30,11 +30,11 @@ def _contents(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     contents = value.get("contents")
     contents = [contents] if isinstance(contents, str | dict) else contents
     for number, content in enumerate(require({"contents": contents}, "contents", list, place)):
-        where = f"{place}, content {number}"
+        location = f"{place}, content {number}"
         if isinstance(content, str) or (isinstance(content, dict) and "text" in content):
             content = {"parts": content}
-        content = {"parts": [], **check_object(content, where)}
-        yield {**content, "role": content.get("role") or "user"}, where
+        content = {"parts": [], **check_object(content, location)}
+        yield {**content, "role": content.get("role") or "user"}, location
 
 
 PROMPTS = ("systemInstruction", "system_instruction")
@@ -48,8 +48,8 @@ ORIGIN = ("country", "hashed_ip", "header")
 
 
 def _turns(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
-    for message, where in with_system(value, "conversation", place):
-        yield restated(message, *ORIGIN), where
+    for message, location in with_system(value, "conversation", place):
+        yield restated(message, *ORIGIN), location
 
 
 ROW = chat_format(
@@ -96,20 +96,20 @@ ARENA = replace(SIDES[0], key="arena", read=_read_sides)
 
 def _requests(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     """Yield what was asked, each round of the answer with its calls and results, and the rest."""
-    for request, where in messages_of(value, "requests", place, "request"):
-        asked = require(request, "message", dict, where)
-        yield {**asked, "role": "user"}, where
-        result = optional(request, "result", dict, where)
-        metadata = optional(result, "metadata", dict, where)
+    for request, location in messages_of(value, "requests", place, "request"):
+        question = require(request, "message", dict, location)
+        yield {**question, "role": "user"}, location
+        result = optional(request, "result", dict, location)
+        metadata = optional(result, "metadata", dict, location)
         unread.fields(request, {"message", "response", "result", "variableData"})
         unread.fields(result, {"metadata"})
         unread.fields(metadata, {"toolCallRounds", "toolCallResults"})
-        results = optional(metadata, "toolCallResults", dict, where)
-        rounds = [*objects(optional(metadata, "toolCallRounds", list, where), "round", where)]
-        said = ""
+        results = optional(metadata, "toolCallResults", dict, location)
+        rounds = [*objects(optional(metadata, "toolCallRounds", list, location), "round", location)]
+        round_words = ""
         for row, inside in rounds:
             words = optional(row, "response", str, inside)
-            said += words
+            round_words += words
             yield restated(row, "response", role="assistant", content=words), inside
             for call, _ in objects(optional(row, "toolCalls", list, inside), "call", inside):
                 key = str(call.get("id"))
@@ -117,14 +117,14 @@ def _requests(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
                     content = check_object(results[key], f"{inside}: a result").get("content")
                     yield {"role": "tool", "tool_call_id": key, "content": content}, inside
         parts = []
-        for part, _ in objects(optional(request, "response", list, where), "part", where):
+        for part, _ in objects(optional(request, "response", list, location), "part", location):
             words = part.get("value")
-            if isinstance(words, str) and words.strip() not in said:
+            if isinstance(words, str) and words.strip() not in round_words:
                 parts.append({"type": "text", "text": words})
-            elif not rounds or not part.get("toolCallId"):
-                unread.fields(part, ("value",))
+            else:
+                unread.fields(part, ("value", "kind", "toolId"))
         if parts:
-            yield {"role": "assistant", "content": parts}, where
+            yield {"role": "assistant", "content": parts}, location
 
 
 COPILOT = chat_format(

@@ -31,14 +31,14 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     for step, _ in objects(optional(value, "trajectory", list, place), "step", place):
         unread.fields(step, STEP_FIELDS)
     agent, acted = None, False
-    for message, where in messages_of(value, "history", place, "message"):
-        name = optional(message, "agent", str, where)
+    for message, location in messages_of(value, "history", place, "message"):
+        name = optional(message, "agent", str, location)
         agent = name if agent is None else agent
         if name != agent:
             unread.add(OTHER_AGENT)
             continue
-        role, content = require(message, "role", str, where), message.get("content")
-        texts = {field: optional(message, field, str, where) for field in ("thought", "action")}
+        role, content = require(message, "role", str, location), message.get("content")
+        texts = {field: optional(message, field, str, location) for field in ("thought", "action")}
         if content is None:
             content = "\n".join(filter(None, texts.values()))
         # The type of the message does not tell: that of the first is an observation, too.
@@ -46,11 +46,13 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         acted = bool(texts["action"])
         in_words = acted and not message.get("tool_calls")
         unread.add(ACTION, in_words)
-        said = restated(message, *BOOKKEEPING, role="tool" if observed else role, content=content)
+        chat_message = restated(
+            message, *BOOKKEEPING, role="tool" if observed else role, content=content
+        )
         for field, text in texts.items():
             if text.strip() in str(content) or (field == "action" and not in_words):
-                said.pop(field, None)  # it repeats the words or the call
-        yield said, where
+                chat_message.pop(field, None)  # it repeats the words or the call
+        yield chat_message, location
 
 
 def recognizes(value: Mapping[str, Any]) -> bool:

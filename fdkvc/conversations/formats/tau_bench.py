@@ -44,14 +44,14 @@ def _read_results(
     simulations = require(value, "simulations", list, "the file")
     info = optional(value, "info", dict, "info")
     environment = optional(info, "environment_info", dict, "info")
-    policy, beside = optional(environment, "policy", str, "info"), Unread()
+    policy, file_unread = optional(environment, "policy", str, "info"), Unread()
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
-        beside.fields(owner, {read, "info"})
+        file_unread.fields(owner, {read, "info"})
     with_policy = [
         {**row, "policy": row.get("policy") or policy} if isinstance(row, dict) else row
         for row in simulations
     ]
-    return read_each(SIMULATION.read, with_policy, "simulation", number, calls, beside)
+    return read_each(SIMULATION.read, with_policy, "simulation", number, calls, file_unread)
 
 
 def _simulated(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -68,50 +68,52 @@ def _simulated(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator
 
 def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
     """Yield the messages that the agent reads, as chat messages."""
-    for message, where in listed:
-        role = require(message, "role", str, where)
+    for message, location in listed:
+        role = require(message, "role", str, location)
         parts = message.get("tool_messages")
         if parts is not None:  # the results of parallel calls
             unread.fields(message, {"tool_messages"})
-            yield from _messages(messages_of(message, "tool_messages", where, "message"), unread)
+            yield from _messages(messages_of(message, "tool_messages", location, "message"), unread)
             continue
-        called = optional(message, "tool_calls", list, where)
+        called = optional(message, "tool_calls", list, location)
         if message.get("requestor") == "user" or (role == "user" and called):
             unread.add(OF_USER)
             continue
         content = message.get("content")
         if message.get("is_audio") and content is not None:  # base64
-            content = optional(message, "audio_script_gold", str, where)
+            content = optional(message, "audio_script_gold", str, location)
             unread.add(SPEECH, not content)
-        yield restated(message, *REPEATED, content=content, tool_calls=called), where
+        yield restated(message, *REPEATED, content=content, tool_calls=called), location
 
 
 def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     """Yield the messages of speech: what one side says without a pause of its turn is joined."""
     joined: dict[str, Any] = {}
-    where = place
-    for tick, where in messages_of(value, "ticks", place, "tick"):
+    location = place
+    for tick, location in messages_of(value, "ticks", place, "tick"):
         for side, role in (("agent", "assistant"), ("user", "user")):
-            chunk = optional(tick, f"{side}_chunk", dict, where)
+            chunk = optional(tick, f"{side}_chunk", dict, location)
             script = "audio_script_gold" if chunk.get("is_audio") else "content"
-            if chunk.get("contains_speech", True) and (text := optional(chunk, script, str, where)):
-                ids = {*map(str, optional(chunk, "utterance_ids", list, where))}
+            if chunk.get("contains_speech", True) and (
+                text := optional(chunk, script, str, location)
+            ):
+                ids = {*map(str, optional(chunk, "utterance_ids", list, location))}
                 if joined.get("role") != role:
-                    yield from _joined(joined, where)
+                    yield from _joined(joined, location)
                     joined = {"role": role, "parts": [text], "ids": ids}
                 else:
                     new = bool(ids and joined["ids"] and ids.isdisjoint(joined["ids"]))
                     joined["parts"].append(f" {text}" if new else text)
                     joined["ids"] = ids
-            called = optional(tick, f"{side}_tool_calls", list, where)
-            results = optional(tick, f"{side}_tool_results", list, where)
+            called = optional(tick, f"{side}_tool_calls", list, location)
+            results = optional(tick, f"{side}_tool_results", list, location)
             if called or results:
-                yield from _joined(joined, where)
+                yield from _joined(joined, location)
                 joined = {}
             if called:
-                yield {"role": role, "content": None, "tool_calls": called}, where
-            yield from objects(results, "result", where)
-    yield from _joined(joined, where)
+                yield {"role": role, "content": None, "tool_calls": called}, location
+            yield from objects(results, "result", location)
+    yield from _joined(joined, location)
 
 
 def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:

@@ -33,8 +33,8 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     unread.fields(data, USER_DATA)
     if lines:
         yield {"role": "system", "content": "\n".join(lines)}, f"{place}, metadata"
-    for turn, where in messages_of(value, "conversation", place):
-        for api, inside in objects(optional(turn, "apis", list, where), "api", where):
+    for turn, location in messages_of(value, "conversation", place):
+        for api, inside in objects(optional(turn, "apis", list, location), "api", location):
             request = require(api, "request", dict, inside)
             unread.fields(api, {"request", "response", "exception"})
             named = {"name": request.get("api_name"), "arguments": request.get("parameters")}
@@ -42,7 +42,10 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
             yield {"role": "assistant", "tool_calls": [{"function": call}]}, inside
             answer = {"response": api.get("response"), "exception": api.get("exception")}
             yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}, inside
-        yield restated(turn, "apis", "text", content=optional(turn, "text", str, where)), where
+        yield (
+            restated(turn, "apis", "text", content=optional(turn, "text", str, location)),
+            location,
+        )
 
 
 FORMAT = chat_format(

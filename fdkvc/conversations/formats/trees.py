@@ -50,13 +50,13 @@ def branches(
     if not is_tree or not any(parent in named for parent in parents.values()):
         return [[message for _, message in messages]]
     roots: dict[str, str] = {}  # by message
-    last: dict[str, str] = {}  # the last message of each tree
+    last_of_tree: dict[str, str] = {}  # the last message of each tree
     for key in named:
         path = (
             branch_to(key, parents, place) if parents[key] not in roots else [roots[parents[key]]]
         )
         roots[key] = path[0]
-        last[path[0]] = key
+        last_of_tree[path[0]] = key
     if leaf in named:
-        last = {roots[leaf]: leaf} | last | {roots[leaf]: leaf}
-    return [[named[key] for key in branch_to(end, parents, place)] for end in last.values()]
+        last_of_tree = {roots[leaf]: leaf} | last_of_tree | {roots[leaf]: leaf}
+    return [[named[key] for key in branch_to(end, parents, place)] for end in last_of_tree.values()]
