@@ -235,8 +235,8 @@ def _frame(value: Mapping[str, Any], place: str, text: str, unread: Unread) -> F
             start, end = (require(slot, key, int, location) for key in ("start", "exclusive_end"))
             if not 0 <= start < end <= len(text):
                 raise ValueError(
-                    f"{location}: 'start' {start} and 'exclusive_end' {end} are not in the utterance, "
-                    f"which has {len(text)} characters"
+                    f"{location}: 'start' {start} and 'exclusive_end' {end} are not in the "
+                    f"utterance, which has {len(text)} characters"
                 )
             spans.append((name, start, end))
     actions = list(objects(optional(value, "actions", list, place), "action", place))
