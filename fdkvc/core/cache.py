@@ -348,7 +348,11 @@ class Pages:
         return first
 
     def over(
-        self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
+        self,
+        cache: Cache,
+        combine: np.ufunc,
+        column: NDArray[Any],
+        start: Any,
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
         number = self.number(cache)
@@ -410,7 +414,12 @@ def runs(cache: Cache, label: Ints) -> Ints:
 
 
 def _select_pages(
-    score: Floats, cache: Cache, protected: Bools, budget: int | Ints, ties: Ties, pages: Pages
+    score: Floats,
+    cache: Cache,
+    protected: Bools,
+    budget: int | Ints,
+    ties: Ties,
+    pages: Pages,
 ) -> tuple[Bools, Floats]:
     """Select whole pages; one with a protected entry stays. A budget below a page keeps a part."""
     budgets = np.broadcast_to(np.asarray(budget), (len(score), 1))
@@ -453,7 +462,12 @@ def _select_pages(
 
 
 def _select_by_size(
-    score: Floats, leaders: Cache, protected: Bools, budget: Ints, ties: Ties, size: Ints
+    score: Floats,
+    leaders: Cache,
+    protected: Bools,
+    budget: Ints,
+    ties: Ties,
+    size: Ints,
 ) -> tuple[Bools, Floats]:
     """Choose pages as `select` does, as long as their `size` (B, P) fits the budget (B, 1).
 

@@ -342,7 +342,11 @@ def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> 
 
 
 def check_most(
-    owner: str, count: int, noun: str, limit: int, error: type[ValueError] = ValueError
+    owner: str,
+    count: int,
+    noun: str,
+    limit: int,
+    error: type[ValueError] = ValueError,
 ) -> None:
     """Raise an error that names the owner if it has more than `limit` of something.
 

@@ -162,7 +162,11 @@ def signed(x: float, digits: int) -> str:
 
 
 def ranged(
-    mean: float, low: float, high: float, digits: int = 3, write: Callable[..., str] = decimal
+    mean: float,
+    low: float,
+    high: float,
+    digits: int = 3,
+    write: Callable[..., str] = decimal,
 ) -> str:
     """Write a mean with its interval, if it has one.
 

@@ -193,7 +193,11 @@ def _entries(cache: Cache, policy: Policy, turn: Observation, *, reset: bool) ->
 
 
 def _resized(
-    cache: Cache, policy: Policy, turn: Observation, budget: int, pinned: Ints | None
+    cache: Cache,
+    policy: Policy,
+    turn: Observation,
+    budget: int,
+    pinned: Ints | None,
 ) -> Cache:
     """Evict down to a smaller budget, or add the empty slots of a larger one."""
     rows, old_slots = cache.token.shape

@@ -212,7 +212,12 @@ class Metric:
         return ", ".join(filter(None, (name or self.title, self.unit)))
 
     def figure(
-        self, mean: float, low: float = math.nan, high: float = math.nan, *, signs: bool = False
+        self,
+        mean: float,
+        low: float = math.nan,
+        high: float = math.nan,
+        *,
+        signs: bool = False,
     ) -> str:
         """Write a value, or a mean with its interval, without the unit; `signs` for a difference.
 

@@ -65,7 +65,11 @@ def with_recalled(policy: Policy, state: State, turn: Observation) -> tuple[Cach
 
 
 def protection(
-    policy: Policy, entries: Cache, turn: Observation, budget: int | Ints, pinned: Ints | None
+    policy: Policy,
+    entries: Cache,
+    turn: Observation,
+    budget: int | Ints,
+    pinned: Ints | None,
 ) -> Bools:
     """Mark the entries that stay whatever their score (B, C), at most `budget` a row.
 

@@ -205,7 +205,12 @@ class _Runs:
     """Cached runs of one dialog up to a turn with one setting changed."""
 
     def __init__(
-        self, dialogs: DialogBatch, row: int, turn: int, policy: Policy, budget: int
+        self,
+        dialogs: DialogBatch,
+        row: int,
+        turn: int,
+        policy: Policy,
+        budget: int,
     ) -> None:
         self.dialog, self.turn = dialogs.row(row), turn
         self.policy, self.budget = policy, budget
@@ -245,7 +250,11 @@ class _Runs:
         return self._run(self.policy, self.budget, dialog=replace(self.dialog, traits=traits))
 
     def _run(
-        self, policy: Policy, budget: int, rows: int = 1, dialog: DialogBatch | None = None
+        self,
+        policy: Policy,
+        budget: int,
+        rows: int = 1,
+        dialog: DialogBatch | None = None,
     ) -> Ints:
         """Run the dialog as B rows; return the tokens that each keeps after the turn (B, C)."""
         dialog = dialog or self.dialog

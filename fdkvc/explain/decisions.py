@@ -304,7 +304,13 @@ class Explanation:
         return {name: self.terms[name] - marginal[name] for name in self.terms if marginal}
 
 
-def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int) -> Explanation:
+def explain(
+    trace: Trace,
+    dialogs: DialogBatch,
+    row: int,
+    turn: int,
+    token: int,
+) -> Explanation:
     """Explain what happened to an entry in a turn.
 
     `turn` counts from 0 over the dialog; `token` is a token of the row, in the cache or not. Raises
@@ -361,7 +367,11 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
 
 
 def _eviction(
-    trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int
+    trace: Trace,
+    dialogs: DialogBatch,
+    row: int,
+    turn: int,
+    token: int,
 ) -> tuple[int, Rule] | None:
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     first = trace.first_turn

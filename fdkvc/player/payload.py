@@ -106,7 +106,8 @@ def pack_lanes(
 ) -> bytes:
     """Return runs over one dialog for the browser: what each turn keeps and evicts, with ranks."""
     lanes = []
-    for run, head, look in zip(runs, heads, looks([head.label for head in heads]), strict=True):
+    all_looks = looks([head.label for head in heads])
+    for run, head, look in zip(runs, heads, all_looks, strict=True):
         hue = {"tint": look.place, "shape": look.shape, "hued": head.label.startswith(FD_KVC)}
         # A fork begins where it forks: before, its line would cover that of its parent.
         start = head.forks[1] if head.forks else 0
@@ -134,6 +135,7 @@ def _packed(
     columns: Sequence[NDArray[Any]],
     head: Mapping[str, Any],
 ) -> bytes:
+    sizes = [[column.dtype.str[1:], len(column)] for column in columns]
     head = {
         **head,
         "kind": kind,
@@ -142,7 +144,7 @@ def _packed(
         "lanes": lanes,
         "palette": [[colour, letter_ink(colour)] for colour in TOPICS],
         "topicless": [TOPICLESS, letter_ink(TOPICLESS)],
-        "columns": [[column.dtype.str[1:], len(column)] for column in columns],
+        "columns": sizes,
     }
     header = json.dumps(head, separators=(",", ":")).encode()
     parts = [len(header).to_bytes(4, "little"), header, *map(_planes, columns)]
@@ -176,8 +178,9 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
 
 
 def _course(run: StageRun) -> Mapping[str, Any]:
-    trace, turns = run.trace, range(run.dialogs.turns)
-    deciding = [*run.deciding.items()]
+    trace = run.trace
+    turns = range(run.dialogs.turns)
+    deciding = list(run.deciding.items())
     course = {"label": trace.policy.label, "long": run.long, "deciding": deciding}
     if run.long:  # the browser derives its turns from the stays of tokens
         constant = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
@@ -256,7 +259,8 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
         first_turn[is_cached_now & ~is_cached] = turn
         is_cached = is_cached_now
     token, first, end = np.concatenate(stays, axis=1).astype(np.int64)
-    return [column.astype(np.uint32) for column in (np.diff(token, prepend=0), first, end)]
+    columns = np.diff(token, prepend=0), first, end
+    return [column.astype(np.uint32) for column in columns]
 
 
 def _planes(column: NDArray[Any]) -> bytes:

@@ -26,7 +26,11 @@ REPORT = "python -m fdkvc report --run results/run.json --out report.html"
 
 
 def report_html(
-    title: str, scope: Sequence[str], parts: Mapping[str, str], measured: str = "", style: str = ""
+    title: str,
+    scope: Sequence[str],
+    parts: Mapping[str, str],
+    measured: str = "",
+    style: str = "",
 ) -> str:
     """Return a report as a whole page, on `scope`, one string per paragraph.
 
@@ -111,7 +115,13 @@ def failed_scene(failure: Failure) -> str:
     return framed_moment(run, title, failure.turn, failure.token, words)
 
 
-def framed_moment(run: StageRun, title: str, turn: int, token: int | None, words: str = "") -> str:
+def framed_moment(
+    run: StageRun,
+    title: str,
+    turn: int,
+    token: int | None,
+    words: str = "",
+) -> str:
     """Return a turn of a run in an iframe, which isolates its keys and names."""
     named, inside = escape(title), escape(moment_html(run, title, turn, token, words))
     return (

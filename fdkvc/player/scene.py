@@ -44,7 +44,13 @@ def sentences_of(
     return sentences
 
 
-def moment_html(run: StageRun, title: str, turn: int, token: int | None, words: str = "") -> str:
+def moment_html(
+    run: StageRun,
+    title: str,
+    turn: int,
+    token: int | None,
+    words: str = "",
+) -> str:
     """Return a turn of a run as a page, with sentences on one entry only."""
     sentences = sentences_of([run], token, all_entries=False)
     return scene_html(title, pack(run, "moment"), turn, token, sentences, words)
