@@ -173,6 +173,12 @@ class Kept:
                     self._keep(key, found)
         return found
 
+    def clear(self) -> None:
+        """Keep none of them; whoever needs one computes it again."""
+        with self._lock:
+            self._recordings.clear()
+            self.tokens = 0
+
     def _keep(self, key: tuple[Transcript, int, Encoder | None], recording: Recording) -> None:
         self.tokens += recording.starts[-1]
         while self.tokens > self.most and self._recordings:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 import numpy as np
 import pandas as pd
 
-from fdkvc.core.limits import MAX_COMPUTED_MEGABYTES
+from fdkvc.core.limits import MAX_STORED_MEGABYTES
 from fdkvc.core.recordings import Token
 
 Value = TypeVar("Value")
@@ -110,11 +110,28 @@ class ByteLRU(Generic[Value]):
             return self._held[key][0]
 
 
-_COMPUTED: ByteLRU[Any] = ByteLRU(MAX_COMPUTED_MEGABYTES * 1_000_000)
+STORE: ByteLRU[Any] = ByteLRU(MAX_STORED_MEGABYTES * 1_000_000)
+"""What all pages of all sessions keep, in one bound: uploads, what a model read, runs, tables.
+
+So the sessions of closed windows, whose files stay for a reload, take no more than the open ones.
+"""
+
+
+class Shelf(Generic[Value]):
+    """Values of one kind in `STORE`, with keys of their own."""
+
+    def put(self, key: Hashable, value: Value) -> None:
+        """Store a value, replacing any of the same key."""
+        STORE.put((self, key), value)
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return the value of a key or None; it counts as used."""
+        value: Value | None = STORE.get((self, key))
+        return value
 
 
 def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:
-    """Cache a function by its arguments, all such functions within one bound.
+    """Cache a function by its arguments, in `STORE`.
 
     An argument that is compared by identity, such as a run, is not kept alive by that.
     """
@@ -122,10 +139,10 @@ def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]
     @wraps(make)
     def find_or_make(*arguments: *Arguments) -> Value:
         key = make, _key(arguments)
-        value: Value | None = _COMPUTED.get(key)
+        value: Value | None = STORE.get(key)
         if value is None:
             value = make(*arguments)
-            _COMPUTED.put(key, value)
+            STORE.put(key, value)
         return value
 
     return find_or_make

@@ -26,6 +26,7 @@ from fdkvc.models.page.conversation import FULL, Answered, answer_of
 from fdkvc.models.page.why import _first_other
 from fdkvc.models.report.answer import answers_html, call_html
 from fdkvc.ui.fields import hold
+from fdkvc.ui.lru import STORE
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled
 from tests.hostile import HOSTILE
 
@@ -175,7 +176,7 @@ def test_a_dialog_goes_on_as_a_talk() -> None:
 
 
 def forget_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stored in (conversation.ANSWERS, conversation.TEXTS):
+    for stored in (STORE, conversation.TEXTS):
         monkeypatch.setattr(stored, "_held", OrderedDict())
 
 
@@ -191,7 +192,9 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
             yield step
             if chat.steps == 3:  # a click, and the next run
                 monkeypatch.setattr(Chat, "answer", answer)
-                keys: list[Any] = [*conversation.ANSWERS._held]
+                keys: list[Any] = [
+                    key for shelf, key in STORE._held if shelf is conversation.ANSWERS
+                ]
                 clicks.append(Thread(target=stops.extend, args=[map(answer_of, keys)]))
                 clicks[0].start()  # waits until this run ends
                 hold("answers", choices.STOPS, "0:3")

@@ -22,7 +22,7 @@ from fdkvc.commands.main import main
 from fdkvc.commands.parser import build_parser
 from fdkvc.conversations.arguments import forgotten
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_file
-from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
+from fdkvc.conversations.lexical import KEPT, LexicalRecordings, lexical_recording
 from fdkvc.conversations.page import files
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.conversations.replay import Replay
@@ -779,6 +779,11 @@ def test_the_card_is_of_the_first_dialogs_then_of_all(monkeypatch: pytest.Monkey
     assert parts[-1].table.dialog.unique().tolist() == ["0"]
     assert whole.table.dialog.nunique() == 3
     assert all(step.done <= step.total for step in steps)
+
+
+def test_a_run_leaves_no_vectors_in_memory() -> None:
+    replayed(Replay((policy_named("fifo"),), (16,)), shipped_file("chat"))
+    assert KEPT.tokens == 0
 
 
 def test_while_a_run_goes_on_its_progress_stands_above_the_card_so_far(

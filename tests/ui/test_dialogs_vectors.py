@@ -24,11 +24,12 @@ from fdkvc.models.page import loading as models
 from fdkvc.policies import policy_named
 from fdkvc.runs.jobs import Progress
 from fdkvc.ui.downloads import files_of
+from fdkvc.ui.lru import STORE
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict.page import vectors as page
 from fdkvc.verdict.page.replay import FileRun, replay_file, report_of
-from fdkvc.verdict.page.vectors import READ, VECTORS, read_file
+from fdkvc.verdict.page.vectors import VECTORS, read_file
 from tests.app_pages import html, link_of, open_page, press, settled
 from tests.language_models import write_model
 from tests.ui.test_dialogs_page import card, no_stage, text_of, words_of, words_said
@@ -48,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(models.MODELS, NAME, str(folder))
     monkeypatch.setitem(VECTORS.choices, NAME, NAME)  # type: ignore[arg-type]
-    READ.__init__(READ.most)  # type: ignore[misc]
+    STORE.__init__(STORE.most)  # type: ignore[misc]
     shared_jobs.clear()
 
 
@@ -86,7 +87,7 @@ def test_a_link_opens_on_its_turn_once_the_file_is_read() -> None:
     assert f"the {NAME} model, layer 3, KV head 1" in html(app)
     assert not app.error
 
-    READ.__init__(READ.most)  # type: ignore[misc]
+    STORE.__init__(STORE.most)  # type: ignore[misc]
     app = read_with(open_page("dialogs", **link))
     assert link_of(app)["turn"] != "0", "it opens where a call failed"
 
@@ -169,7 +170,7 @@ def test_what_does_not_fit_is_not_read_and_said(monkeypatch: pytest.MonkeyPatch)
     first, second = (read.recordings[at][0].starts[-1] for at in range(2))
     bytes_of_token = 3 * 4 * (24 + 4 * 6 + 2 * 2 * 6)
     monkeypatch.setattr(page, "MAX_READ_MEGABYTES", (first + 1) * bytes_of_token / 1e6)
-    READ.__init__(READ.most)  # type: ignore[misc]
+    STORE.__init__(STORE.most)  # type: ignore[misc]
     read = read_file(chosen, FILE)
     assert [*read.recordings] == [0]
     reason = f"{FILE.transcripts[1].name}: {second:,} tokens in 3 layers, but "
@@ -192,7 +193,7 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
     assert [*read.recordings] == [0]
     assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
 
-    READ.__init__(READ.most)  # type: ignore[misc]
+    STORE.__init__(STORE.most)  # type: ignore[misc]
     run = FileRun(SETTINGS, 0.95, FILE.key, NAME, Encoding(), FILE)
     assert replay_file(run, cancelled=cancelled) is None
 

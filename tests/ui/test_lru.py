@@ -12,7 +12,7 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.conversations.page.files import DialogFile, read_dialog_file
+from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
 from fdkvc.player.moments import Spoken
 from fdkvc.player.run import DialogChoice, build_run
 from fdkvc.policies import policy_named
@@ -146,9 +146,27 @@ def test_what_values_share_counts_once_and_values_are_dropped() -> None:
     assert 0 <= stored.size <= 100
 
 
+def test_files_and_what_is_made_of_them_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    store: ByteLRU[object] = ByteLRU(MEGABYTE)
+    monkeypatch.setattr(lru, "STORE", store)
+
+    @cached
+    def made_of(name: str) -> bytes:
+        return bytes(MEGABYTE // 4)
+
+    for number in range(8):  # windows that were closed
+        name = f"{number}.json"
+        UPLOADS.put(name, DialogFile(name, "x" * (MEGABYTE // 4), ()))
+        made_of(name)
+        assert store.size <= MEGABYTE
+    found = [UPLOADS.get(f"{number}.json") for number in range(8)]
+    assert found[-1] is not None
+    assert found[:5] == [None] * 5
+
+
 def test_many_runs_take_no_more_than_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     memory: ByteLRU[object] = ByteLRU(MEGABYTE)
-    monkeypatch.setattr(lru, "_COMPUTED", memory)
+    monkeypatch.setattr(lru, "STORE", memory)
     policy, ended = policy_named("fifo"), []
     for seed in range(6):
         choice = DialogChoice(scenario_named("mixed"), seed, World()), policy, 16, ()

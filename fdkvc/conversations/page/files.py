@@ -15,7 +15,6 @@ from fdkvc.conversations.trace_file import ENDING, read_trace_file
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.limits import (
     MAX_JOINT_ENTRIES,
-    MAX_KEPT_UPLOAD_MEGABYTES,
     MAX_MEASURED_CHARACTERS,
     MAX_MEASURED_DIALOGS,
     MAX_RECORDED_ENTRIES,
@@ -33,7 +32,7 @@ from fdkvc.engine.trace import Trace
 from fdkvc.player.moments import Spoken, lettered, with_schedule
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
-from fdkvc.ui.lru import ByteLRU, cached
+from fdkvc.ui.lru import Shelf, cached
 
 SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
@@ -137,7 +136,7 @@ def with_calls(file: DialogFile) -> DialogFile:
     return replace(file, transcripts=transcripts, skipped=skipped)
 
 
-UPLOADS: ByteLRU[DialogFile] = ByteLRU(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
+UPLOADS: Shelf[DialogFile] = Shelf()
 """Uploaded files by name and digest; a session holds only the key."""
 
 

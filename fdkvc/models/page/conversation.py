@@ -16,7 +16,6 @@ from fdkvc.core.limits import (
     MAX_ANSWERS_MEGABYTES,
     MAX_BLOCK_LOGITS,
     MAX_CHAT_MEGABYTES,
-    MAX_CHATS_MEGABYTES,
     MAX_RESTORED_SPANS,
     MAX_WRITTEN_TOKENS,
 )
@@ -33,7 +32,7 @@ from fdkvc.models.numpy.tokens import EncodedPassage, role_of
 from fdkvc.models.page.loading import MODELS
 from fdkvc.models.report.answer import LOOPED
 from fdkvc.policies import Policy
-from fdkvc.ui.lru import ByteLRU, cached
+from fdkvc.ui.lru import ByteLRU, Shelf, cached
 from fdkvc.ui.markdown import plain
 
 FULL = "all"
@@ -452,7 +451,7 @@ class Written:
     complete: bool
 
 
-ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_CHATS_MEGABYTES * 1_000_000)
+ANSWERS: Shelf[Answered] = Shelf()
 """The answer of each conversation, by its `key`, with its caches."""
 
 TEXTS: ByteLRU[Written] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.conversations.forgot import Forgot, OnRead
-from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
+from fdkvc.conversations.lexical import KEPT, LexicalRecordings, lexical_recording
 from fdkvc.conversations.page.files import DialogFile, shipped_file
 from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.recordings import Recording
@@ -140,6 +140,7 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
             report(replace(step, partial=latest))
 
     tables = find_sizes(run.replay, ran, run.target, on_first, **how | {"on_progress": progress})
+    KEPT.clear()  # in this process; workers, which have the rest, end when they are idle
     if cancelled.is_set():  # a way may need a size that was not tried
         return latest
     return replayed(tables, shown)

@@ -24,7 +24,7 @@ from fdkvc.models.page.loading import LABELS, MODELS
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.ui import fields
 from fdkvc.ui.fields import problems
-from fdkvc.ui.lru import ByteLRU, cached
+from fdkvc.ui.lru import Shelf, cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import run_panel
 
@@ -77,7 +77,7 @@ class FileReading(NamedTuple):
     model: str
 
 
-READ: ByteLRU[ReadFile] = ByteLRU(MAX_READ_MEGABYTES * 1_000_000)
+READ: Shelf[ReadFile] = Shelf()
 """What models have read, by the file's key and the model."""
 
 
