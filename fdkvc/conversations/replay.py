@@ -18,13 +18,14 @@ import numpy as np
 
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.attention import BLOCK
-from fdkvc.core.limits import MAX_TOKENS
+from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.limits import MAX_KEPT_ENTRIES, MAX_TOKENS
 from fdkvc.core.parameters import BUDGET, Field, check_values
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.metrics import METRICS, Metric, first_late_turn, metric_named, metrics_of
-from fdkvc.engine.simulate import simulate
+from fdkvc.engine.simulate import simulate, simulate_blocks
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.runs.jobs import Execution, one_blas_thread, run_jobs, worker_count
@@ -240,18 +241,35 @@ def run_job(
         if cancelled.is_set():
             return None
         deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
-        trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
+        turns = None if late or recordings[1:] else turns_at_once(deciding, dialogs, budget)
+        blocks = turns and partial(simulate_blocks, deciding, dialogs, budget, turns)
+        trace = simulate(
+            deciding,
+            dialogs,
+            budget,
+            entries=False,
+            outputs_from=outputs_from,
+            stop=1 if blocks else None,
+        )
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for index, recording in enumerate(recordings):
             dialog, rows = recording.transcript, slice(index * heads, (index + 1) * heads)
             case = (dialog.name, dialog.services, policy.name, mode, budget)
             of_dialog = replace(trace, kept_tokens=trace.kept_tokens[rows], peak=trace.peak[rows])
-            evidence = Evidence(of_dialog, recording)
+            evidence = Evidence(of_dialog, recording, blocks or None)
             arguments += [(*case, *row) for row in _arguments(evidence, needs[index])]
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 results.append((*case, metric.name, float(np.mean(values))))
     return results, arguments
+
+
+def turns_at_once(policy: Policy, dialogs: DialogBatch, budget: int) -> int | None:
+    """Return how many turns of dialogs may be recorded at once, None for all."""
+    entries: int = dialogs.rows * policy.capacity(budget, dialogs.keys.shape[1])
+    if entries * dialogs.turns <= MAX_KEPT_ENTRIES:
+        return None
+    return max(1, MAX_KEPT_ENTRIES // entries)
 
 
 def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from fdkvc.conversations.lexical import embedded
 from fdkvc.conversations.sessions import Message
 from fdkvc.core.attention import Bools
 from fdkvc.core.dialogs import DialogBatch
-from fdkvc.core.limits import MAX_TOKENS
+from fdkvc.core.limits import MAX_SHOWN_TOKENS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.recordings import Token
 from fdkvc.core.token_text import TokenText, TurnTokens
@@ -61,7 +61,7 @@ class ContextText(TokenText):
         if by_vectors or "history" in policy.looks_at:
             needs = "vectors" if by_vectors else "what it stored of earlier turns"
             has = f"it decides by {needs}, and the text has"
-            check_most(has, len(self), "tokens", MAX_TOKENS, TooLargeError)
+            check_most(has, len(self), "tokens", MAX_SHOWN_TOKENS, TooLargeError)
         if by_vectors:  # lexical ones, as the session has none
             tokens = tuple(
                 tuple(Token(turn.text[start:end], start, end) for start, end in turn.spans.tolist())

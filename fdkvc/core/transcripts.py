@@ -368,15 +368,24 @@ def role_of(speaker: str) -> str:
     return speaker.casefold().partition(" (")[0]
 
 
+def _check_most(owner: str, count: int, noun: str, limit: int) -> None:
+    """Raise a TooLargeError that says what reads more, if there are more than `limit`."""
+    try:
+        check_most(owner, count, noun, limit)
+    except ValueError as error:
+        longer = "of a coding agent's session, python -m fdkvc forgot reads more"
+        raise TooLargeError(f"{error}; {longer}") from None
+
+
 def check_turns(name: str, turns: int) -> None:
     """Raise a TooLargeError if a dialog has too many turns."""
-    check_most(f"{name}: it has", turns, "turns", MAX_TURNS, TooLargeError)
+    _check_most(f"{name}: it has", turns, "turns", MAX_TURNS)
 
 
 def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int]] = ()) -> None:
     """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
     characters = sum(map(len, texts))
-    check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
+    _check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS)
     check_size(name, _word_counts(tuple(texts)), unread)
 
 
@@ -392,8 +401,8 @@ def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int
     """
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
-        check_most(f"{name}, turn {turn}: it has", count, "tokens", MAX_TURN_TOKENS, TooLargeError)
-    check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS, TooLargeError)
+        _check_most(f"{name}, turn {turn}: it has", count, "tokens", MAX_TURN_TOKENS)
+    _check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS)
     if not sum(tokens):
         kinds = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread[:3])
         instead = "a message needs 'role' and 'content', a text or parts with 'text'"

@@ -5,7 +5,7 @@ turn t is met if every token of at least one of its mentions is cached at the en
 a policy whose turns select what they read by their own queries, the tokens that turn t reads count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -66,9 +66,35 @@ class Evidence:
     """What a policy kept of a recording."""
 
     trace: Trace
-    """The run, recorded from turn 0."""
+    """The run, recorded from turn 0; with `blocks`, a part of it."""
     recording: Recording
     """The dialog."""
+    blocks: Callable[[], Iterator[Trace]] | None = None
+    """Runs a dialog again whose turns would not fit in memory, some turns at a time."""
+
+    def parts(self) -> Iterator[Trace]:
+        """Yield the run as traces of consecutive turns."""
+        yield from [self.trace] if self.blocks is None else self.blocks()
+
+    @cached_property
+    def _held_and_peak(self) -> tuple[Bools, Ints]:
+        """Whether each head held each needed token after each turn, and its most entries (H,).
+
+        The first has shape (H, T, tokens of mentions + 1); the last column stands for all others.
+        """
+        place, _ = self.recording.needed
+        rows, turns = len(self.trace.kept_tokens), len(self.recording.tokens)
+        held = np.zeros((rows, turns, int(place[-1]) + 1), np.bool_)
+        peak = np.zeros(rows, np.intp)
+        for part in self.parts():
+            kept = part.kept_tokens[:, : turns - part.first_turn]
+            of_part = np.zeros((*kept.shape[:2], held.shape[2]), np.bool_)
+            turn_starts = np.arange(0, of_part.size, of_part.shape[2])
+            turn_starts = turn_starts.reshape(*kept.shape[:2], 1)
+            of_part.reshape(-1)[turn_starts + place[kept]] = True  # −1 marks the last column
+            held[:, part.first_turn : part.first_turn + kept.shape[1]] = of_part
+            peak = np.maximum(peak, part.peak.max(axis=1))
+        return held, peak
 
     @cached_property
     def lost(self) -> list[Ints]:
@@ -77,13 +103,9 @@ class Evidence:
         Demands are in the order of `Recording.evidence`. If no mention was ever cached whole, it is
         the turn of the last mention.
         """
-        (place, needed), kept = self.recording.needed, self.trace.kept_tokens
-        # Whether each head held each needed token after each turn (H, T, tokens of mentions + 1).
-        held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
-        turn_starts = np.arange(0, held.size, held.shape[2]).reshape(*kept.shape[:2], 1)
-        held.reshape(-1)[turn_starts + place[kept]] = True  # −1 marks the last column of a turn
+        (_, needed), (held, _) = self.recording.needed, self._held_and_peak
         if self.trace.policy.reads_afresh:  # turn t needs what turn t itself reads, not t − 1
-            held[:, :-1] = held[:, 1:]
+            held = np.concatenate([held[:, 1:], held[:, -1:]], axis=1)
         turns = []
         for (demand, _), (places, starts) in zip(self.recording.evidence, needed, strict=True):
             held_tokens = held[:, : demand.turn, places]  # mention after mention on the last axis
@@ -110,19 +132,19 @@ class Evidence:
 
     def peak_entries(self) -> float:
         """Return the largest number of entries that the cache held, the mean over heads."""
-        return float(self.trace.peak.max(axis=1).mean())
+        return float(self._held_and_peak[1].mean())
 
     def token_age(self) -> float:
         """Return the mean age in turns of the tokens cached after each turn; new ones are 0."""
-        turns = len(self.recording.tokens)
-        kept = self.trace.kept_tokens[:, :turns]
-        # One more element, 0, for the index −1 of an empty slot.
+        turns, ages, tokens = len(self.recording.tokens), 0, 0
+        # One more element for the index −1 of an empty slot.
         born = np.repeat(np.arange(turns + 1), [*np.diff(self.recording.starts), 1])
-        born[-1] = 0
-        # The sum of ages is Σ turn · count − Σ born; turn by turn, to bound the memory.
-        count = (kept >= 0).sum(axis=(0, 2))
-        births = sum(int(born[kept[:, turn]].sum()) for turn in range(turns))
-        return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))
+        for part in self.parts():
+            for turn, kept in enumerate(part.kept_tokens.swapaxes(0, 1), start=part.first_turn):
+                present = kept[kept >= 0] if turn < turns else kept[:0]
+                tokens += present.size
+                ages += turn * present.size - int(born[present].sum())
+        return float(ages / max(tokens, 1))
 
     def tokens_reread(self) -> float:
         """Return how many tokens are read again over the dialog, with placeholders.
@@ -135,12 +157,15 @@ class Evidence:
             return 0.0
         assert dialogs.kinds is not None  # a recording's transcript tells them
         # Such a policy decides by text alone, so all heads keep the same tokens.
-        kept, starts, kinds = self.trace.kept_tokens[0], self.recording.starts, dialogs.kinds[0]
+        starts, kinds = self.recording.starts, dialogs.kinds[0]
         reread, stays = 0, np.empty(0, np.intp)
-        for start, end, row in zip(starts, starts[1:], kept, strict=False):
-            there = np.concatenate([stays, np.arange(start, end)])
-            stays = np.sort(row[row >= 0])
-            reread += reread_once(policy, there, stays, dialogs.born[0, :end], kinds[:end])
+        for part in self.parts():
+            turns = slice(part.first_turn, part.first_turn + part.turns)
+            ends = starts[1:][turns]
+            for start, end, row in zip(starts[turns], ends, part.kept_tokens[0], strict=False):
+                there = np.concatenate([stays, np.arange(start, end)])
+                stays = np.sort(row[row >= 0])
+                reread += reread_once(policy, there, stays, dialogs.born[0, :end], kinds[:end])
         return float(reread)
 
 

@@ -1,6 +1,6 @@
 """The loop over turns, for one dialog on screen and for thousands in a batch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -301,3 +301,22 @@ def simulate(
         pinned=pinned,
         **joined(turns, partial(np.stack, axis=1)),
     )
+
+
+def simulate_blocks(
+    policy: Policy, dialogs: DialogBatch, budget: int, turns: int
+) -> Iterator[Trace]:
+    """Run a policy over long dialogs, and yield so many turns at a time, without attention."""
+    start: tuple[int, State] | None = None
+    for first in range(0, dialogs.turns, turns):
+        part = simulate(
+            policy,
+            dialogs,
+            budget,
+            entries=False,
+            outputs_from=dialogs.turns,
+            start=start,
+            stop=first + turns,
+        )
+        start = first + turns, part.end_state
+        yield part

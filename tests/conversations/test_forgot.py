@@ -263,7 +263,7 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
     (result,) = forgot(session_of(worked()), ways)
     assert [way.policy for way in result.ways] == ["", "h2o", "weighted-recency", "shift"]
 
-    monkeypatch.setattr("fdkvc.conversations.session_text.MAX_TOKENS", 20)
+    monkeypatch.setattr("fdkvc.conversations.session_text.MAX_SHOWN_TOKENS", 20)
     (result,) = forgot(session_of(worked()), ways)
     assert [way.policy for way in result.ways] == ["", "shift"]
     assert [" vectors" in note for note in result.notes] == [True, False]

@@ -16,7 +16,14 @@ from fdkvc.conversations import lexical
 from fdkvc.conversations import replay as replay_module
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
-from fdkvc.conversations.replay import ARGUMENTS, BUDGETS, REPLAYED, Replay, replay
+from fdkvc.conversations.replay import (
+    ARGUMENTS,
+    BUDGETS,
+    REPLAYED,
+    Replay,
+    replay,
+    replay_arguments,
+)
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import cluster_mean, summarize
 from fdkvc.core.transcripts import Transcript, Turn
@@ -229,7 +236,7 @@ def test_what_cannot_be_run_is_named() -> None:
     for policies, budgets, sentence in (
         ((), (32,), "a replay needs at least one policy and one budget"),
         ((fifo,), (), "a replay needs at least one policy and one budget"),
-        ((fifo,), (0,), "budget is 0, but must be a whole number from 1 to 131,072"),
+        ((fifo,), (0,), "budget is 0, but must be a whole number from 1 to 1,000,000"),
         ((fifo,), (32, 32), "budget '32' is given twice"),
         ((fifo, fifo), (32,), "policy 'fifo' is given twice"),
     ):
@@ -252,3 +259,18 @@ def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
     assert recall["fifo"] == pytest.approx(0.82, abs=0.01)
     assert recall["random"] == pytest.approx(0.57, abs=0.03)
     assert recall["fd-kvc"] < recall["random"] < recall["h2o"] < recall["fifo"]
+
+
+@pytest.mark.parametrize(
+    "policy", ["fifo", "h2o", "fd-kvc", "recall(h2o)", "reread(messages(fifo))"]
+)
+def test_a_dialog_is_replayed_some_turns_at_a_time_where_all_would_not_fit(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Replay((read_policy(policy),), (24, 60), metrics=("token_age",))
+    recordings = RECORDINGS[:1]
+    at_once = replay_arguments(settings, recordings, workers=1)
+    monkeypatch.setattr(replay_module, "MAX_KEPT_ENTRIES", 200)
+    in_parts = replay_arguments(settings, recordings, workers=1)
+    for whole, parts in zip(at_once, in_parts, strict=True):
+        pd.testing.assert_frame_equal(whole, parts, check_exact=True)

@@ -192,9 +192,8 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
             yield step
             if chat.steps == 3:  # a click, and the next run
                 monkeypatch.setattr(Chat, "answer", answer)
-                keys: list[Any] = [
-                    key for shelf, key in STORE._held if shelf is conversation.ANSWERS
-                ]
+                stored: list[Any] = [*STORE._held]
+                keys = [key for shelf, key in stored if shelf is conversation.ANSWERS]
                 clicks.append(Thread(target=stops.extend, args=[map(answer_of, keys)]))
                 clicks[0].start()  # waits until this run ends
                 hold("answers", choices.STOPS, "0:3")

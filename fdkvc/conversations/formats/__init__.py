@@ -154,7 +154,7 @@ def read_dialogs(
     transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
     if not transcripts:
         if skipped and log and log.sessions:  # a session of one long context, say
-            raise SkippedError(f"{skipped[0]}; python -m fdkvc forgot compares ways to fit it")
+            raise SkippedError(skipped[0])
         nothing = EMPTY_LOG if log else "the file has no dialogs"
         raise ValueError(skipped[0] if skipped else nothing)
     transcripts[0] = replace(transcripts[0], reading=reading)

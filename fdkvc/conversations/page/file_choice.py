@@ -13,7 +13,7 @@ from fdkvc.conversations.formats import FORMATS, endings
 from fdkvc.conversations.page import files
 from fdkvc.conversations.tools import with_tools
 from fdkvc.conversations.trace_file import ENDING
-from fdkvc.core.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS, MAX_UPLOAD_MEGABYTES
+from fdkvc.core.limits import MAX_DIALOGS, MAX_SHOWN_CHARACTERS, MAX_UPLOAD_MEGABYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.words import count
 from fdkvc.explain.notes import not_read_notes
@@ -112,7 +112,7 @@ def _read_upload(
         "Or paste a dialog",
         key=f"{page}/pasted",
         height=110,
-        max_chars=MAX_DIALOG_CHARACTERS,
+        max_chars=MAX_SHOWN_CHARACTERS,
         placeholder="User: a table for two, please\nSystem: at six?",
         help="A speaker and a colon before each turn, or JSON in any supported format.",
     )

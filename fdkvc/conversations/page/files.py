@@ -3,7 +3,7 @@
 import hashlib
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -18,8 +18,10 @@ from fdkvc.core.limits import (
     MAX_MEASURED_CHARACTERS,
     MAX_MEASURED_DIALOGS,
     MAX_RECORDED_ENTRIES,
+    MAX_SHOWN_CHARACTERS,
     MAX_SHOWN_HEADS,
     MAX_SHOWN_PRODUCTS,
+    MAX_SHOWN_TOKENS,
     MAX_TRACE_UPLOAD_MEGABYTES,
     MAX_UPLOAD_MEGABYTES,
 )
@@ -96,6 +98,10 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     if not traces:
         is_log = is_agents_log(content, name)
         transcripts, skipped = _contexts(content, name) if is_log else read_dialogs(content, name)
+        transcripts, too_long = _shown(transcripts)
+        skipped = (*skipped, *too_long)
+        if too_long and not (transcripts or is_log):
+            raise ValueError(too_long[0])
         has_calls = any(transcript.calls for transcript in transcripts)
         packed = zlib.compress(content, 1) if has_calls or is_log else b""
         return DialogFile(name, digest, transcripts, (), skipped, packed, is_log)
@@ -118,6 +124,21 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     return DialogFile(name, digest, transcripts, traced)
 
 
+def _shown(transcripts: Sequence[Transcript]) -> tuple[tuple[Transcript, ...], list[str]]:
+    """Return the dialogs that a page shows, and a sentence for each that is too long."""
+    shown, too_long = list[Transcript](), list[str]()
+    for transcript in transcripts:
+        it_has = f"{transcript.name}: it has"
+        try:
+            check_most(it_has, sum(transcript.word_counts), "words", MAX_SHOWN_TOKENS)
+            characters = sum(map(len, transcript.texts))
+            check_most(it_has, characters, "characters", MAX_SHOWN_CHARACTERS)
+            shown.append(transcript)
+        except ValueError as error:
+            too_long.append(f"{error} on a page; python -m fdkvc dialogs reads more")
+    return tuple(shown), too_long
+
+
 def _contexts(content: bytes, name: str) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
     """Return the contexts of a session as dialogs, none and the reason if all are too long.
 
@@ -132,8 +153,11 @@ def _contexts(content: bytes, name: str) -> tuple[tuple[Transcript, ...], tuple[
 @cached
 def with_calls(file: DialogFile) -> DialogFile:
     """Return a file with the text of calls. Raises a ValueError if all dialogs become too large."""
-    transcripts, skipped = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
-    return replace(file, transcripts=transcripts, skipped=skipped)
+    read, skipped = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
+    transcripts, too_long = _shown(read)
+    if not transcripts:
+        raise ValueError(too_long[0])
+    return replace(file, transcripts=transcripts, skipped=(*skipped, *too_long))
 
 
 UPLOADS: Shelf[DialogFile] = Shelf()
