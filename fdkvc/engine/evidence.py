@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.attention import KINDS, Bools, Floats, Ints
 from fdkvc.core.limits import MAX_TURNS
 from fdkvc.core.recordings import Recording
 from fdkvc.core.scripts import word_count
@@ -167,6 +167,40 @@ class Evidence:
                 stays = np.sort(row[row >= 0])
                 reread += reread_once(policy, there, stays, dialogs.born[0, :end], kinds[:end])
         return float(reread)
+
+    def turns_refused(self) -> float:
+        """Return the share of turns after which services would refuse what stays as messages.
+
+        0 if the policy keeps the keys and values of what stays, which then needs no messages.
+        """
+        dialogs, starts = self.recording.dialogs, self.recording.starts
+        if not self.trace.policy.reads_again:
+            return 0.0
+        assert dialogs.kinds is not None  # a recording's transcript tells them
+        refused = 0
+        for end, row in zip(starts[1:], self.trace.kept_tokens[0], strict=False):
+            held = np.zeros(int(end), np.bool_)
+            held[row[row >= 0]] = True
+            born, kinds = dialogs.born[0, :end], dialogs.kinds[0, :end]
+            refused += not held.all() and lacks_message(held, born, kinds)
+        return refused / (len(starts) - 1)
+
+
+def lacks_message(held: Bools, born: Ints, kinds: Ints) -> bool:
+    """Whether held tokens have no user's message, or a result without the message that called.
+
+    The arrays (N,) say of each token whether it is held, its turn, and its kind. That message is
+    the last one before the result that is no result itself.
+    """
+    if not (held & (kinds == KINDS.index("user"))).any():
+        return True
+    is_result = kinds == KINDS.index("result")
+    # The last token before each one that is not of a result, −1 if there is none.
+    callers = np.maximum.accumulate(np.where(is_result, -1, np.arange(len(kinds))))[
+        held & is_result
+    ]
+    held_turns = np.bincount(born[held & ~is_result], minlength=int(born.max(initial=0)) + 1) > 0
+    return bool((~held_turns[born[callers[callers >= 0]]]).any())
 
 
 def reread_once(policy: Policy, there: Ints, stays: Ints, born: Ints, kinds: Ints) -> int:

@@ -409,6 +409,15 @@ METRICS: Mapping[str, Metric] = {
             digits=0,
             lower_is_better=True,
         ),
+        _of_evidence(
+            "turns_refused",
+            "Turns refused",
+            "Share of turns after which services would refuse what stays: it has no user's "
+            "message, or a result without its call.",
+            Evidence.turns_refused,
+            optional=True,
+            lower_is_better=True,
+        ),
         _right(
             "values_right",
             "Values right",

@@ -10,7 +10,7 @@ from fdkvc.core.attention import Bools, Floats, Ints, Observation
 from fdkvc.core.cache import EXACT, Cache, Pages, runs
 from fdkvc.core.parameters import changed, parameter
 from fdkvc.policies.base import EVICTION, Available, Look, Policy, Step, protecting
-from fdkvc.policies.messages import PROMPT_STAYS, always_stays
+from fdkvc.policies.messages import PROMPT_STAYS, always_stays, turns_so_far
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ClearResults(Policy):
     def _cleared(self, cache: Cache, turn: Observation) -> Bools:
         # 1. Results before those of the last uses; each result is a turn, counted from 1.
         results = turn.is_kind(cache.token, "result")
-        number = _turns_so_far(results, turn.born(cache.token))
+        number = turns_so_far(results, turn.born(cache.token))
         old = results & (number <= number[:, -1:] - self.keep)
         excluded: Bools = np.zeros_like(old)
         if self.exclude_tools:
@@ -138,7 +138,7 @@ class ClearResults(Policy):
         # 2. Calls whose results all go: those after them, and before the next calls.
         if self.clear_tool_inputs == "yes":
             calls = turn.is_kind(cache.token, "call")
-            uses = Pages(_turns_so_far(calls, turn.born(cache.token)), 0)
+            uses = Pages(turns_so_far(calls, turn.born(cache.token)), 0)
             goes = uses.of_whole(cleared, cache) & ~uses.of_whole(results & ~cleared, cache)
             cleared |= calls & goes & ~excluded
         # 3. All or nothing: clearing few tokens is not worth that the rest is read again.
@@ -160,12 +160,3 @@ class ClearResults(Policy):
         cleared = (cache.present & (score < 0)).sum(axis=1, keepdims=True)
         held, trigger = cache.count[:, None], np.minimum(self.trigger or budgets, budgets)
         return np.where(held > trigger, np.minimum(budgets, held - cleared), budgets)
-
-
-def _turns_so_far(marked: Bools, born: Ints) -> Ints:
-    """Count the turns with marked entries up to each entry (B, C)."""
-    # A marked entry of a later turn than all marked ones before it begins the next one.
-    turns = np.where(marked, born, -1)
-    latest = np.maximum.accumulate(turns, axis=1)
-    before = np.pad(latest[:, :-1], [(0, 0), (1, 0)], constant_values=-1)
-    return np.asarray(np.cumsum(turns > before, axis=1))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Observation
+from fdkvc.core.attention import Bools, Ints, Observation
 from fdkvc.core.cache import Cache, Pages, newest, runs
 from fdkvc.core.parameters import changed, parameter
 from fdkvc.policies.base import Available, Look, Step, within
@@ -22,6 +22,10 @@ class Messages(Paging):
     oldest messages, as Ollama and most frameworks do. The system prompt stays if it leaves room. If
     the newest message is larger than that room, its end stays. Each part of a turn that is read in
     parts is a message.
+
+    With ``begins=user``, a message is all from a user's message up to the next. So what stays
+    begins with a user's, and a call stays with its results, as under LangChain's ``trim_messages``
+    with ``start_on="human"``. By default it begins anywhere, as in Ollama.
     """
 
     key = "messages"
@@ -40,9 +44,20 @@ class Messages(Paging):
         choices=("stays", "may leave"),
     )
 
+    begins: str = parameter(
+        "anywhere",
+        "Begins",
+        "With user, what stays begins with a user's message, as services ask for: that and all up "
+        "to the next user's message, calls and results among it, leave together.",
+        choices=("anywhere", "user"),
+    )
+
     @property
     def also_looks_at(self) -> tuple[Look, ...]:
-        return ("positions", "speakers") if self.prompt == "stays" else ("positions",)
+        looks: tuple[Look, ...] = ("positions",)
+        if self.prompt == "stays":
+            looks = (*looks, "speakers")
+        return (*looks, "kinds") if self.begins == "user" else looks
 
     @property
     def title(self) -> str:
@@ -69,6 +84,8 @@ class Messages(Paging):
                 "No words of the system prompt are marked here, so messages protects none of them."
             )
             sentences += (note,)
+        if self.begins == "user" and "user" not in available.kinds:
+            sentences += ("No words of a user are marked here, so all messages are one.",)
         return sentences
 
     @property
@@ -77,8 +94,11 @@ class Messages(Paging):
 
     def pages(self, cache: Cache, turn: Observation) -> Pages:
         def pages() -> Pages:
-            # Two labels per turn: its prompt, if any, is a message of its own.
-            label = 2 * turn.born(cache.token) + self._prompt(cache, turn)
+            # Two labels per message: its prompt, if any, is a message of its own.
+            number = turn.born(cache.token)
+            if self.begins == "user":
+                number = turns_so_far(turn.is_kind(cache.token, "user"), number)
+            label = 2 * number + self._prompt(cache, turn)
             return Pages(runs(cache, label), 0)
 
         return turn.remembered("messages", cache.token, pages)
@@ -110,3 +130,12 @@ def always_stays(cache: Cache, pages: Pages, prompt: Bools, budget: int) -> Bool
     last = cache.present & (number == number.max(axis=1, keepdims=True, initial=-1))
     exceeds = last.sum(axis=1, keepdims=True) > room
     return np.asarray(stays | (last & exceeds & newest(cache, room)))
+
+
+def turns_so_far(marked: Bools, born: Ints) -> Ints:
+    """Count the turns with marked entries up to each entry (B, C)."""
+    # A marked entry of a later turn than all marked ones before it begins the next one.
+    turns = np.where(marked, born, -1)
+    latest = np.maximum.accumulate(turns, axis=1)
+    earlier = np.pad(latest[:, :-1], [(0, 0), (1, 0)], constant_values=-1)
+    return np.asarray(np.cumsum(turns > earlier, axis=1))

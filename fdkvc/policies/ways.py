@@ -16,6 +16,7 @@ WORDS = {
     "regions": f"{EVICT}region (MemDecay)",
     "sink": "sinks and window (StreamingLLM)",
     "shift": "context shift (llama.cpp)",
+    "reread(messages(fifo, begins=user))": "drop oldest messages up to a user's",
 }
 """What people call a way, where the title of its policy does not say it."""
 

@@ -26,7 +26,7 @@ from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_
 from fdkvc.policies.ways import EVICT, unpinned, way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.search import call_recalls, guessed, halves_of, mean_recalls, reaches
+from fdkvc.verdict.search import REFUSED, call_recalls, guessed, halves_of, mean_recalls, reaches
 
 TARGETS = (0.9, 0.95, 0.99)
 """Call-argument recalls to reach."""
@@ -98,6 +98,8 @@ class Way:
     """The kind and age of most of the values that it lacks."""
     reread: float = math.nan
     """Tokens that are read again in a dialog, on average."""
+    refused: float = 0.0
+    """The share of turns after which services would refuse what stays."""
     guessed: bool = False
     """Whether it scores by vectors that only a model has, and letters stood in for them."""
     reading: "Reading | None" = None
@@ -191,7 +193,9 @@ class Card:
     @property
     def settings(self) -> dict[str, str]:
         """What sets the recommended way, by engine; none where it does not pay."""
-        return settings_of(self.best) if self.best is not None and self.pays else {}
+        if self.best is None or not self.pays:
+            return {}
+        return settings_of(self.best, self.tokens, self.unit)
 
     @property
     def today(self) -> Way | None:
@@ -232,7 +236,10 @@ def find_card(
     recalls, tokens = call_recalls(table), float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]
-    reread = table[table.metric == REREAD].groupby(["policy", "budget"]).value.mean()
+    reread, refused = (
+        table[table.metric == metric].groupby(["policy", "budget"]).value.mean()
+        for metric in (REREAD, REFUSED)
+    )
     ways = list[Way]()
     for name, rows in recalls.groupby("policy", sort=False):
         policy = by_name[str(name)]
@@ -249,6 +256,7 @@ def find_card(
                 min(float(stored), tokens),
                 forgets_most(arguments[cell]),
                 float(reread.get((name, shown), math.nan)) if policy.reads_again else math.nan,
+                float(refused.get((name, shown), 0.0)),
                 guessed(policy, source),
                 None if read is None else read.scores.get(policy.name),
             )
@@ -487,6 +495,11 @@ def legend(card: Card) -> str:
         parts.append("right, KL: values that stay right, nats a token from the full cache")
     if any(way.guessed for way in card.ways):
         parts.append("*: sized by letters of words, not by a model's vectors")
+    if refused := max((way.refused for way in card.ways), default=0.0):
+        parts.append(
+            f"†: after up to {percent(refused)} of the turns, what stays has no user's message or "
+            "a result without its call, which services refuse"
+        )
     return f"{'; '.join(parts)}."
 
 
@@ -501,7 +514,7 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
     rows = []
     for way in card.ways:
         mark = " ←" if way == card.best and card.pays else ""
-        note = " *" if way.guessed else ""
+        note = f"{' *' if way.guessed else ''}{' †' if way.refused > 0 else ''}"
         row = [f"{way_words(way.policy)}{note}{mark}"]
         if way.size is None:
             held = math.floor(100 * way.recall + 1e-6) / 100  # below the target, so it reads so
@@ -528,14 +541,22 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
     return Grid([heads[place] for place in kept] if rows else heads, shown)
 
 
+MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=user))"
+CLEARED = "reread(clear-results)"
+
+TRIM = (
+    "trim_messages(messages, max_tokens={}, token_counter=model, "
+    'start_on="human", include_system=True)'
+)
+
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "shift": {"llama.cpp": "llama-server --context-shift --ctx-size {}"},
-    "reread(messages(fifo))": {
+    MESSAGES: {
         "Ollama": "OLLAMA_CONTEXT_LENGTH={} ollama serve",
-        "LangChain": "trim_messages(messages, max_tokens={}, token_counter=model, "
-        "include_system=True)",
+        "LangChain": f"# it begins with a user's message, so it may keep less than that\n{TRIM}",
     },
-    "reread(clear-results)": {
+    USER_FIRST: {"LangChain": TRIM},
+    CLEARED: {
         "Anthropic": 'betas=["context-management-2025-06-27"], context_management={{"edits": '
         '[{{"type": "clear_tool_uses_20250919", "trigger": {{"type": "input_tokens", "value": '
         "{}}}}}]}}",
@@ -545,17 +566,27 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 }
 """How engines and services set what they do by themselves, as they document it."""
 
+OURS = (
+    "from fdkvc import PolicyCache, read_policy\n"
+    'cache = PolicyCache(read_policy("{}"), {}, model, tokenizer=tokenizer)\n'
+    "model.generate(**turn, cache=cache)"
+)
+"""How this project's own cache is set, in *transformers*."""
 
-def settings_of(way: Way) -> dict[str, str]:
-    """Return what sets a way and its size, by engine or library."""
-    name = way.policy.replace(", ", ",")  # so that no line ends within it
-    ours = (
-        "from fdkvc import PolicyCache, read_policy\n"
-        f'cache = PolicyCache(read_policy("{name}"), {{}}, model, tokenizer=tokenizer)\n'
-        "model.generate(**turn, cache=cache)"
-    )
-    lines = SETTINGS.get(way.policy, {"transformers": ours})
-    return {engine: line.format(way.size) for engine, line in lines.items()}
+
+def settings_of(way: Way, tokens: float, unit: str) -> dict[str, str]:
+    """Return what sets a way and its size, by engine or library.
+
+    Each begins with a comment: engines count by tokenizers of their own, and the size is in tokens
+    of `unit`, of conversations with so many on average.
+    """
+    size = way.size or 0
+    comment = f"# {size:,} tokens of {unit}, {percent(size / tokens)} of a conversation"
+    lines = SETTINGS.get(way.policy)
+    if lines is None:
+        name = way.policy.replace(", ", ",")  # so that no line ends within it
+        return {"transformers": f"{comment}\n{OURS.format(name, size)}"}
+    return {engine: f"{comment}\n{line.format(size)}" for engine, line in lines.items()}
 
 
 def card_record(card: Card) -> dict[str, Any]:

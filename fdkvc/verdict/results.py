@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from textwrap import wrap
 from time import perf_counter
@@ -408,17 +409,25 @@ def summary_text(run: ReplayRun) -> str:
     return "\n\n".join(parts)
 
 
+def _indent(line: str) -> str:
+    """Return what further lines of a comment begin with, "" for those of anything else."""
+    return "# " if line.startswith("# ") else ""
+
+
 def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
     lead, basis = card_sentences(card)
     above = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
-    settings = (f"{lines}  # {engine}" for engine, lines in card.settings.items())
-    below = [line for lines in settings for line in lines.splitlines()]
+    below = list[str]()
+    for engine, lines in card.settings.items():
+        comment, *code = f"{lines}  # {engine}".splitlines()
+        below += [*([] if comment in below else [comment]), *code]
     if card.read is None:
         below.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
     shown = card.clusters or card.read is not None
     below += [legend(card)] if shown else []
-    below = [row for line in below for row in wrap(line, WIDTH, **UNBROKEN)]
+    wrapped = (wrap(line, WIDTH, subsequent_indent=_indent(line), **UNBROKEN) for line in below)
+    below = [*chain.from_iterable(wrapped)]
     if not shown:
         return "\n".join([*above, *below])
     grid, room = card_grid(card, policies=False).within(WIDTH), LINES - len(above) - len(below) - 3

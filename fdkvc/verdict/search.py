@@ -33,6 +33,7 @@ from fdkvc.core.attention import TOLERANCE
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.transcripts import Transcript
+from fdkvc.engine.metrics import METRICS, Metric
 from fdkvc.policies import Policy, usable
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.workers import cores, shared_workers
@@ -42,6 +43,9 @@ LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2,
 
 RECALL = "call_recall"
 """The metric that is to be enough."""
+
+REFUSED = "turns_refused"
+"""The metric of what services would refuse."""
 
 LEAST = 16
 """Tokens of the smallest size: the first ones that a model needs, and some more."""
@@ -68,6 +72,13 @@ class Cases(Replay):
         """The policies with their sizes, in the first mode of the heads."""
         for policy, sizes in zip(self.policies, self.sizes, strict=True):
             yield from ((policy, self.heads[0], size) for size in sizes)
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """Also whether services would take what stays, where text is read again."""
+        if any(policy.reads_again for policy in self.policies):
+            return (*super().measured, METRICS[REFUSED])
+        return super().measured
 
 
 def guessed(policy: Policy, source: str) -> bool:

@@ -37,7 +37,7 @@ NAMES = {
     "sinks(h2o, n=4)",
     "window(h2o, share=0.5)",
     "whitelist(h2o, first=1, at_turn=-1, speaker=nobody, most=0.5)",
-    "messages(h2o, prompt=stays)",
+    "messages(h2o, prompt=stays, begins=anywhere)",
     "turns(h2o, picks=0.25)",
     "blocks(h2o, size=16, score=mean)",
     "ada-heads(h2o, safe=0.2)",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import hypothesis.strategies as st
@@ -88,6 +90,32 @@ def cut_oldest(text: list[Message], budget: int) -> list[Message]:
     return sorted([*prompt, *rest], key=lambda message: message.key)
 
 
+def cut_exchanges(text: list[Message], budget: int) -> list[Message]:
+    """Drop the oldest exchanges, from a user's message to the next, until the rest fits."""
+    prompt = [message for message in text if message.kind == "system"]
+    if len(words_of(prompt)) >= budget:
+        prompt = []
+    room = budget - len(words_of(prompt))
+    exchanges: list[list[Message]] = [[]]
+    for message in text:
+        if message in prompt:
+            continue
+        after_prompt = any(earlier.kind == "system" for earlier in exchanges[-1])
+        if message.words and (message.kind in ("user", "system") or after_prompt):
+            exchanges.append([])
+        exchanges[-1].append(message)
+    exchanges = [exchange for exchange in exchanges if words_of(exchange)]
+    while len(words_of([*chain(*exchanges)])) > room:
+        if len(exchanges) > 1:
+            del exchanges[0]
+            continue
+        gone = len(words_of(exchanges[0])) - room
+        for message in exchanges[0]:
+            count = min(gone, len(message.words))
+            message.words, gone = message.words[count:], gone - count
+    return sorted([*prompt, *chain(*exchanges)], key=lambda message: message.key)
+
+
 def clear(text: list[Message], budget: int, asked: dict[str, Any]) -> list[Message]:
     """Clear old results as the published description says, then drop the oldest messages."""
     most = min(asked.get("trigger", 0) or budget, budget)
@@ -145,6 +173,8 @@ def test_the_oldest_messages_are_dropped_until_the_rest_fits(
     kept = kept_by(read_policy("messages(fifo)"), recording, budget)
 
     assert kept == by_hand(recording, budget, cut_oldest)
+    exchanges = kept_by(read_policy("messages(fifo, begins=user)"), recording, budget)
+    assert exchanges == by_hand(recording, budget, cut_exchanges)
 
 
 def recorded(kinds: list[tuple[str, int]]) -> Recording:
@@ -200,6 +230,48 @@ def test_clearing_worked_by_hand() -> None:
     # A trigger below the budget clears earlier, what the budget would have had room for.
     assert cleared_by(f"clear-results trigger={all_words - 1}", 10 * all_words) == [first, second]
     assert cleared_by(f"clear-results trigger={all_words}", 10 * all_words) == []
+
+
+def held_turns(name: str, turns: Sequence[Turn], budget: int, calls: Sequence[Call]) -> set[int]:
+    """Return the turns of which something is held at the end."""
+    text = Transcript("by hand", tuple(turns), calls=tuple(calls), calls_in_text=True)
+    recording = lexical_recording(text)
+    last = kept_by(read_policy(name), recording, budget)[-1]
+    return {*np.searchsorted(recording.starts, last, "right").tolist()}
+
+
+def test_a_call_goes_only_with_all_of_its_results() -> None:
+    called = '{"name": "find", "arguments": {}}'
+    words = "one two three four five six"
+    turns = [
+        Turn("user", "find it"),
+        Turn("assistant", called, call_characters=len(called)),
+        Turn("tool", words, kind="result"),
+        Turn("tool", words, kind="result", tool="book"),
+        Turn("user", "and then"),
+    ]
+    find = [Call(1, "find", ())]
+    yes = "clear-results clear_tool_inputs=yes"
+    # A turn's number here is its place from 1. The second result is kept, so its call is.
+    assert held_turns(f"{yes} keep=1", turns, 28, find) == {1, 2, 4, 5}
+    assert held_turns(f"{yes} keep=0", turns, 28, find) == {1, 5}
+    # The result of another tool is cleared, but not the call of the excluded one.
+    of_other = [*turns[:2], turns[3], turns[4]]
+    assert held_turns(f"{yes} keep=0", of_other, 24, find) == {1, 4}
+    assert held_turns(f"{yes} keep=0 exclude_tools=find", of_other, 24, find) == {1, 2, 4}
+
+
+def test_a_newest_result_that_is_cleared_is_not_kept_for_its_end() -> None:
+    turns = [Turn("user", "find it now"), Turn("tool", "a b c d e f g h i j k", kind="result")]
+    assert held_turns("clear-results keep=0", turns, 8, ()) == {1}
+
+
+def test_words_of_an_unknown_kind_decay_as_the_users() -> None:
+    recording = recorded([("system", 3), ("user", 3), ("assistant", 3)])
+    unknown = dataclasses.replace(recording.dialogs, kinds=None)
+    policy = policy_named("regions", user_half_life=3.0, assistant_half_life=1000.0)
+    trace = simulate(policy, unknown, 4)
+    assert explain(trace, unknown, 0, 3, token=6).score == pytest.approx(-1)
 
 
 def test_regions_worked_by_hand() -> None:
@@ -292,6 +364,38 @@ def test_placeholders_are_read_again_worked_by_hand() -> None:
     assert reread_tokens(f"reread({name}, placeholder=)", recording, 14) == 7 + 11
     table = replay(Replay((read_policy(f"reread({name})"),), (18,)), [recording])
     assert table[table.metric == "tokens_reread"].value.tolist() == [14.0]
+
+
+def test_a_placeholder_before_the_first_change_is_not_read_again() -> None:
+    kinds = [("user", 3), ("result", 5), ("assistant", 2), ("result", 5), ("assistant", 2)]
+    recording = lexical_recording(conversation([*kinds, ("result", 5)]))
+
+    texts, placeholders = (
+        reread_tokens(f"reread(clear-results keep=1, placeholder={words})", recording, 16)
+        for words in ("", "gone")
+    )
+
+    assert placeholders - texts == 2, "one at each change, not the first at both"
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "refused"),
+    [
+        ("messages(fifo)", 100, 0),
+        ("messages(fifo)", 24, 2),  # no user's message, then the result without its call
+        ("messages(fifo, begins=user)", 24, 1),  # the end of what is too large
+        ("messages(fifo, begins=user)", 27, 0),
+        ("clear-results keep=0", 22, 0),
+    ],
+)
+def test_what_services_refuse_is_counted(name: str, budget: int, refused: int) -> None:
+    kinds = [("user", 3), ("call find", 0), ("result", 5), ("assistant", 3)]
+    recording = lexical_recording(conversation([*kinds, ("user", 3)]))
+    sizes = np.diff(recording.starts).tolist()
+    assert sizes == [3, 16, 5, 3, 3]
+    for reread, turns in ((f"reread({name})", refused), (name, 0)):
+        trace = simulate(read_policy(reread), recording.dialogs, budget, entries=False)
+        assert Evidence(trace, recording).turns_refused() == turns / 5
 
 
 def test_reading_again_decides_as_before() -> None:

@@ -1,7 +1,7 @@
 """The card: which way and how many tokens, from tables made by hand."""
 
-import ast
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,10 @@ from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.ways import unpinned, way_words
 from fdkvc.verdict.card import (
+    CLEARED,
+    MESSAGES,
+    SETTINGS,
+    USER_FIRST,
     Card,
     ModelRead,
     Reading,
@@ -27,6 +31,7 @@ from fdkvc.verdict.card import (
     card_record,
     card_sentences,
     find_card,
+    forgets_most,
     legend,
     settings_of,
     ways_for,
@@ -197,6 +202,23 @@ def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
     assert card.best.policy == "sink", "0.1 nats and 1 value lost over all four, against 0.4 and 10"
 
 
+def test_one_value_of_twenty_decides_nothing() -> None:
+    for wrong, best in ((2, "sinks(weighted-recency)"), (3, "sink")):
+        scores = {
+            "sinks(weighted-recency)": Reading(40 - wrong, 40, 0.1, 1),
+            "sink": Reading(40, 40, 0.1, 1),
+        }
+        card = card_of(read=ModelRead("SmolLM2", ("d0",), 900, scores))
+        assert card.best is not None
+        assert card.best.policy == best
+
+
+def test_what_is_forgotten_most_is_named_by_kind_and_age() -> None:
+    lost = pd.DataFrame({"held": [0.0] * 3, "source": ["user", "result", "result"]})
+    assert forgets_most(lost.assign(age=[1, 8, 8])) == "tool result, > 6 turns"
+    assert forgets_most(lost.assign(age=[8, 1, 1])) == "tool result, ≤ 2 turns"
+
+
 def test_a_model_that_does_not_contradict_the_words_changes_nothing() -> None:
     scores = {"fifo": Reading(20, 20, 0.12, 1), "sink": Reading(20, 20, 0.05, 1)}
     recall = {"fifo": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
@@ -289,9 +311,14 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     assert record["best"]["size"] == 100
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert card.best is not None
-    assert settings_of(card.best) == card.settings == record["settings"]
+    assert settings_of(card.best, 1000, "SmolLM2") == card.settings == record["settings"]
     assert not replace(card, tokens=1.1 * card.best.slots).settings  # where it does not pay
     assert len({*map(way_words, CANDIDATES)}) == len(CANDIDATES)
+
+
+def snippets(policy: str, size: int = 1150) -> dict[str, str]:
+    """Return what sets a way, for conversations of 10,000 tokens on average."""
+    return settings_of(Way(policy, size, 0.96, size, ""), 10_000, "SmolLM2")
 
 
 @pytest.mark.parametrize(
@@ -299,26 +326,82 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     [
         ("sinks(weighted-recency)", ["transformers"]),
         ("shift", ["llama.cpp"]),
-        ("reread(messages(fifo))", ["Ollama", "LangChain"]),
-        ("reread(clear-results)", ["Anthropic", "LangChain"]),
+        (MESSAGES, ["Ollama", "LangChain"]),
+        (USER_FIRST, ["LangChain"]),
+        (CLEARED, ["Anthropic", "LangChain"]),
     ],
 )
-def test_a_way_is_set_by_a_line_of_each_engine_that_has_it(policy: str, engines: list[str]) -> None:
-    lines = settings_of(Way(policy, 1150, 0.96, 1150, ""))
+def test_a_way_is_set_by_lines_of_each_engine_that_has_it(policy: str, engines: list[str]) -> None:
+    lines = snippets(policy)
     assert [*lines] == engines
-    for engine, line in lines.items():
-        assert line.count("1150") == 1
-        if engine in ("transformers", "LangChain"):
-            ast.parse(line)
-        if engine == "transformers":  # it runs as it is, with a model, its tokenizer and a turn
-            caches, model = Mock(), Mock()
-            with patch.dict(vars(fdkvc), PolicyCache=caches):
-                exec(line, {"model": model, "tokenizer": None, "turn": {}})
-            assert caches.call_args.args[1] == 1150
-            assert model.generate.call_args.kwargs == {"cache": caches.return_value}
-    if anthropic := lines.get("Anthropic"):
-        given = ast.literal_eval(anthropic.partition("context_management=")[2])
-        assert given["edits"][0]["trigger"] == {"type": "input_tokens", "value": 1150}
+    assert {*SETTINGS} <= {"shift", MESSAGES, USER_FIRST, CLEARED}, "each has its test"
+    for snippet in lines.values():
+        comment, *code = snippet.splitlines()
+        assert comment == "# 1,150 tokens of SmolLM2, 12 % of a conversation"
+        assert sum(line.count("1150") for line in code) == 1
+
+
+def test_the_lines_for_this_projects_cache_run() -> None:
+    """With a model, its tokenizer and a turn; with real ones, beside the tests of that cache."""
+    caches, model = Mock(), Mock()
+    with patch.dict(vars(fdkvc), PolicyCache=caches):
+        exec(snippets(PINNED)["transformers"], {"model": model, "tokenizer": None, "turn": {}})
+    assert caches.call_args.args[1] == 1150
+    assert model.generate.call_args.kwargs == {"cache": caches.return_value}
+
+
+def test_the_commands_are_as_documented() -> None:
+    shift, ollama = snippets("shift")["llama.cpp"], snippets(MESSAGES)["Ollama"]
+    words = [shlex.split(line, comments=True) for line in (shift, ollama)]
+    assert words[0] == ["llama-server", "--context-shift", "--ctx-size", "1150"]
+    assert words[1] == ["OLLAMA_CONTEXT_LENGTH=1150", "ollama", "serve"]
+
+
+def test_what_clears_results_is_as_documented() -> None:
+    lines = snippets(CLEARED)
+    given = eval(f"dict(\n{lines['Anthropic']}\n)")
+    trigger = {"type": "input_tokens", "value": 1150}
+    edit = {"type": "clear_tool_uses_20250919", "trigger": trigger}
+    assert given["context_management"] == {"edits": [edit]}
+    assert given["betas"] == ["context-management-2025-06-27"]
+
+    def clear_tool_uses(*, trigger: int = 100_000, keep: int = 3) -> tuple[int, int]:
+        return trigger, keep
+
+    def context_editing(*, edits: list[Any], token_count_method: str) -> tuple[Any, str]:
+        return edits, token_count_method
+
+    names = {"ClearToolUsesEdit": clear_tool_uses, "ContextEditingMiddleware": context_editing}
+    edits, method = eval(lines["LangChain"], names)
+    assert method in ("approximate", "model")
+    assert edits == [(1150, read_policy(CLEARED).settings["keep"].default)]
+
+
+@pytest.mark.parametrize("policy", [MESSAGES, USER_FIRST])
+def test_langchain_keeps_what_a_service_takes(policy: str) -> None:
+    library: Any = pytest.importorskip("langchain_core.messages", reason="it is not installed")
+    call = {"name": "find", "args": {}, "id": "1"}
+    said = [
+        library.SystemMessage("be kind"),
+        library.HumanMessage("find a table please"),
+        library.AIMessage("I look", tool_calls=[call]),
+        library.ToolMessage("one at eight and one at nine", tool_call_id="1"),
+        library.AIMessage("at eight or nine"),
+        library.HumanMessage("at eight then"),
+        library.AIMessage("booked"),
+    ]
+
+    def model(messages: list[Any]) -> int:
+        """Count words, as a model counts tokens."""
+        return sum(len(str(message.content).split()) for message in messages)
+
+    names = {"trim_messages": library.trim_messages, "messages": said, "model": model}
+    lengths = set()
+    for size in range(1, model(said) + 1):
+        kept = eval(snippets(policy, size)["LangChain"], names)
+        assert kept in ([], said[:1], [said[0], *said[5:]], said)
+        lengths.add(len(kept))
+    assert lengths >= {1, 3, 7}
 
 
 @pytest.mark.parametrize("policy", ["reread(clear-results)", PINNED])
@@ -333,8 +416,9 @@ def test_a_terminal_has_at_most_24_lines_that_can_be_copied(policy: str) -> None
     assert sum("ways more" in line for line in lines) == 1
     assert any("41 of 63" in line for line in lines)
     assert "300 (30 %)" in text
-    assert text.count("tool result, > 6") > 5, "what is forgotten is not cut"
-    for engine, line in card.settings.items():
+    assert text.count("tool result, > 6") > 4, "what is forgotten is not cut"
+    for engine, lines_to_copy in card.settings.items():
+        line = lines_to_copy.partition("\n")[2]
         begins = " ".join(line.split())[:40]
         (first,) = [n for n, row in enumerate(lines) if row and begins.startswith(row[:40])]
         copied = " ".join(" ".join(lines[first:]).split())

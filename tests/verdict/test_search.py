@@ -124,6 +124,8 @@ def test_halves_keep_clusters_together() -> None:
     for _, dialogs in rows.groupby("services").dialog:
         assert len({halves[dialog] for dialog in dialogs}) == 1
     assert {*halves.values()} == {0, 1}
+    four = pd.DataFrame({"dialog": [f"d{n}" for n in range(8)], "services": [*"abcdabcd"]})
+    assert [*halves_of(four).values()] == [0, 0, 1, 1, 0, 0, 1, 1], "four clusters are enough"
     one = halves_of(rows.assign(services="a"))
     assert sorted(one.values()) == [0] * 5 + [1] * 4, "dialogs of one cluster count as clusters"
 

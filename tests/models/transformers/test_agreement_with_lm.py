@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from fdkvc.models.numpy.model_text import Passage
 from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
+from fdkvc.verdict.card import Way, settings_of
 from tests.language_models import write_model
 from tests.library import SHAPE
 from tests.models.numpy.test_chat_template import CHATML, MARKS
@@ -187,6 +188,20 @@ def test_the_same_entries_stay(tiny: Pair, policy: str, decides: str) -> None:
     worst, different, heads = agreement(tiny, policy, 48, [*tiny.turns(6)], decides)
     assert worst < CLOSE
     assert different <= (0.01 * heads if policy in OTHERS else 0)
+
+
+@pytest.mark.skipif(CACHE != "cache", reason="transformers before 5.24 names the cache otherwise")
+@pytest.mark.parametrize("policy", ["sinks(weighted-recency)", "sinks(learned)", "sink"])
+def test_the_lines_that_a_card_prints_run(tiny: Pair, policy: str) -> None:
+    snippet = settings_of(Way(policy, 9, 0.95, 9, ""), 100, "SmolLM2")["transformers"]
+    ids = torch.tensor([[*chain.from_iterable(tiny.turns(3))]])
+    turn = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    names = {"model": tiny.model, "tokenizer": tiny.tokenizer, "turn": turn}
+    exec(snippet, names)
+    cache: Any = names["cache"]
+    assert isinstance(cache, PolicyCache)
+    cache.end_turn()
+    assert cache.held.shape[-1] == 9 < ids.shape[1]
 
 
 def test_the_tokenizer_of_either_says_the_same_of_a_token(tiny: Pair) -> None:
