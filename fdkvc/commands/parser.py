@@ -189,6 +189,8 @@ def build_parser() -> _Parser:
     forgot.option("--at", "N", middle, type=read_value)
     reads = "let this model count tokens and read on after each compaction, if its context allows"
     forgot.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone")
+    dollars = "dollars for a million tokens written to a prefix cache, read from it, and answered"
+    forgot.option("--prices", "W,R,O", f"{dollars}; default: 6.25,0.5,25 (Claude Opus 5)")
     forgot.flag("--json", "print JSON, with all losses")
     forgot.flag("--without-words", "write values as their kind and length")
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 
 from fdkvc.conversations.needs import setting_slots, things_of
+from fdkvc.conversations.price import Rewrite, returned_tokens
 from fdkvc.conversations.rereading import LineIndex, Reread, Returned, is_edit
 from fdkvc.conversations.session_text import ContextText, span_kind
 from fdkvc.conversations.sessions import Compaction, MadeCall, Session
@@ -124,6 +126,8 @@ class Fitted:
     """What came back of what it does not hold."""
     read_again: int
     """Tokens that the model has to read anew, from the first change of the text on."""
+    rewrite: Rewrite | None
+    """What it changed in a prefix cache; None if it keeps the keys and values of what stays."""
     reading: ModelLoss | None = None
     """What a model lost right after the compaction, if one read on."""
 
@@ -145,6 +149,8 @@ class Forgot:
     """Later calls, until the next compaction, with a need; and all of them."""
     calls_to_edit: int | None
     """Calls before the first edit after it; None if there is none until the next compaction."""
+    answers: tuple[int, ...]
+    """The messages with the model's answers until the next compaction."""
     ways: tuple[Fitted, ...] = ()
     """The ways; what the session did, if the file has it, is the first."""
     notes: tuple[str, ...] = ()
@@ -251,6 +257,7 @@ def forgot(
             tuple(returned),
             history.call_counts(number),
             history.calls_to_edit(number),
+            history.answers(number),
         )
         compared, notes = _compared(result, policies)
         yield replace(result, ways=tuple(compared), notes=(*history.notes, *notes))
@@ -304,6 +311,12 @@ class _History:
         """Return the number of calls before the first edit after a compaction."""
         methods = [call.method for _, _, call in self._calls[number + 1]]
         return next((place for place, method in enumerate(methods) if is_edit(method)), None)
+
+    def answers(self, number: int) -> tuple[int, ...]:
+        """Return the messages with the model's answers until the next compaction."""
+        messages = self.session.messages
+        new = self._new_messages(number + 1)
+        return tuple(index for index in new if span_kind(messages[index]) == "assistant")
 
     def _contexts_of(self, places: Iterable[Place]) -> list[tuple[int, int]]:
         """Return the spans of contexts that have any of some places, in order."""
@@ -485,14 +498,27 @@ def _fitted(result: Forgot, policy: Policy, text: ContextText, stays: Bools) -> 
 
     lost_lines = [line for line in result.returned if not holds(line.places)]
     left = np.flatnonzero(stays)
+    changed = reread_once(policy, np.arange(len(text)), left, text.born, text.kinds)
+    rewrite = _rewrite(result, len(left), changed, 0, lost_lines) if policy.reads_again else None
     return Fitted(
         way_words(policy.name),
         policy.name,
         len(left),
         tuple(holds(need.places) for need in result.needs),
         Reread.of(lost_lines),
-        reread_once(policy, np.arange(len(text)), left, text.born, text.kinds),
+        changed,
+        rewrite,
     )
+
+
+def _rewrite(
+    result: Forgot, tokens: int, changed: int, summary: int, lost_lines: Sequence[Returned]
+) -> Rewrite:
+    """Return what a way changed in a prefix cache."""
+    rows = [(line.message, line.tokens) for line in lost_lines]
+    answers = result.answers
+    back = returned_tokens(rows, answers)
+    return Rewrite(result.before, tokens, min(changed, tokens), summary, len(answers), back)
 
 
 def _size(session: Session, number: int) -> int:
@@ -513,7 +539,18 @@ def _recorded(result: Forgot) -> Fitted:
     compaction = result.compaction
     has_summary = compaction.summary or compaction.kind != "summary"
     label = RECORDED[compaction.kind] if has_summary else NO_SUMMARY
-    tokens = result.session.tokens_of(compaction.stayed)
+    session, stayed = result.session, compaction.stayed
+    tokens = session.tokens_of(stayed)
+    # What is the same up to the first change stays in a prefix cache.
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(stayed, compaction.context, strict=False))
+    changed = tokens - session.tokens_of(tuple(message for message, _ in same))
     lost_lines = [line for line in result.returned if not line.stays]
-    holds = tuple(need.stays for need in result.needs)
-    return Fitted(label, "", tokens, holds, Reread.of(lost_lines), tokens)
+    return Fitted(
+        label,
+        "",
+        tokens,
+        tuple(need.stays for need in result.needs),
+        Reread.of(lost_lines),
+        changed,
+        _rewrite(result, tokens, changed, session.tokens_of(compaction.summary), lost_lines),
+    )

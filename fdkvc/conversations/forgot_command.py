@@ -8,6 +8,7 @@ from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
 from fdkvc.conversations.forgot_report import as_json, as_text, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.lexical import Encoder
+from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.core.parameters import check_count
@@ -20,6 +21,7 @@ from fdkvc.runs.jobs import Progress
 def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None = None) -> None:
     """Print what each compaction of a session forgot, in the tokens of a model."""
     ways = None if options.ways is None else [*map(read_policy, options.ways)]
+    prices = LIST_PRICES if options.prices is None else Prices.of(options.prices)
     if options.at is not None:
         check_count("--at", options.at)
     name = options.file or str(EXAMPLES / "agent.jsonl")
@@ -65,9 +67,9 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
         warn(f"Not read: {unread}.")
     words = not options.without_words
     if options.json:
-        text = as_json(sessions, results, words)
+        text = as_json(sessions, results, words, prices)
     else:
-        text = as_text(results, words) if results else none_sentence(sessions[0])
+        text = as_text(results, words, prices) if results else none_sentence(sessions[0])
         if results and (others := len(sessions) - len(compacted)):
             text += f"\nWithout a compaction, and not compared: {count(others, 'conversation')}."
     flush(text + "\n")

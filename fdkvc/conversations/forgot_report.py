@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fdkvc.conversations.forgot import NO_SUMMARY, SUMMARY, Fitted, Forgot, Need
+from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import clipped, count, percent
@@ -34,9 +35,10 @@ def tokens_note(session: Session) -> str:
     return (
         f"Sizes are {session.unit}, without the marks of a chat template; an agent counts tokens "
         "of its own model, with its prompt and tools. Needed: paths, ids, names and numbers in "
-        "later calls, also inside commands, that stood in the text before. Done again: later "
+        "later calls, also inside commands, that stood in the text before. Redone: later "
         "results with lines of results from before that are not held (tokens of these lines). "
-        "Read again: tokens that a model reads anew, from the first change of its text on."
+        "Read again: tokens that a model reads anew, from the first change of its text on. Paid: "
+        "after so many requests the shorter text had cost less, in a prefix cache that stays warm."
     )
 
 
@@ -111,7 +113,22 @@ def redone_sentence(result: Forgot, way: Fitted) -> str:
     return f"{count(redone.calls, 'later result')} {verb} {lines} that had left ({tokens})."
 
 
-def notes_of(result: Forgot) -> list[str]:
+def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
+    """Say after how many requests what the session did had paid for its price; "" if unknown."""
+    way = result.recorded
+    if way is None or way.rewrite is None or not way.rewrite.requests:
+        return ""
+    requests, paid = way.rewrite.requests, way.rewrite.paid_after(prices)
+    spent, without = way.rewrite.costs(prices)[-1]
+    paid_words = f"it had paid after {count(paid, 'request')}" if paid else "it had not paid"
+    followed = "1 followed" if requests == 1 else f"{requests:,} followed"
+    return (
+        f"Price of this text: ${spent:,.4f} with it and ${without:,.4f} without it, so "
+        f"{paid_words}; {followed} ({prices.source})."
+    )
+
+
+def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     """Return the sentences on what is missing of a compaction, and on what is not compared."""
     calls, total = result.calls
     found = f"Needed values are in {calls:,} of the {count(total, 'call')} that followed"
@@ -119,23 +136,40 @@ def notes_of(result: Forgot) -> list[str]:
     found += " until the next compaction." if next_one else "."
     edit = result.calls_to_edit
     action = f"{count(edit, 'call')} came before the first edit." if edit else ""
-    notes = (result.compaction.note, found if total else "", action, *result.notes)
+    price = price_sentence(result, prices)
+    notes = (result.compaction.note, found if total else "", action, price, *result.notes)
     return [note for note in notes if note]
 
 
-def ways_grid(result: Forgot) -> Grid:
+def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     """Return the table of ways."""
     rows = []
     for way in result.ways:
         holds = f"{sum(way.holds):,} of {len(way.holds):,}"
         redone = f"{way.redone.calls:,} ({way.redone.tokens:,})"
-        numbers = [f"{way.tokens:,}", holds, redone, f"{way.read_again:,}"]
+        numbers = [f"{way.tokens:,}", holds, redone, f"{way.read_again:,}", paid(way, prices)]
         read = [] if way.reading is None else [way.reading.cell]
         rows.append([way.label, *numbers, *read, way.policy])
-    heads = ["way", "tokens", "held", "done again", "read again", "right, KL", "policy"]
+    heads = [
+        "way",
+        "tokens",
+        "held",
+        "redone",
+        "read again",
+        "paid",
+        "right, KL",
+        "policy",
+    ]
     if rows and len(rows[0]) < len(heads):
         heads.remove("right, KL")
     return Grid(heads, rows)
+
+
+def paid(way: Fitted, prices: Prices) -> str:
+    """Return after how many requests a way had paid, "" where it is not the text that changes."""
+    if way.rewrite is None or not way.rewrite.requests:
+        return ""
+    return f"{way.rewrite.paid_after(prices):,}" if way.rewrite.paid_after(prices) else "no"
 
 
 def given_by(need: Need) -> str:
@@ -164,14 +198,14 @@ def losses_grid(result: Forgot, words: bool = True) -> Grid:
     return Grid(heads, rows, names=len(heads))
 
 
-def as_text(results: Sequence[Forgot], words: bool = True) -> str:
+def as_text(results: Sequence[Forgot], words: bool = True, prices: Prices = LIST_PRICES) -> str:
     """Return what the command prints."""
     parts = []
     for result in results:
-        paragraphs = [heading(result), sentence(result), *notes_of(result)]
+        paragraphs = [heading(result), sentence(result), *notes_of(result, prices)]
         lines = [textwrap.fill(text, WIDTH) for text in paragraphs]
         if result.ways:
-            lines += ["", ways_grid(result).within(WIDTH).text()]
+            lines += ["", ways_grid(result, prices).within(WIDTH).text()]
         lost = result.lost()
         if lost:
             grid = losses_grid(result, words=words)
@@ -196,7 +230,12 @@ def none_sentence(session: Session) -> str:
     )
 
 
-def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool = True) -> str:
+def as_json(
+    sessions: Sequence[Session],
+    results: Sequence[Forgot],
+    words: bool = True,
+    prices: Prices = LIST_PRICES,
+) -> str:
     """Return what `as_text` says as JSON, with all losses of each compaction."""
     compactions = [
         {
@@ -213,8 +252,8 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
             "calls with needs": result.calls[0],
             "calls before an edit": result.calls_to_edit,
             "sentence": sentence(result),
-            "notes": notes_of(result),
-            "ways": ways_rows(result),
+            "notes": notes_of(result, prices),
+            "ways": ways_rows(result, prices),
             "losses": losses_rows(result, words),
         }
         for result in results
@@ -234,12 +273,14 @@ def as_json(sessions: Sequence[Session], results: Sequence[Forgot], words: bool 
     return json.dumps(content, indent=1, ensure_ascii=False)
 
 
-def ways_rows(result: Forgot) -> list[dict[str, Any]]:
-    """Return what each way keeps, and what came back of what it does not hold."""
-    return [_way_row(way) for way in result.ways]
+def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[dict[str, Any]]:
+    """Return what each way keeps, what came back of what it does not hold, and what it cost."""
+    return [_way_row(way, prices) for way in result.ways]
 
 
-def _way_row(way: Fitted) -> dict[str, Any]:
+def _way_row(way: Fitted, prices: Prices) -> dict[str, Any]:
+    costs = way.rewrite.costs(prices)[-1:] if way.rewrite else []
+    spent, without = costs[0] if costs else (None, None)
     return {
         "way": way.label,
         "policy": way.policy,
@@ -250,6 +291,10 @@ def _way_row(way: Fitted) -> dict[str, Any]:
         "lines again": way.redone.lines,
         "tokens again": way.redone.tokens,
         "read again": way.read_again,
+        "requests": way.rewrite.requests if way.rewrite else None,
+        "paid after": way.rewrite.paid_after(prices) or None if way.rewrite else None,
+        "dollars": spent,
+        "dollars without": without,
         "reading": None if way.reading is None else asdict(way.reading),
     }
 

@@ -1,0 +1,123 @@
+"""What a compaction cost and saved, in tokens of a prefix cache, and when it paid.
+
+Without it, each request after it would have read the text before from the cache. With it,
+
+1. one more request reads that text and writes the summary (an answer's tokens);
+2. the first request writes to the cache what follows the first change, and reads what is before;
+3. each further request reads what stayed;
+4. what was read again because it had left is written once, and read by each further request.
+
+Everything else costs the same with it and without. The cache is taken to be warm at each request;
+the price of writing is that of its lifetime.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PRICED = "list prices of Claude Opus 5 with a cache of 5 minutes, 29 November 2026"
+"""What the default prices are (platform.claude.com/docs/en/about-claude/pricing)."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars for a million tokens."""
+
+    write: float = 6.25
+    """Written to the prefix cache."""
+    read: float = 0.5
+    """Read from it."""
+    output: float = 25.0
+    """Written by the model."""
+    source: str = PRICED
+    """Words on where they are from."""
+
+    @classmethod
+    def of(cls, text: str) -> Prices:
+        """Read prices such as ``6.25,0.5,25``. Raises a ValueError if they are no three numbers.
+
+        Examples
+        --------
+        >>> Prices.of("3.75,0.3,15").read
+        0.3
+        """
+        try:
+            write, read, output = (float(part) for part in text.split(","))
+        except ValueError:
+            write = read = output = -1.0
+        if not all(0 <= price < 1e6 for price in (write, read, output)):
+            raise ValueError(
+                f"prices {text!r} must be three numbers with commas, such as 6.25,0.5,25: dollars "
+                "for a million tokens written to the cache, read from it, and answered"
+            )
+        return cls(write, read, output, f"prices {text}")
+
+    def share_that_pays(self, requests: int) -> float:
+        """Return the share of a text that may be left at most, so that a rewrite of it pays.
+
+        Examples
+        --------
+        >>> [round(100 * Prices().share_that_pays(requests), 1) for requests in (1, 10, 100)]
+        [8.0, 46.5, 89.7]
+        """
+        return self.read * requests / (self.write + self.read * (requests - 1))
+
+
+LIST_PRICES = Prices()
+"""The default prices."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A text in the prefix cache that became shorter, and the requests that followed."""
+
+    text: int
+    """Its tokens before."""
+    stays: int
+    """Its tokens after."""
+    changed: int
+    """Of these, the tokens from the first change on."""
+    summary: int
+    """Tokens that a model wrote for it in a request of its own; 0 if there was none."""
+    requests: int
+    """Requests that followed."""
+    returned: tuple[tuple[int, int], ...] = ()
+    """Which request first had tokens that came back, from 1, and how many."""
+
+    def costs(self, prices: Prices) -> list[tuple[float, float]]:
+        """Return the dollars with it and without, after each request that followed."""
+        back = Counter[int]()
+        for request, tokens in self.returned:
+            back[request] += tokens
+        spent, held, rows = 0.0, self.stays, list[tuple[float, float]]()
+        if self.summary:
+            spent = self.text * prices.read + self.summary * prices.output
+        for request in range(1, self.requests + 1):
+            written = back[request] + (self.changed if request == 1 else 0)
+            spent += written * prices.write
+            spent += (held - (self.changed if request == 1 else 0)) * prices.read
+            held += back[request]
+            rows.append((spent / 1e6, request * self.text * prices.read / 1e6))
+        return rows
+
+    def paid_after(self, prices: Prices) -> int:
+        """Return the requests after which it had paid for good; 0 if it had not."""
+        costs = self.costs(prices)
+        unpaid = [place for place, (spent, without) in enumerate(costs, 1) if spent > without]
+        if not costs or (unpaid and unpaid[-1] == len(costs)):
+            return 0
+        return unpaid[-1] + 1 if unpaid else 1
+
+
+def returned_tokens(
+    rows: Sequence[tuple[int, int]], answers: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    """Return (request, tokens) of tokens that came back in messages, by the next request.
+
+    `rows` are (message, tokens), `answers` the messages with an answer to a request, in order.
+    """
+    placed = ((bisect_left(answers, message) + 1, tokens) for message, tokens in rows)
+    return tuple(row for row in placed if row[0] <= len(answers))
