@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import fdkvc
 from fdkvc.core.limits import MAX_TURNS
-from fdkvc.core.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
+from fdkvc.core.parameters import BUDGET, PORT, SEED, WORKERS, Field, parse_number
 
 RUNS = {
     "app": "commands.app:app",
@@ -85,11 +85,11 @@ class _Parser(argparse.ArgumentParser):
 
     def number(self, field: Field, description: str) -> None:
         description = f"{description}, {field.allowed(int)}"
-        self.option(f"--{field.name}", "N", description, type=read_value, default=field.default)
+        self.option(f"--{field.name}", "N", description, type=parse_number, default=field.default)
 
     def workers(self) -> None:
         description = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
-        self.option("--workers", "N", description, type=read_value)
+        self.option("--workers", "N", description, type=parse_number)
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
@@ -135,7 +135,7 @@ def build_parser() -> _Parser:
 
     app = command("app", "open the app in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
-    app.option("--port", "N", port, type=read_value)
+    app.option("--port", "N", port, type=parse_number)
     app.several("--model", "FOLDER", "folders or GGUF files of Llama models that pages may load")
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
@@ -174,7 +174,7 @@ def build_parser() -> _Parser:
     max_tokens_help = (
         "tokens of dialogs that it reads in all; default: 3,000, in a minute with smollm2"
     )
-    dialogs.option("--read", "N", max_tokens_help, type=read_value)
+    dialogs.option("--read", "N", max_tokens_help, type=parse_number)
     dialogs.flag("--tables", "print all tables")
     dialogs.flag("--json", "print the results for a script")
     dialogs.number(SEED, "random seed of the lexical embedding")
@@ -186,7 +186,7 @@ def build_parser() -> _Parser:
     forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
     forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
     middle = "in a session without compactions: tokens to keep when it is cut at its middle"
-    forgot.option("--at", "N", middle, type=read_value)
+    forgot.option("--at", "N", middle, type=parse_number)
     reads = "let this model count tokens and read on after each compaction, if its context allows"
     forgot.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone")
     dollars = "dollars for a million tokens written to a prefix cache, read from it, and answered"
@@ -196,8 +196,8 @@ def build_parser() -> _Parser:
 
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
     capture.option("--model", "NAME", ANY_MODEL, required=True)
-    capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
-    capture.several("--heads", "N", "heads to record; default: all", type=read_value)
+    capture.option("--layer", "L", "layer to record, from 0", type=parse_number, required=True)
+    capture.several("--heads", "N", "heads to record; default: all", type=parse_number)
     capture.option("--out", "FILE", "write this trace, such as trace.safetensors", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
@@ -225,7 +225,7 @@ def build_parser() -> _Parser:
     )
     claim.option("--decides", "WHO", decides_help, default="model")
     dialogs_help = "dialogs to draw from the file"
-    claim.option("--count", "N", dialogs_help, type=read_value, default=30)
+    claim.option("--count", "N", dialogs_help, type=parse_number, default=30)
     claim.tools()
     claim.option("--out", "FILE", "write the table to this file, such as claim.csv")
 

@@ -224,7 +224,7 @@ def read_number(text: str, kind: type = float) -> int | float | str:
         return text
 
 
-def read_value(text: str) -> int | float | str:
+def parse_number(text: str) -> int | float | str:
     """Read a number, as a whole one if possible; return any other text unchanged."""
     number = read_number(text, int)
     return read_number(text) if isinstance(number, str) else number

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fdkvc.core.parameters import Field, read_value
+from fdkvc.core.parameters import Field, parse_number
 from fdkvc.policies import Policy, read_policy
 from fdkvc.synthetic.scenarios import Scenario, scenario_named
 
@@ -69,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
             looks["action"] = "store_true"
         else:
             looks["metavar"] = field.metadata["metavar"]
-            looks["type"] = read_value if word is int else str
+            looks["type"] = parse_number if word is int else str
             if is_list:  # the help text itself names the defaults, except numbers
                 looks["nargs"] = "+"
                 default = " ".join(map(str, default)) if word is int else None
