@@ -43,6 +43,7 @@ MAX_SHOWN_TOKENS = 131_072  # of a dialog on a page, in words; of a session unde
 MAX_TURN_TOKENS = 32_768  # of a turn
 MAX_DIALOG_CHARACTERS = 8_000_000  # of a dialog
 MAX_SHOWN_CHARACTERS = 1_000_000  # of a dialog on a page
+MAX_SPANNED_CHARACTERS = 1_000_000  # of all annotated slots of a dialog
 MAX_NAME_CHARACTERS = 128  # of the name of a dialog, a speaker, a topic or a slot
 MAX_TOPICS = 32  # of a dialog, and its services: a batch keeps topics as bits of one number
 MAX_DEMANDS = 4096  # of a dialog

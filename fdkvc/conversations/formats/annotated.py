@@ -21,7 +21,7 @@ from typing import Any
 from fdkvc.conversations.formats.base import Format, with_calls
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder
 from fdkvc.core.json_input import objects, optional, require
-from fdkvc.core.limits import MAX_DIALOG_CHARACTERS, MAX_MENTIONS, MAX_TOPICS, MAX_WORDINGS
+from fdkvc.core.limits import MAX_MENTIONS, MAX_SPANNED_CHARACTERS, MAX_TOPICS, MAX_WORDINGS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import (
     Argument,
@@ -99,7 +99,7 @@ def read_dialogue(
     all_frames = [*chain.from_iterable(framed)]
     spans = chain.from_iterable(frame.spans for frame in all_frames)
     spanned, slots = sum(end - start for _, start, end in spans), f"{name}: its slots have"
-    check_most(slots, spanned, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
+    check_most(slots, spanned, "characters", MAX_SPANNED_CHARACTERS, TooLargeError)
     service_count = len({frame.service for frame in all_frames})
     check_most(f"{name}: it has", service_count, "services", MAX_TOPICS, TooLargeError)
     demands = _Demands(MentionFinder(texts, name), services)
