@@ -452,9 +452,7 @@ def test_attachments_are_put_back_up_to_the_length_of_a_dialog() -> None:
     parts = [{"type": "text", "text": "attachment://a"}] * 3
     sample = {"epoch": 1, "target": "", "id": 1, "messages": [{"role": "user", "content": parts}]}
     long = {"samples": [{**sample, "attachments": {"a": "so " * 900_000}}]}
-    with pytest.raises(
-        ValueError, match=r"epoch 1: it has .*00,000 characters, but at most"
-    ):
+    with pytest.raises(ValueError, match=r"epoch 1: it has .*00,000 characters, but at most"):
         read_transcripts(encoded(long))
 
 
