@@ -22,6 +22,7 @@ import numpy as np
 from fdkvc.conversations.needs import setting_slots, things_of
 from fdkvc.conversations.price import Rewrite, returned_tokens
 from fdkvc.conversations.rereading import LineIndex, Reread, Returned, is_edit
+from fdkvc.conversations.rules import Rule, rules_at
 from fdkvc.conversations.session_text import ContextText, span_kind
 from fdkvc.conversations.sessions import Compaction, MadeCall, Session
 from fdkvc.conversations.thing_index import Place, ThingIndex
@@ -151,6 +152,8 @@ class Forgot:
     """Calls before the first edit after it; None if there is none until the next compaction."""
     answers: tuple[int, ...]
     """The messages with the model's answers until the next compaction."""
+    rules: tuple[Rule, ...] = ()
+    """What the user had said as a rule."""
     ways: tuple[Fitted, ...] = ()
     """The ways; what the session did, if the file has it, is the first."""
     notes: tuple[str, ...] = ()
@@ -258,6 +261,7 @@ def forgot(
             history.call_counts(number),
             history.calls_to_edit(number),
             history.answers(number),
+            rules_at(session, number),
         )
         compared, notes = _compared(result, policies)
         yield replace(result, ways=tuple(compared), notes=(*history.notes, *notes))
@@ -286,7 +290,6 @@ class _History:
         self.needs: list[list[Need]] = [[] for _ in session.compactions]
         self.returned: list[list[Returned]] = [[] for _ in session.compactions]
         self._stayed = [frozenset(row.stayed) for row in session.compactions]
-        self._summaries = {index for row in session.compactions for index in row.summary}
         self._calls = [[*self._calls_of(number)] for number in range(len(session.contexts))]
         self._needing: list[set[tuple[int, int]]] = [set() for _ in session.contexts]
         self._spans = _context_spans(session)
@@ -387,7 +390,7 @@ class _History:
         stood = self._within(places, context)
         source = stood[-1]
         row = self.session.messages[source.message]
-        kind = SUMMARY if source.message in self._summaries else span_kind(row, source.start)
+        kind = SUMMARY if source.message in self.session.summaries else span_kind(row, source.start)
         stayed = self._stayed[context]
         return Need(
             value=value,

@@ -128,6 +128,25 @@ def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
     )
 
 
+def rules_sentence(result: Forgot) -> str:
+    """Say how many of the user's rules stand word for word in what stayed; "" if there are none."""
+    rules = result.rules
+    if not rules or result.recorded is None:
+        return ""
+    standing = sum(rule.stands for rule in rules)
+    sentences = count(len(rules), "sentence")
+    words = f"Of {sentences} of the user with a rule (never, must, …), {standing:,}"
+    return f"{words} stand{'s' if standing == 1 else ''} word for word in what stayed."
+
+
+def rules_lines(result: Forgot) -> list[str]:
+    """Return the user's rules that do not stand word for word in what stayed, the newest first."""
+    missing = [rule for rule in reversed(result.rules) if not rule.stands]
+    places = [result.session.messages[rule.message].place for rule in missing]
+    rows = zip(missing, places, strict=True)
+    return [clipped(f"{place}: {rule.text}", WIDTH) for rule, place in rows][:WORST]
+
+
 def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     """Return the sentences on what is missing of a compaction, and on what is not compared."""
     calls, total = result.calls
@@ -137,7 +156,8 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     edit = result.calls_to_edit
     action = f"{count(edit, 'call')} came before the first edit." if edit else ""
     price = price_sentence(result, prices)
-    notes = (result.compaction.note, found if total else "", action, price, *result.notes)
+    said = (found if total else "", action, price, rules_sentence(result))
+    notes = (result.compaction.note, *said, *result.notes)
     return [note for note in notes if note]
 
 
@@ -211,6 +231,8 @@ def as_text(results: Sequence[Forgot], words: bool = True, prices: Prices = LIST
             grid = losses_grid(result, words=words)
             worst = f"The worst {len(grid.rows)} of {count(len(lost), 'loss', 'losses')}"
             lines += ["", f"{worst} under “{result.ways[0].label}”:", grid.text()]
+        if words and result.recorded is not None and (rules := rules_lines(result)):
+            lines += ["", "Rules of the user that are not word for word in what stayed:", *rules]
         parts.append("\n".join(lines))
     return "\n\n".join([*parts, textwrap.fill(tokens_note(results[0].session), WIDTH)])
 
@@ -255,6 +277,7 @@ def as_json(
             "notes": notes_of(result, prices),
             "ways": ways_rows(result, prices),
             "losses": losses_rows(result, words),
+            "rules": rules_rows(result, words),
         }
         for result in results
     ]
@@ -320,6 +343,19 @@ def losses_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
             "held by": ", ".join(result.holders(need)),
         }
         for need in result.lost()
+    ]
+
+
+def rules_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
+    """Return the user's rules, and whether each stands word for word in what stayed."""
+    messages = result.session.messages
+    return [
+        {
+            "rule": rule.text if words else kind_of(rule.text),
+            "said": messages[rule.message].place,
+            "word for word": rule.stands if result.recorded is not None else None,
+        }
+        for rule in result.rules
     ]
 
 

@@ -122,6 +122,11 @@ class Session:
             check_most(until, tokens, "tokens", MAX_SESSION_TOKENS)
         return tuple(so_far)
 
+    @cached_property
+    def summaries(self) -> frozenset[int]:
+        """The messages that are summaries."""
+        return frozenset(index for row in self.compactions for index in row.summary)
+
     def in_context(self, message: int) -> frozenset[int]:
         """Return the messages that the model had in context at a message, which is among them.
 

@@ -14,7 +14,14 @@ from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
 from fdkvc.conversations import rereading
 from fdkvc.conversations.forgot import NO_SUMMARY, WAYS, Forgot, Recorded, forgot
-from fdkvc.conversations.forgot_report import losses_rows, none_sentence, sentence, ways_rows
+from fdkvc.conversations.forgot_report import (
+    losses_rows,
+    none_sentence,
+    rules_lines,
+    rules_sentence,
+    sentence,
+    ways_rows,
+)
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.mentions import WordingSearch
 from fdkvc.conversations.rereading import Reread
@@ -342,6 +349,26 @@ def test_lines_come_back_whatever_the_call_and_not_where_their_result_stayed() -
     assert (redone.calls, redone.lines) == (2, 4)
     assert redone.tokens == 3 * 6 + 2 * 15, "with the names and numbers before a line"
     assert result_of_it.calls_to_edit == 3
+
+
+def test_the_users_rules_stand_word_for_word_or_not() -> None:
+    log = ClaudeCode()
+    log.user("Mend zone.py. Never push to main, not even once. ```always = 1```")
+    log.say("I always do.")
+    log.user("You must\nname the ticket. Only use UTC times.")
+    kept = log.user("<system-reminder>Never say so.</system-reminder>Do not touch config.py!")
+    log.boundary(preservedMessages={"uuids": [kept]})
+    log.summary("The user said: never  push to main, not even once. Times are in UTC.")
+    log.say("Go on.")
+    (result,) = forgot(session_of(log), ())
+
+    assert {rule.text: rule.stands for rule in result.rules} == {
+        "Never push to main, not even once.": True,
+        "Only use UTC times.": False,
+        "Do not touch config.py!": True,
+    }
+    assert "Of 3 sentences" in rules_sentence(result)
+    assert rules_lines(result) == ["line 3: Only use UTC times."]
 
 
 def test_what_the_agent_put_back_was_not_lost() -> None:

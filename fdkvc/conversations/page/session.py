@@ -395,7 +395,7 @@ def _message_html(
 ) -> str:
     message, standing_there = session.messages[index], _standing(index, moment, context)
     who = SPAN_KINDS[span_kind(message)]
-    if any(index in compaction.summary for compaction in session.compactions):
+    if index in session.summaries:
         who = "summary"
     elif message.turn.tool:
         who = f"{who}: {message.turn.tool}"
