@@ -19,7 +19,8 @@ MAX_RULES = 200
 
 _RULE = re.compile(
     r"(?i)\b(?:always|never|must(?:n't)?|do not|don['’]t|cannot|remember|keep in mind|make sure|"
-    r"(?:has|have|needs?) to|should(?:n't)?|nobody|not (?:to|in|on)|avoid|prefer|only|from now on|important|instead of|without asking|no longer)\b"
+    r"(?:has|have|needs?) to|should(?:n't)?|nobody|not (?:to|in|on)|avoid|prefer|only|"
+    r"from now on|important|instead of|without asking|no longer)\b"
 )
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _ASIDE = re.compile(r"```.*?```|<[\w-]+>.*?</[\w-]+>", re.DOTALL)
