@@ -79,6 +79,9 @@ def session_lines(content: bytes, name: str) -> Iterator[str]:
         for row in session.compactions:
             kept = f"{row.stayed} stayed, summary {row.summary}, tokens {row.recorded}"
             yield f"  compaction at {row.place}: {kept} {row.note}"
+        for number, message in enumerate(session.messages):
+            linked = [f"{call.method} of {number} by {call.result}" for call in message.calls]
+            yield from (f"  answered: {call}" for call in linked)
         yield from (f"  {note}" for note in session.notes)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.conversations.formats.trees import OTHER_BRANCH, branch_to
+from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, branches, field_of
 from fdkvc.core.json_input import objects, optional, require
 from fdkvc.core.unread import Unread
 
@@ -20,7 +20,8 @@ BOOKKEEPING = ("attachments", "chat_messages", "content", "files", "sender", "te
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     messages = [*messages_of(value, "chat_messages", place, "message")]
-    branch = _branch(value, messages, place)
+    leaf = field_of(value, LEAVES)
+    branch = branches([(row[0], row) for row in messages], leaf, place)[-1]
     unread.add(OTHER_BRANCH, len(messages) - len(branch))
     for message, location in branch:
         blocks: list[dict[str, Any]] = []
@@ -40,24 +41,6 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         blocks += content or ([{"type": "text", "text": text}] if text else [])
         sender = require(message, "sender", str, location)
         yield restated(message, *BOOKKEEPING, role=sender, content=blocks), location
-
-
-def _branch(value: Mapping[str, Any], messages: list[Placed], place: str) -> list[Placed]:
-    """Return the messages of the current branch; all of them if they do not name their parents."""
-    placed = {
-        optional(message, "uuid", str, location): (message, location)
-        for message, location in messages
-    }
-    parents = {
-        key: optional(message, "parent_message_uuid", str, location)
-        for key, (message, location) in placed.items()
-    }
-    named = len(placed) == len(messages) and "" not in placed
-    if not named or not any(parent in placed for parent in parents.values()):
-        return messages
-    leaf = optional(value, "current_leaf_message_uuid", str, place)
-    leaf = leaf if leaf in placed else [*placed][-1]
-    return [placed[key] for key in branch_to(leaf, parents, place)]
 
 
 FORMAT = chat_format(

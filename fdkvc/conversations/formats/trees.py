@@ -49,14 +49,19 @@ def branches(
     is_tree = len(named) == len(messages) and "" not in named
     if not is_tree or not any(parent in named for parent in parents.values()):
         return [[message for _, message in messages]]
-    roots: dict[str, str] = {}  # by message
-    last_of_tree: dict[str, str] = {}  # the last message of each tree
+    roots: dict[str, str] = {}  # by message; those of one missing parent are one tree
+    ends: dict[str, str] = {}  # the last message of each tree
     for key in named:
-        path = (
-            branch_to(key, parents, place) if parents[key] not in roots else [roots[parents[key]]]
-        )
-        roots[key] = path[0]
-        last_of_tree[path[0]] = key
+        path: dict[str, None] = {}
+        parent = key
+        while parent in parents and parent not in roots:
+            if parent in path:
+                raise ValueError(f"{place}: message {clean_name(parent)!r} is its own ancestor")
+            path[parent] = None
+            parent = parents[parent]
+        root = roots.get(parent) or parent or [*path][-1]
+        roots.update(dict.fromkeys(path, root))
+        ends[root] = key
     if leaf in named:
-        last_of_tree = {roots[leaf]: leaf} | last_of_tree | {roots[leaf]: leaf}
-    return [[named[key] for key in branch_to(end, parents, place)] for end in last_of_tree.values()]
+        ends[roots[leaf]] = leaf
+    return [[named[key] for key in branch_to(end, parents, place)] for end in ends.values()]
