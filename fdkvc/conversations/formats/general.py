@@ -407,14 +407,14 @@ def _is_aside(name: str) -> bool:
 
 def _count_beside(value: Any, lists: Sequence[Items], unread: Unread) -> None:
     """Count what stands beside the lists that are read."""
-    read = {id(listed.value) for listed in lists}
     ancestors = {id(owner): owner for listed in lists for owner in listed.owners}
+    read = {id(listed.value) for listed in lists} | ancestors.keys()
     for owner in ancestors.values():
         if isinstance(owner, dict):
-            inside = {name for name, child in owner.items() if id(child) in read | ancestors.keys()}
+            inside = {name for name, child in owner.items() if id(child) in read}
             unread.fields(owner, {*inside, *LISTS, *filter(is_prompt, owner)})
         else:
-            siblings = [item for item in owner if id(item) not in read | ancestors.keys()]
+            siblings = [item for item in owner if id(item) not in read]
             unread.add("item beside the messages", sum(map(has_words, siblings)))
 
 

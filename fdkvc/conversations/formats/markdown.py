@@ -7,10 +7,10 @@ for the user, lines with ``>`` are a tool's, and ``# aider chat started`` begins
 import re
 from collections.abc import Iterator
 
-from fdkvc.conversations.formats.base import Format, Placed
+from fdkvc.conversations.formats.base import Format, Placed, left_out, places_of_sample
 from fdkvc.conversations.formats.chat import conversation
 from fdkvc.conversations.formats.messages import role_of_name
-from fdkvc.core.limits import MAX_DIALOG_FILE_LINES, MAX_DIALOGS
+from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import USERS, SkippedError, Transcript
 from fdkvc.core.unread import Unread, has_words
@@ -60,14 +60,14 @@ def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedEr
     """Read a text; yield an error in place of each dialog that is too large."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     chats = text.lstrip().split(f"\n{AIDER}")
-    check_most("the file has", len(chats), "dialogs", MAX_DIALOGS)
-    for chat in chats:
-        name, unread = f"dialog {number}", Unread()
+    unread = Unread(dict(left_out(len(chats), "dialog")))
+    for place in places_of_sample(len(chats)):
+        name = f"dialog {number + place}"
         try:
-            yield conversation({}, name, [*_messages(chat, unread)], calls, unread)
+            yield conversation({}, name, [*_messages(chats[place], unread)], calls, unread)
         except SkippedError as error:
             yield error
-        number += 1
+        unread = Unread()
 
 
 def _messages(text: str, unread: Unread) -> Iterator[Placed]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from fdkvc.conversations.formats.base import restated
@@ -22,6 +23,9 @@ ROLES = {
 
 NAMED = USERS | ASSISTANTS | {"developer", "tool", "toolresult", "function"}
 """Roles that a message may have in another field: a type of another kind is that of a part."""
+
+MAX_SPEAKER_CHARACTERS = 64
+"""Characters of a value that may name a speaker: a longer one is words."""
 
 SPEAKERS = ("role", "from", "sender", "author", "speaker", "type", "kind")
 """Fields that may name the speaker; `role` and `from` may have any name."""
@@ -48,8 +52,12 @@ def role_of_name(name: Any) -> str:
     >>> role_of_name("HumanMessage"), role_of_name("tool_result"), role_of_name("note")
     ('user', 'toolresult', '')
     """
-    if not isinstance(name, str):
-        return ""
+    is_short = isinstance(name, str) and len(name) <= MAX_SPEAKER_CHARACTERS
+    return _role_of(name) if is_short else ""
+
+
+@lru_cache(maxsize=4096)
+def _role_of(name: str) -> str:
     key = re.sub("message(chunk)?$", "", bare(name))
     is_known = key in USERS | ASSISTANTS | KINDS.keys() | CALL_ROLES | ROLES.keys()
     if key in CALL_ROLES:

@@ -1,6 +1,7 @@
 """Messages that name their parents: of each tree, the branch that was open last is read."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from fdkvc.core.transcripts import clean_name
@@ -16,9 +17,14 @@ LEAVES = ("currentnode", "currentid", "currentleafmessageuuid", "currentmessagei
 Message = TypeVar("Message")
 
 
+@lru_cache(maxsize=4096)
+def _spelled(name: str) -> str:
+    return bare(name)
+
+
 def field_of(owner: Mapping[str, Any], names: Sequence[str]) -> str:
     """Return the first text in fields of these names, "" if there is none."""
-    named = {bare(name): value for name, value in owner.items() if isinstance(value, str)}
+    named = {_spelled(name): value for name, value in owner.items() if isinstance(value, str)}
     return next((named[name] for name in names if named.get(name)), "")
 
 
