@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.models.numpy.families import llama3_stretch
 from fdkvc.models.numpy.gguf_file import NO_GGUF
 from fdkvc.models.numpy.model_text import model_text
 
@@ -126,11 +127,21 @@ GGUF_NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+}
+
+
+MULTIPLIERS = {
+    "attention_multiplier": "attention.scale",
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
 }
 
 
@@ -179,17 +190,27 @@ def gguf_parts(folder: Path, precision: str = "F32") -> tuple[dict[str, Any], di
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     ordered = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].__getitem__)
     control = {token["content"] for token in tokenizer["added_tokens"]}
+    kind = config["model_type"] if config["model_type"] != "mistral" else "llama"
+    rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
     fields = {
-        "general.architecture": "llama",
-        "llama.block_count": config["num_hidden_layers"],
-        "llama.context_length": config["max_position_embeddings"],
-        "llama.embedding_length": config["hidden_size"],
-        "llama.feed_forward_length": config["intermediate_size"],
-        "llama.attention.head_count": config["num_attention_heads"],
-        "llama.attention.head_count_kv": config["num_key_value_heads"],
-        "llama.attention.key_length": config["head_dim"],
-        "llama.attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
-        "llama.rope.freq_base": config["rope_theta"],
+        "general.architecture": kind,
+        f"{kind}.block_count": config["num_hidden_layers"],
+        f"{kind}.context_length": config["max_position_embeddings"],
+        f"{kind}.embedding_length": config["hidden_size"],
+        f"{kind}.feed_forward_length": config["intermediate_size"],
+        f"{kind}.attention.head_count": config["num_attention_heads"],
+        f"{kind}.attention.head_count_kv": config["num_key_value_heads"],
+        f"{kind}.attention.key_length": config["head_dim"],
+        f"{kind}.attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
+        f"{kind}.rope.freq_base": config.get("rope_theta", rope.get("rope_theta", 10_000.0)),
+    }
+    for name, key in MULTIPLIERS.items():
+        if name in config:
+            fields[f"{kind}.{key}"] = config[name]
+    if rope.get("rope_type") == "linear":
+        fields |= {f"{kind}.rope.scaling.type": "linear"}
+        fields |= {f"{kind}.rope.scaling.factor": rope["factor"]}
+    fields |= {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
         "tokenizer.ggml.tokens": ordered,
@@ -200,14 +221,21 @@ def gguf_parts(folder: Path, precision: str = "F32") -> tuple[dict[str, Any], di
     tensors = {}
     for name, array in _stored(folder).items():
         layer, _, part = name.removesuffix(".weight").removeprefix("model.layers.").partition(".")
-        plain = name.removesuffix(".weight")
+        plain, ending = name.rsplit(".", 1)
+        part = part.removesuffix(".bias")
         gguf_name = f"blk.{layer}.{GGUF_NAMES[part]}" if part in GGUF_NAMES else GGUF_NAMES[plain]
-        if (kind := part.split(".")[-1]) in heads:  # rotated pairs are adjacent
-            halves = array.reshape(heads[kind], 2, -1, array.shape[1])
+        projection = part.split(".")[-1]
+        if projection in heads and not kind.startswith("qwen"):  # rotated pairs are adjacent
+            halves = array.reshape(heads[projection], 2, -1, array.shape[1])
             array = halves.swapaxes(1, 2).reshape(array.shape)
         number = {"F32": 0, "F16": 1, "BF16": 30}[precision] if array.ndim > 1 else 0
         stored = rounded(array, precision if array.ndim > 1 else "F32")
-        tensors[f"{gguf_name}.weight"] = (number, array.shape, stored)
+        tensors[f"{gguf_name}.{ending}"] = (number, array.shape, stored)
+    if rope.get("rope_type") == "llama3":
+        stretch = llama3_stretch(
+            rope["rope_theta"] ** -(np.arange(0, config["head_dim"], 2) / config["head_dim"]), rope
+        )
+        tensors["rope_freqs.weight"] = (0, stretch.shape, rounded(stretch, "F32"))
     return fields, tensors
 
 

@@ -1,4 +1,4 @@
-"""A decoder of the Llama layout, in NumPy.
+"""A decoder of the Llama layout, in NumPy, with what related families add to it.
 
 Embeddings; layers of grouped-query attention with rotary positions and of a gated feed-forward
 network (SwiGLU), each after a root-mean-square norm; and logits from a separate or tied matrix.
@@ -43,6 +43,8 @@ class Shape(ModelSizes):
     """Added to the mean square in a norm."""
     theta: float
     """The base of the rotary positions."""
+    stretch: tuple[float, ...] = ()
+    """By what each angle is divided, so that texts can be longer; () for 1."""
     tied: bool
     """Whether the logits use the embeddings."""
 
@@ -90,6 +92,12 @@ class Layer:
     """Shape (d, 2m). To the gate, and to the values that it scales."""
     down: Floats
     """Shape (m, d)."""
+    bias: Floats | None = None
+    """Shape ((H + 2K)·h). Added to queries, keys and values; in Qwen 2."""
+    head_norms: Floats | None = None
+    """Shape (H + K, h). The weights of a norm of each query and key; in Qwen 3."""
+    rotates: bool = True
+    """Whether queries and keys are rotated by their positions; not in each layer of SmolLM 3."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +137,15 @@ class Decoder:
         for number, layer in enumerate(self.layers):
             # 1. Queries (C, n, H, h), keys and values (C, n, K, h).
             projected = self._product(self._normed(x), layer.projections)
+            if layer.bias is not None:
+                projected += layer.bias
             projected = projected.reshape(*x.shape[:2], rotated + shape.kv_heads, shape.head_width)
-            # In place: two neighbours, seen as a complex number, are rotated by one angle.
-            projected[:, :, :rotated].view(np.complex64)[:] *= rotation
+            if layer.head_norms is not None:
+                normed = self._normed(projected[:, :, :rotated])
+                projected[:, :, :rotated] = normed * layer.head_norms
+            if layer.rotates:
+                # In place: two neighbours, seen as a complex number, are rotated by one angle.
+                projected[:, :, :rotated].view(np.complex64)[:] *= rotation
             queries, keys, values = np.split(projected, [shape.heads, rotated], axis=2)
             # 2. Attention (C, n, H·h). Each cache stores the vectors of its text.
             mixed = [
@@ -168,6 +182,8 @@ class Decoder:
         """Return e^(iφ) of each position's angles φ (C, n, 1, h / 2)."""
         half = np.arange(0, self.shape.head_width, 2) / self.shape.head_width
         angles = positions[..., None, None] * self.shape.theta**-half
+        if self.shape.stretch:
+            angles /= np.array(self.shape.stretch)
         rotation: NDArray[np.complex64] = np.exp(1j * angles).astype(np.complex64)
         return rotation
 

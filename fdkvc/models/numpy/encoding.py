@@ -15,7 +15,8 @@ from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.limits import MAX_TOKENS, MAX_TURN_TOKENS
 from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.transcripts import Transcript, check_size
-from fdkvc.models.numpy.gguf_file import NAMED_MODELS, bpe_tokenizer, find_model, is_gguf, read_gguf
+from fdkvc.models.numpy.gguf_file import NAMED_MODELS, find_model, is_gguf, read_gguf
+from fdkvc.models.numpy.gguf_tokenizer import bpe_tokenizer
 from fdkvc.models.numpy.language_model import model_name
 from fdkvc.models.numpy.model_folder import (
     TOKENIZER,

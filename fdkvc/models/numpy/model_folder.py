@@ -21,6 +21,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fdkvc.core.json_input import (
     check_object,
     check_structure,
@@ -93,6 +95,13 @@ def check_loaded(loaded: Mapping[str, Any]) -> None:
         raise ValueError(f"its weights and config.json differ in the size of {key}")
     if missing := sorted(loaded["missing_keys"]):
         raise ValueError(f"its weights lack {missing[0]} ({len(missing)} missing in all)")
+
+
+def all_finite(array: Any) -> bool:
+    """Whether no number of an array is infinite or undefined."""
+    # What is not makes the sum so, and the sum takes no memory; it may overflow itself.
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
 
 
 def check_memory(size: int) -> None:
