@@ -421,7 +421,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
             "which size is enough.",
-            "So far no model has read them.",
+            "No model has read them yet.",
         )
     if best is None or best.size is None or not card.pays:
         most = percent(1 - PAYS)
@@ -449,7 +449,7 @@ def card_sentences(card: Card) -> tuple[str, str]:
 def _basis(card: Card, read: ModelRead | None) -> str:
     best, parts = card.best, list[str]()
     if read is None:
-        parts.append("So far only the words of values that calls need count")
+        parts.append("Sized by the words of values that calls need")
     else:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"

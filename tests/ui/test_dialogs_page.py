@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
 from fdkvc.commands.parser import build_parser
-from fdkvc.conversations.arguments import forgotten
+from fdkvc.conversations.arguments import forgotten, worst_losses
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.conversations.lexical import KEPT, LexicalRecordings, lexical_recording
 from fdkvc.conversations.page import files
@@ -871,6 +871,22 @@ def test_what_a_link_says_is_shown_whatever_the_card_recommends() -> None:
     assert link_of(linked)["budget"] == str(shown.size), "another file follows its own card"
     earlier = open_page("dialogs", file="dialogues", judged="fifo", larger=1, layers="all")
     assert not earlier.error, "links of an earlier version"
+
+
+def test_a_dialog_shorter_than_the_budget_is_not_said_to_be_held_by_a_policy() -> None:
+    app = open_dialogs(policies="fifo", budget=4000)
+    assert app.header[0].value.startswith("FIFO evicted nothing: this dialog has only ")
+
+
+def test_the_transcript_opens_at_the_worst_loss_of_the_recommended_way() -> None:
+    app = card(open_page("dialogs", file="rental", target=90))
+    best = card_shown(app).best
+    assert best is not None
+    done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
+    worst = worst_losses(done.result.lost(best.policy, best.size or 0)).iloc[0]
+    press(app, "Show in the transcript")
+    assert shown_turn(app) == worst.turn
+    assert link_of(app)["policies"].split(",")[-1] == best.policy
 
 
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def test_the_sentence_has_size_share_and_bytes() -> None:
     assert "(10 % of a conversation)" in lead
     assert "205 kB instead of 2.0 MB in 4x2x64x16" in lead
     assert "before a model has read it" in lead
-    assert "only the words of values" in basis
+    assert "Sized by the words" in basis
     assert "a guess" not in basis
     assert "tuned on the Schema-Guided" in basis
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[1]

@@ -102,6 +102,7 @@ from fdkvc.models.transformers.observed import LayerVectors, TensorTokens
 from fdkvc.models.transformers.rotary import Rotation, rotations
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
+from fdkvc.policies.wrapper import inside
 
 ENTRIES_AT_ONCE = 2**22
 """If each head decides, all layers decide at once up to so many entries of all query heads."""
@@ -732,9 +733,10 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
             f"{policy.label} stores everything and chooses afresh what each turn reads, but a "
             "PolicyCache evicts"
         )
-    if TOKEN_FEATURES & {*policy.looks_at} and not with_text:
+    readers = [part for part in inside(policy) if TOKEN_FEATURES & {*part.looks_at}]
+    if readers and not with_text:
         raise ValueError(
-            f"{policy.label} looks at the text of tokens, for which a PolicyCache needs the "
+            f"{readers[-1].label} looks at the text of tokens, for which a PolicyCache needs the "
             "model's tokenizer: add tokenizer="
         )
 

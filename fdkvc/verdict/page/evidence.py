@@ -29,18 +29,21 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
     losses = [outcome for outcome in outcomes if outcome.lost >= 0]
     turn, entry = held(page, TURN), held(page, ENTRY)
     pointed = [loss for loss in losses if loss.demand.turn == turn and loss.mentions_token(entry)]
+    row = lane.run.trace.kept_tokens[0, len(recording.tokens) - 1]
+    held_tokens, tokens = row[row >= 0], int(recording.starts[-1])
     if losses:
         words: str = headline(name, recording, lane, (pointed or losses)[0])
+    elif len(held_tokens) == tokens:
+        words = f"{lane.label} evicted nothing: this dialog has only {count(tokens, 'token')}"
     elif outcomes:
         unread = recording.transcript.malformed_calls
         besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
         words = f"{lane.label} still held everything that each {name} needed{besides}"
     else:
-        kept = lane.run.trace.kept_tokens[0, len(recording.tokens) - 1]
-        kept = kept[kept >= 0]
-        born = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
-        tokens = count(recording.starts[-1], "token")
-        words = f"{lane.label} ends with {len(kept):,} of {tokens}; the oldest is from turn {born}"
+        oldest = held_tokens.min(initial=tokens)
+        turn = int(np.searchsorted(recording.starts, oldest, "right")) - 1
+        words = f"{lane.label} ends with {len(held_tokens):,} of {count(tokens, 'token')}"
+        words += f"; the oldest is from turn {turn}"
     st.header(plain(words), anchor=False)
 
 

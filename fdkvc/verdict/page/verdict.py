@@ -239,8 +239,13 @@ def _shown_values(card: Card) -> list[tuple[Field, Any]]:
         return []
     others = (way for way in (card.today, *card.ways) if way is not None and way != best)
     names = [*(way.policy for way in islice(others, 1)), best.policy]
-    size = min(best.size, choices.BUDGET.high or best.size)
+    size = shown_size(best.size)
     return [(choices.POLICIES, (*names,)), (choices.WHOSE, best.policy), (choices.BUDGET, size)]
+
+
+def shown_size(size: int) -> int:
+    """Return the size at which the transcript shows a way, at most what the page allows."""
+    return int(min(size, choices.BUDGET.high or size))
 
 
 # ------------------------------------------------------------------------------- the card
@@ -335,11 +340,16 @@ def _show_losses(page: str, done: Replayed, way: Way) -> None:
                 go_to(page, done, row)
 
 
-def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
-    """Show the moment at which a forgotten argument was needed, and rerun the page."""
+def go_to(
+    page: str, done: Replayed, row: Mapping[Any, Any], policies: tuple[str, ...] = ()
+) -> None:
+    """Show the moment at which a forgotten argument was needed, and rerun the page.
+
+    It is shown under these policies, by default under those on the page.
+    """
     names = [transcript.name for transcript in done.file.transcripts]
     dialog = names.index(row["dialog"])
-    policies = held(page, choices.POLICIES)
+    policies = policies or held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
     needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
@@ -349,7 +359,7 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     model = LETTERS if done.model is None else done.model
     values: list[tuple[Field, Any]] = [(VECTORS, model)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
-    values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, int(row["budget"]))]
+    values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, shown_size(int(row["budget"])))]
     values += [(TURN, int(row["turn"])), (ENTRY, token)]
     arrive(page, choices.which_dialog(page, dialog, model))
     fields.hold_and_rerun(page, values)
@@ -363,12 +373,15 @@ def _notes(done: Replayed) -> list[str]:
 
 
 def _offer(page: str, done: Replayed, card: Card, command: str) -> None:
-    """Offer the transcript under the card's way, the command line, the files and a report."""
-    values = _shown_values(card)
+    """Offer the transcript at the worst loss, the command line, the files and a report."""
+    values, best = _shown_values(card), card.best
     if values and st.button(
         "Show in the transcript", key=f"{page}/verdict/show", icon=":material/visibility:"
     ):
-        fields.hold_and_rerun(page, values)
+        assert best is not None
+        for row in worst_losses(done.lost(best.policy, best.size or 0), 1).to_dict("records"):
+            go_to(page, done, row, values[0][1])
+        fields.hold_and_rerun(page, values)  # nothing was lost
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
     name = f"fdkvc-{Path(done.file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"

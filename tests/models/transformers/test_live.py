@@ -441,6 +441,7 @@ def test_another_text_that_is_shorter_than_the_first_is_refused(
     [
         ("oracle", {}, "looks at the future of the dialog"),
         ("retrieval", {}, "stores everything and chooses afresh what"),
+        ("sinks(weighted-recency)", {}, "Weighted recency looks at the text of tokens"),
         ("surprisal", {}, "looks at the text of tokens, for which a"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
         ("h2o", {"every": 0}, "every is 0, but must be"),

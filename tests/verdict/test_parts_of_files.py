@@ -1,0 +1,81 @@
+"""Files that lack a part, as anybody's may: no command and no page ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fdkvc.commands.main import main
+from fdkvc.conversations.page.files import UPLOADS, read_dialog_file
+from tests.app_pages import open_page, settled
+
+CALL = {"id": "1", "function": {"name": "book", "arguments": '{"city": "Trieste", "seats": "7"}'}}
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "system", "content": "You book tables, and you are kind."},
+    {"role": "user", "content": "A table in Trieste for 7 please, by the window if there is one."},
+    {"role": "assistant", "content": "I look for it.", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "1", "content": "Booked: number 4411, at eight."},
+    {"role": "assistant", "content": "It is booked."},
+    {"role": "user", "content": "And cancel it again."},
+    {"role": "assistant", "content": "", "tool_calls": [CALL | {"id": "2"}]},
+]
+
+
+def without(*parts: str) -> list[dict[str, Any]]:
+    """Return the messages without some of their parts."""
+    messages = MESSAGES
+    if "calls" in parts:
+        messages = [{**row, "tool_calls": None} for row in messages]
+    if "results" in parts:
+        messages = [row for row in messages if row["role"] != "tool"]
+    if "system prompt" in parts:
+        messages = messages[1:]
+    if "users" in parts:
+        messages = [row for row in messages if row["role"] != "user"]
+    if "words" in parts:
+        messages = [{**row, "content": ""} for row in messages]
+    if "all but one" in parts:
+        messages = messages[-1:]
+    return [] if "all" in parts else messages
+
+
+PARTS = ("calls", "results", "system prompt", "users", "words", "all but one", "all")
+FILES = [(), *((part,) for part in PARTS), ("calls", "results"), ("results", "users")]
+EVERY = [parts for count in range(len(PARTS)) for parts in combinations(PARTS[:-1], count)]
+COMMANDS = (
+    ("dialogs", "--budgets", "16", "--policies", "fifo", "reread(messages(fifo))", "--tables"),
+    ("dialogs", "--plan"),
+    ("dialogs", "--plan", "--pin", "--policies", "sink", "reread(clear-results)", "--json"),
+    ("answers", "--budgets", "16", "--policies", "fifo"),
+)
+
+
+@pytest.mark.parametrize(
+    "parts", [*FILES, *(pytest.param(p, marks=pytest.mark.long) for p in EVERY)]
+)
+def test_no_command_ends_in_a_traceback(parts: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps([{"messages": without(*parts)}]))
+    for command, *options in COMMANDS:
+        assert main([command, "--dialogs", str(file), "--workers", "1", *options]) in (0, 2)
+    assert main(["forgot", str(file)]) in (0, 2)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [("calls",), *(pytest.param(p, marks=pytest.mark.long) for p in FILES[2:])],
+)
+def test_no_page_ends_in_a_traceback(parts: tuple[str, ...]) -> None:
+    try:
+        file = read_dialog_file(json.dumps([{"messages": without(*parts)}]).encode(), "file.json")
+    except ValueError:
+        return  # which the page says
+    key = (file.name, file.digest)
+    UPLOADS.put(key, file)
+    for page in ("dialogs", "answers"):
+        link = {"file": "own", "sha": file.digest[:16]}
+        settled(open_page(page, {f"{page}/uploaded": key}, **link).run())
