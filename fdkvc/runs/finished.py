@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
@@ -14,9 +13,6 @@ from fdkvc.runs.console import warn
 
 MARK = b"fdkvc "
 """How the first line begins, before the key."""
-
-_KEYLESS = re.compile(rb"\s*\Z|\n\[\d*(,|\Z)|\[\d+, [\[{]")
-"""How a file without a key begins; earlier versions left one when two runs wrote at once."""
 
 
 class Finished:
@@ -58,7 +54,7 @@ class Finished:
             file.seek(0)
             head = file.read(64)
             # A killed run may have written only part of the mark.
-            if head[: len(MARK)] != MARK[: len(head)] and not _KEYLESS.match(head):
+            if head[: len(MARK)] != MARK[: len(head)]:
                 raise not_ours
             # Before it was locked, another run may have removed the file and made a new one.
             if os.path.exists(self.path) and os.path.samestat(

@@ -1,8 +1,23 @@
 """The values of a page's view: each in a widget and in the permalink, as its field declares it.
 
-The session holds a value under ``page/name``; a link is read once when it arrives and written
-whenever a value changes, with every value in it, so that it means the same when a default changes.
-The browser's Back and Forward arrive as links, too.
+How a value travels, in a run of a page's script::
+
+    address ──1 arriving_link──► adopt_link ──► session ◄──2── another page's `share`
+                                                "page/name"
+    button, card ──3 hold_and_rerun──► pending ──► ▲ │
+                                                   │ 4 widget (choice, number, text …)
+                                     what was typed┘ ▼
+    address ◄──6 write_link── running ◄──5 settle── value that the page uses
+
+1. A link is read once, when the browser opens the page by it or goes Back or Forward to it. Each
+   field parses its part; of an invalid one the page says so and uses the default.
+2. Without a link, fields that follow take what the page before shared.
+3. A value may be set only before its widget is drawn. What is set later waits under *pending* and
+   is stored at the start of the next run.
+4. The widget shows what the session has under ``page/name``, and stores there what is typed.
+5. The page uses the last valid value, and says what is wrong with another.
+6. The address gets every value, so that it means the same when a default changes. A chosen value
+   makes an entry in the browser's history, one that only moves (a turn, an entry) does not.
 """
 
 import re
@@ -131,8 +146,7 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
                 hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
-    # Of earlier versions: the section of every page, and the order and colour of cells.
-    names = {"section", "order", "hues", *(field.name for field in fields)}
+    names = {field.name for field in fields}
     unknown = [name for name in link if name not in names]
     return adopt(page, fields, link) + [
         f"This link has an error: it has an unknown parameter {name!r}." for name in unknown

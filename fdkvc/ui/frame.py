@@ -33,9 +33,6 @@ PAGES = (
 )
 """The file, title and icon of each page; two in a row of the navigation."""
 
-MOVED = ("pages/ablation.py",)
-"""Files of pages that have moved, for old links."""
-
 TITLES = {Path(path).stem: title for path, title, _ in PAGES}
 """The title of each page by its name, that of its file."""
 
@@ -55,8 +52,6 @@ def run_app() -> None:
     """Set the app up and run the requested page."""
     one_blas_thread()
     page = _navigation()
-    if not page.url_path and st.query_params:  # a link to the page that was here before 1.2
-        st.switch_page("pages/step.py", query_params=st.query_params.to_dict())
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
     st.session_state[_FRAMED] = True
@@ -66,18 +61,12 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would request a picture of the page's own icon from another server.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    pages = [st.Page(path, visibility="hidden") for path in MOVED]
+    pages = []
     for path, title, icon in PAGES:
         first = path == FIRST
         address = "" if first else None
         pages.append(st.Page(path, title=title, icon=icon, url_path=address, default=first))
     return st.navigation(pages, expanded=True)
-
-
-def lead_to(path: str, **link: str) -> None:
-    """Redirect a link to another page, with more parameters."""
-    _ensure_navigation()
-    st.switch_page(path, query_params={**st.query_params.to_dict(), **link})
 
 
 def _ensure_navigation() -> None:

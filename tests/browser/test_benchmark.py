@@ -163,7 +163,7 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(
 
 
 def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page) -> None:
-    page.goto("/ablation")  # as links of before 2.0
+    page.goto("/benchmark?section=ablation")
     expect(page.get_by_role("heading", level=1, name="Benchmark")).to_be_visible()
     settled(page)
     expect(page.get_by_role("tab", name="Ablation", selected=True)).to_be_visible()

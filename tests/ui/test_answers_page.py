@@ -264,7 +264,6 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
         wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
     ]
     assert link_of(app)["look"] == "fifo"
-    assert not open_page("answers", turn=5, layer=3, head=1).error  # of an earlier version
 
 
 def test_what_is_too_long_or_sees_the_future_is_said() -> None:

@@ -869,8 +869,6 @@ def test_what_a_link_says_is_shown_whatever_the_card_recommends() -> None:
     shown = card_shown(card(linked)).best
     assert shown is not None
     assert link_of(linked)["budget"] == str(shown.size), "another file follows its own card"
-    earlier = open_page("dialogs", file="dialogues", judged="fifo", larger=1, layers="all")
-    assert not earlier.error, "links of an earlier version"
 
 
 def test_a_dialog_shorter_than_the_budget_is_not_said_to_be_held_by_a_policy() -> None:

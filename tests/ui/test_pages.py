@@ -26,7 +26,7 @@ from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.tour.story import SCENE, story_chapters
-from fdkvc.ui.frame import FIRST, MOVED, PAGES
+from fdkvc.ui.frame import FIRST, PAGES
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.markdown import plain
 from tests.app_pages import (
@@ -61,7 +61,7 @@ def test_the_navigation_has_every_page_and_opens_the_first() -> None:
     app = new_session().run()
 
     files = [f"pages/{file.name}" for file in ROOT.glob("pages/*.py")]
-    assert sorted([*PATHS, *MOVED]) == sorted(files)
+    assert sorted(PATHS) == sorted(files)
     assert [title.value for title in app.title] == [go_to(FIRST).title[0].value]
 
 
@@ -75,14 +75,6 @@ def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
     assert f"turn {view['turn']} " in sentence
     (said,) = view["sentences"]
     assert "was evicted in turn" in said
-
-
-def test_a_link_of_1_0_to_the_first_page_opens_step() -> None:
-    app = new_session()
-    app.query_params["policy"] = "h2o"
-    settled(app.run())
-    assert [title.value for title in app.title] == ["Step through"]
-    assert link_of(app)["policy"] == "h2o"
 
 
 @every_page
@@ -300,16 +292,6 @@ def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
     )
 
     assert app.session_state["compare/entry"] is None
-
-
-def test_parts_of_a_link_that_say_nothing_any_more_are_left_out() -> None:
-    old = {"order": "score", "hues": "kind", "section": "heads"}
-    app = open_page("dialogs", **old, view="cache")
-
-    assert not app.error
-    link = link_of(app)
-    assert link["view"] == "cache"
-    assert not old.keys() & link.keys()
 
 
 def step_to(app: AppTest, page: str, turn: int) -> None:

@@ -85,9 +85,6 @@ _READ = (BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
 FIELDS = (MODEL, *_READ, MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, SECTION)
 """Every field of the page."""
 
-DROPPED = ("layer", "head")
-"""Parts of links of earlier versions that no longer mean anything."""
-
 PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}
 """Defaults of fields that differ for all models but the bundled one."""
 
@@ -111,7 +108,6 @@ def fields_of(page: str, link: Mapping[str, str]) -> tuple[Field, ...]:
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
-    link = {name: value for name, value in link.items() if name not in DROPPED}
     wrong = fields.adopt_link(page, fields_of(page, link), link)
     if len(held(page, MESSAGES)) > MAX_TYPED_CHARACTERS:
         wrong.append(

@@ -92,9 +92,6 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
-DROPPED = ("judged", "larger", "layers")
-"""Parts of a link of an earlier version that no longer say anything."""
-
 _DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS)
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
@@ -111,7 +108,6 @@ FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET)
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
-    link = {name: value for name, value in link.items() if name not in DROPPED}
     wrong = fields.adopt_link(page, FIELDS, link)
     if wrong or {field.name for field in (BUDGET, POLICIES, *LOOK)} & link.keys():
         st.session_state[f"{page}/followed"] = ""  # any file
