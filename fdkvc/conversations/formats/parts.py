@@ -227,7 +227,7 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a message of a tool."""
     content = part.get("content")
     field, words = _returned(part) if content is None else ("content", content)
-    return restated(part, field, "name", *NAMES, role="tool", content=words)
+    return restated(part, field, "name", "tool_calls", *NAMES, role="tool", content=words)
 
 
 def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:

@@ -52,6 +52,14 @@ def _turns(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Pla
         yield restated(message, *ORIGIN), location
 
 
+def _is_row(value: Mapping[str, Any]) -> bool:
+    """Whether a conversation has messages, none of them with the calls of ToolTalk."""
+    turns = value["conversation"]
+    objects_of_list = turns if isinstance(turns, list) else []
+    has_calls = any("apis" in turn for turn in objects_of_list if isinstance(turn, dict))
+    return has_messages(turns) and not has_calls
+
+
 ROW = chat_format(
     "lmsys",
     "LMSYS, WildChat and Goose",
@@ -59,10 +67,7 @@ ROW = chat_format(
     _turns,
     ORIGIN,
     names=("conversation_id", "conversation_hash", "name"),
-    recognizes=lambda value: (
-        has_messages(value["conversation"])
-        and not any("apis" in turn for turn in value["conversation"] if isinstance(turn, dict))
-    ),
+    recognizes=_is_row,
 )
 
 
