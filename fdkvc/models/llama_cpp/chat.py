@@ -410,7 +410,7 @@ class PolicyChat(LlamaText):
         """Read a message without an answer to it, such as a system prompt, and end the turn."""
         start = () if self.ids else self.tokens.first
         self.turn_kind, passage = kind, Passage(writer, text, 0, kind=kind)
-        self.read([*start, *self.tokens.encode_passage(passage, after=self._roles).ids])
+        self.read([*start, *self.tokens.encode_passage(passage, earlier_roles=self._roles).ids])
         self._roles += (role_of(passage),)
         self.end_turn()
 

@@ -159,7 +159,7 @@ class Chat:
         """Read a message under every cache, and end the turn."""
         passage, names = Passage(writer, text, 0, kind=kind), [*self.caches]
         self._close_answers()
-        ids = self.model.tokens.encode_passage(passage, after=self.roles).ids
+        ids = self.model.tokens.encode_passage(passage, earlier_roles=self.roles).ids
         self.roles += (role_of(passage),)
         self._begin(names, writer, ids, kind)
         self._close(names, ())
@@ -243,8 +243,8 @@ class Chat:
             for index in step:
                 passages, ids = self.passages[names[index]], caches[index].ids
                 writer, first, _ = passages[-1]
-                begun = tuple(ids[first : first + len(call)])
-                passages[-1] = "call" if begun == call else writer, first, len(ids)
+                opening = tuple(ids[first : first + len(call)])
+                passages[-1] = "call" if opening == call else writer, first, len(ids)
             yield {names[index]: token for index, token in step.items()}
 
     def _begin(
@@ -271,9 +271,9 @@ class Chat:
                 self._close([name], ())
         self._close(self._open, tokens.closing)
 
-    def _close(self, names: Sequence[str], rest: Sequence[int]) -> None:
+    def _close(self, names: Sequence[str], closing: Sequence[int]) -> None:
         """Read the last tokens of open passages, and end the turn."""
-        self._read(names, rest)
+        self._read(names, closing)
         for name in names:
             self.caches[name].end_turn()
             writer, first, _ = self.passages[name][-1]

@@ -252,8 +252,8 @@ class ChatTexts:
 @functools.lru_cache(maxsize=256)
 def _render(chat: ChatTexts, roles: tuple[str, ...], end: str) -> Rendering:
     # Some templates accept all roles, and yet not every order of them.
-    for given in (chat.roles, chat.roles._replace(tool="user", later_prompt="user")):
-        rendered = chat.template.render([(chat.messages(roles, given), end == BEGUN)])
+    for given_roles in (chat.roles, chat.roles._replace(tool="user", later_prompt="user")):
+        rendered = chat.template.render([(chat.messages(roles, given_roles), end == BEGUN)])
         if rendered is None:
             raise ValueError(f"the model's chat template takes more than {LIMITS}")
         if rendered.renderings[0]:
@@ -355,11 +355,11 @@ def _gaps(
     gaps = set[tuple[str, str, str]]()
     for (letters, end), rendering in renderings.items():
         names = [LETTERS[letter] for letter in letters]
-        given = [roles.role(names, number) for number in range(len(names))]
-        known = all(role in ("", name) for role, name in zip(given, names, strict=True))
-        read = [number for number, role in enumerate(given) if role]
-        if known and rendering and [passage.number for passage in rendering.passages] == read:
-            pairs = pairwise([START, *filter(None, given), end])
+        own_roles = [roles.role(names, number) for number in range(len(names))]
+        roles_known = all(role in ("", name) for role, name in zip(own_roles, names, strict=True))
+        read = [number for number, role in enumerate(own_roles) if role]
+        if roles_known and rendering and [passage.number for passage in rendering.passages] == read:
+            pairs = pairwise([START, *filter(None, own_roles), end])
             gaps |= {(*pair, text) for pair, text in zip(pairs, rendering.texts, strict=True)}
     return frozenset(gaps)
 

@@ -54,8 +54,8 @@ class Shape(ModelSizes):
         # Of queries and output by head, of keys and values by KV head.
         attention = self.width * self.head_width * 2 * (self.heads + self.kv_heads)
         layer = attention + 3 * self.width * self.inner + 2 * self.width  # and two norms
-        ends = self.vocabulary * self.width * (1 if self.tied else 2) + self.width
-        return self.layers * layer + ends
+        end_weights = self.vocabulary * self.width * (1 if self.tied else 2) + self.width
+        return self.layers * layer + end_weights
 
 
 class AttentionCache(Protocol):
@@ -154,8 +154,8 @@ class Decoder:
             ]
             x += self._product(np.stack(mixed), layer.output)
             # 3. The feed-forward network.
-            gate, up = np.split(self._product(self._normed(x), layer.gate_up), 2, axis=-1)
-            x += self._product(silu(gate, up), layer.down)
+            gate, values_up = np.split(self._product(self._normed(x), layer.gate_up), 2, axis=-1)
+            x += self._product(silu(gate, values_up), layer.down)
         # Logits only of the last tokens, if the caller needs no others: V is large.
         x = self._normed(x[:, n - last :] if last is not None else x)
         return self._product(x if self.norm is None else x * self.norm, self.logits)
@@ -188,14 +188,14 @@ class Decoder:
         return rotation
 
 
-def silu(gate: Floats, up: Floats) -> Floats:
+def silu(gate: Floats, values: Floats) -> Floats:
     """Return g / (1 + e^−g) · up."""
     result: Floats = np.negative(gate)
     with np.errstate(over="ignore"):  # where e^−g is infinite, the result is 0
         np.exp(result, out=result)
     result += 1
     np.divide(gate, result, out=result)
-    result *= up
+    result *= values
     return result
 
 

@@ -106,12 +106,12 @@ def read_multipliers(config: Mapping[str, Any]) -> Multipliers:
 
 def rotated_layers(config: Mapping[str, Any], layers: int) -> list[bool]:
     """Return which layers rotate queries and keys by their positions."""
-    every = family_of(config).unrotated_layers
+    interval = family_of(config).unrotated_layers
     listed = config.get("no_rope_layers")
-    if every and isinstance(listed, list) and len(listed) >= layers:
+    if interval and isinstance(listed, list) and len(listed) >= layers:
         return [bool(rotates) for rotates in listed[:layers]]
-    every = every and _number(config, "no_rope_layer_interval", every)
-    return [not every or (number + 1) % every != 0 for number in range(layers)]
+    interval = interval and _number(config, "no_rope_layer_interval", interval)
+    return [not interval or (number + 1) % interval != 0 for number in range(layers)]
 
 
 def llama3_stretch(angles: Floats, settings: Mapping[str, Any]) -> Floats:

@@ -346,14 +346,14 @@ class _Header:
             return self.take(_SCALARS[kind])[0]
         if kind != _ARRAY:
             raise ValueError(f"its header has a value of the unknown type {kind}")
-        inner, count = self.take("IQ")
+        item_kind, count = self.take("IQ")
         self.values += count
         check_most("its header has", self.values, "values", MAX_GGUF_VALUES)
-        if inner == _TEXT:
+        if item_kind == _TEXT:
             return [self.text() for _ in range(count)]
-        if inner not in _SCALARS:
+        if item_kind not in _SCALARS:
             raise ValueError("its header has an array of neither numbers nor texts")
-        return list(self.take(f"{count}{_SCALARS[inner]}"))
+        return list(self.take(f"{count}{_SCALARS[item_kind]}"))
 
     def _tensor(self) -> Tensor:
         (axes,) = self.take("I")
@@ -409,8 +409,11 @@ def as_folder(path: Path) -> Iterator[Path]:
         folder.mkdir()
         names = [name for name in file if name != "rope_freqs.weight"]
         save_file({name: np.ascontiguousarray(file[name]) for name in names}, folder / WEIGHTS)
-        about = {"chat_template": file.fields.get("tokenizer.chat_template"), **file.special_tokens}
-        tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **about}
+        tokenizer_settings = {
+            "chat_template": file.fields.get("tokenizer.chat_template"),
+            **file.special_tokens,
+        }
+        tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **tokenizer_settings}
         files = {"config.json": file.config, TOKENIZER: file.tokenizer}
         for name, content in {**files, "tokenizer_config.json": tokens}.items():
             (folder / name).write_text(json.dumps(content))

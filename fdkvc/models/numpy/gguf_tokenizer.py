@@ -152,9 +152,9 @@ def sentencepiece_tokenizer(
 
 
 def _added(ids: Mapping[str, int], added: Mapping[str, bool]) -> list[dict[str, Any]]:
-    no = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
+    flags = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
     return [
-        {"id": ids[token], "content": token, "special": special, **no}
+        {"id": ids[token], "content": token, "special": special, **flags}
         for token, special in added.items()
     ]
 

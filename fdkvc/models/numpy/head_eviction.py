@@ -147,9 +147,9 @@ class HeadEviction:
 
     def resized(self, budget: int) -> HeadEviction:
         """Return the state with a smaller budget for the next turns."""
-        other = copy.copy(self)
-        other.budget = budget
-        return other
+        resized = copy.copy(self)
+        resized.budget = budget
+        return resized
 
     def after(
         self, new: int, vectors: Sequence[Vectors], features: Mapping[str, NDArray[Any]]
@@ -189,10 +189,10 @@ class HeadEviction:
         # 3. What stays. Slots that no head uses are dropped, so that attention reads fewer; heads
         #    that keep fewer tokens than others have empty ones (−1).
         cache, tier = result.end_state.cache, result.end_state.tier
-        kept = self._of_kv_heads(cache.token)  # columns (L, K, S)
-        used = (kept >= 0).any(axis=(0, 1))
-        size = int(used.sum())
-        sources = np.concatenate([kept[:, :, used], self._of_kv_heads(tier)], axis=2)
+        kept_slots = self._of_kv_heads(cache.token)  # columns (L, K, S)
+        used_slots = (kept_slots >= 0).any(axis=(0, 1))
+        size = int(used_slots.sum())
+        sources = np.concatenate([kept_slots[:, :, used_slots], self._of_kv_heads(tier)], axis=2)
         slots = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
 
         # 4. What is evicted.
@@ -206,7 +206,7 @@ class HeadEviction:
         # 5. Rename entries by their columns of the next turn: the i-th used slot is column i, and
         #    the second tier follows. The observation of this turn is not kept: the next one comes
         #    from the model.
-        token = np.where(cache.token >= 0, np.cumsum(used) - 1, EMPTY)
+        token = np.where(cache.token >= 0, np.cumsum(used_slots) - 1, EMPTY)
         after = copy.copy(self)
         after._born, after._turns = born, self._turns + 1
         after.size, after.slots = size, self._for_all_heads(slots)

@@ -23,10 +23,10 @@ def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassag
     except ValueError as error:
         raise ValueError(f"{transcript.name}: {error}") from None
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
-    most = model.decoder.shape.positions
-    if count > most:
+    limit = model.decoder.shape.positions
+    if count > limit:
         raise ValueError(
-            f"{transcript.name}: {count:,} tokens, but the model holds at most {most:,}"
+            f"{transcript.name}: {count:,} tokens, but the model holds at most {limit:,}"
         )
     return passages
 

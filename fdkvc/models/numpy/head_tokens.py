@@ -120,7 +120,7 @@ class HeadTokens:
 
         def of_layer(layer: Vectors) -> Floats:
             # Hidden states are the same for all heads of a layer, but the slots differ by KV head.
-            held, new = layer("hidden", "slots"), layer("hidden", "turn")
+            slot_vectors, new = layer("hidden", "slots"), layer("hidden", "turn")
             mean = new.mean(axis=1, keepdims=True)
 
             def cosines(hidden: Floats) -> Floats:
@@ -128,7 +128,7 @@ class HeadTokens:
                 products = (mean @ hidden.swapaxes(1, 2))[:, 0] / np.where(lengths > 0, lengths, 1)
                 return self._per_row(products)
 
-            of_tokens = np.concatenate([cosines(held), cosines(new)], axis=1)
+            of_tokens = np.concatenate([cosines(slot_vectors), cosines(new)], axis=1)
             return np.pad(of_tokens, [(0, 0), (0, 1)])[:, None]
 
         return self._by_layer(of_layer)
@@ -141,8 +141,10 @@ class HeadTokens:
         """Hidden states that enter the layer (R, N, d), one row for each KV head."""
 
         def of_layer(layer: Vectors) -> Floats:
-            held, new = layer("hidden", "slots"), layer("hidden", "turn")
-            return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
+            slot_vectors, new = layer("hidden", "slots"), layer("hidden", "turn")
+            return np.concatenate(
+                [slot_vectors, np.broadcast_to(new, (len(slot_vectors), *new.shape[1:]))], axis=1
+            )
 
         return self._by_layer(of_layer)
 

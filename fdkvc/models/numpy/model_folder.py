@@ -106,10 +106,10 @@ def all_finite(array: Any) -> bool:
 
 def check_memory(size: int) -> None:
     """Raise a ValueError if `size` bytes are more than the memory of this machine."""
-    most = machine_memory()
-    if size > most:
+    memory = machine_memory()
+    if size > memory:
         raise ValueError(
-            f"it takes {size / 1e9:,.1f} GB of memory, but this machine has {most / 1e9:,.1f}"
+            f"it takes {size / 1e9:,.1f} GB of memory, but this machine has {memory / 1e9:,.1f}"
         )
 
 
@@ -200,7 +200,7 @@ def stderr_silenced() -> Iterator[None]:
     """Discard stderr of this process: a Rust panic prints to it even if it is caught."""
     # By file descriptor, since Rust does not write by `sys.stderr`.
     try:
-        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        saved_stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     except OSError:  # there is no stderr
         yield
         return
@@ -208,8 +208,8 @@ def stderr_silenced() -> Iterator[None]:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved_stderr, 2)
+        os.close(saved_stderr)
         os.close(nowhere)
 
 
@@ -296,6 +296,6 @@ def _growth(part: Mapping[str, Any]) -> float:
     return 1 + len(new)
 
 
-def _check_letters(texts: list[Any], what: str, most: int) -> None:
+def _check_letters(texts: list[Any], subject: str, limit: int) -> None:
     letters = sum(len(text) for text in texts if isinstance(text, str))
-    check_most(f"{what} have", letters, "characters", most)
+    check_most(f"{subject} have", letters, "characters", limit)

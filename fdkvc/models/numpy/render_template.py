@@ -35,8 +35,8 @@ def limit(seconds: int, size: int) -> None:
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        end = math.ceil(used.ru_utime + used.ru_stime) + seconds
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        end = math.ceil(usage.ru_utime + usage.ru_stime) + seconds
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
@@ -87,8 +87,8 @@ def render_all(
     """Return the texts of conversations, None for a refused one, and why the last was refused."""
     texts: list[str | None] = [None] * len(conversations)
     reason = ""
-    for number, (messages, tools, begun) in enumerate(conversations):
-        of_messages = {"messages": messages, "tools": tools, "add_generation_prompt": begun}
+    for number, (messages, tools, answer_begun) in enumerate(conversations):
+        of_messages = {"messages": messages, "tools": tools, "add_generation_prompt": answer_begun}
         try:
             text = render(template, names | of_messages, size)
         except MemoryError:

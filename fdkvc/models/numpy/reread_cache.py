@@ -75,21 +75,21 @@ class RereadCache(ModelCache):
         self._engine.end_turn()
         self._turn_start = len(self.ids)
 
-    def _evict(self, new: list[int]) -> None:
-        features = self._model.tokens.features(new, self.policy.looks_at, self.turn_kind)
+    def _evict(self, new_ids: list[int]) -> None:
+        features = self._model.tokens.features(new_ids, self.policy.looks_at, self.turn_kind)
         self._features = with_new(self._features, features)
-        self._born = np.append(self._born, np.full(len(new), self._born.max(initial=-1) + 1))
-        first, self._text = len(self._text), (*self._text, *new)
-        self._eviction, _ = self._eviction.after(len(new), [_no_vectors], self._features)
+        self._born = np.append(self._born, np.full(len(new_ids), self._born.max(initial=-1) + 1))
+        first, self._text = len(self._text), (*self._text, *new_ids)
+        self._eviction, _ = self._eviction.after(len(new_ids), [_no_vectors], self._features)
         # 1. What was there, and what stays.
-        before = [*self._places, *range(first, len(self._text))]
+        previous_places = [*self._places, *range(first, len(self._text))]
         self._places = self._staying()
-        if self._places == before:
+        if self._places == previous_places:
             return
         # 2. Count what must be read again: all from the first change on. An engine could keep the
         #    entries before that, which would be computed the same.
         changed = 0
-        for place, place_before in zip(self._places, before, strict=False):
+        for place, place_before in zip(self._places, previous_places, strict=False):
             if place != place_before:
                 break
             changed += 1
@@ -103,22 +103,22 @@ class RereadCache(ModelCache):
 
     def _staying(self) -> list[int]:
         """Return the places of what stays, and −1 − p for a placeholder at the place p."""
-        held = np.isin(np.arange(len(self._text)), self._eviction.held)
+        stays = np.isin(np.arange(len(self._text)), self._eviction.held)
         # The tokenizer's prefix always stays, beside the budget: any text of the model has it.
         prefix = self._model.tokens.first
-        held[: len(prefix)] |= self._text[: len(prefix)] == prefix
-        places: list[int] = np.flatnonzero(held).tolist()
+        stays[: len(prefix)] |= self._text[: len(prefix)] == prefix
+        places: list[int] = np.flatnonzero(stays).tolist()
         if self._placeholder:
-            replaced = standing_placeholders(held, self._born, self._features["kinds"])
+            replaced = standing_placeholders(stays, self._born, self._features["kinds"])
             places += [-1 - place for place in replaced]
         return sorted(places, key=lambda place: place if place >= 0 else -1 - place)
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn."""
-        other = copy.copy(self)
-        other._engine = self._engine.fork(count)
-        return other
+        copied = copy.copy(self)
+        copied._engine = self._engine.fork(count)
+        return copied
 
 
-def _no_vectors(name: str, where: str) -> NoReturn:
+def _no_vectors(name: str, part: str) -> NoReturn:
     raise ValueError(f"a policy that decides by text asked for {name}")

@@ -265,13 +265,13 @@ class TextCache(ModelCache):
         self.ids = other.ids[:count]
         self._vectors = other._vectors.fork(self._vectors.names)
 
-    def follow(self, other: Any) -> None:
+    def follow(self, source: Any) -> None:
         """Take over what another `whole` cache of the same text has read since.
 
         While nothing is evicted, all caches of a text compute the same: one reads, the others
         follow.
         """
-        self._take(other, other.count)
+        self._take(source, source.count)
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
@@ -281,16 +281,16 @@ class TextCache(ModelCache):
         """
         count = self.count if count is None else count
         check_count("the count of a fork", count, self.turn_start, self.count)
-        other = copy.copy(self)
-        other._take(self, count)
-        return other
+        copied = copy.copy(self)
+        copied._take(self, count)
+        return copied
 
     def without_hidden(self) -> Self:
         """Return a fork that stores no hidden states: few policies need them."""
-        other = self.fork()
+        copied = self.fork()
         names = [name for name in self._vectors.names if name != "hidden"]
-        other._vectors = self._vectors.fork(names)
-        return other
+        copied._vectors = self._vectors.fork(names)
+        return copied
 
     def before_turn(self, turn: int, restored: Sequence[int] = ()) -> TextCache:
         """Return the cache that a turn began with, which attends to `restored` tokens, too.
@@ -300,13 +300,13 @@ class TextCache(ModelCache):
         was no such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
-        other = self._new()
+        earlier = self._new()
         if turn:
-            other.turn_start = self.ends[turn - 1]
-            other._take(self, other.turn_start)
+            earlier.turn_start = self.ends[turn - 1]
+            earlier._take(self, earlier.turn_start)
             attended = self.attended_by_turn[turn - 1]
-            other._set_attended(None if attended is None else _with_tokens(attended, restored))
-        return other
+            earlier._set_attended(None if attended is None else _with_tokens(attended, restored))
+        return earlier
 
     def _new(self) -> TextCache:
         """Return an empty cache that reads as this one does, but evicts nothing."""
@@ -367,37 +367,37 @@ class EvictingCache(TextCache):
         self._eviction = self._eviction.resized(budget)
 
     def _evict(self) -> None:
-        before = self._eviction
+        previous_eviction = self._eviction
         # 1. Features of the turn's text, for policies that look at words, speakers and the like.
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
-            features = self.decoder.features(new, before.policy.looks_at, self.turn_kind)
+            features = self.decoder.features(new, previous_eviction.policy.looks_at, self.turn_kind)
             self._features = with_new(self._features, features)
         # 2. Let the policy decide in every head. A policy gets functions that return the vectors
         #    of a layer, since most policies need few of them, and copies are large.
         vectors = [
             functools.partial(self._of_layer, layer, slots)
-            for layer, slots in enumerate(before.slots)
+            for layer, slots in enumerate(previous_eviction.slots)
         ]
-        self._eviction, step = before.after(len(new), vectors, self._features)
+        self._eviction, step = previous_eviction.after(len(new), vectors, self._features)
         # 3. Note what was evicted. The properties return copies: forks may share the originals.
-        held, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
+        slot_vectors, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
         evicted, rule = step.find_evicted()
         evicted_in[evicted], evicted_by[evicted] = len(self.ends), rule
         # With a second tier, a token may have come back: what is held is not evicted.
-        if self._eviction.slots.size > held.size:
-            layer, head, slot = np.nonzero(held >= 0)
-            attended = layer, head, held[layer, head, slot]
+        if self._eviction.slots.size > slot_vectors.size:
+            layer, head, slot = np.nonzero(slot_vectors >= 0)
+            attended = layer, head, slot_vectors[layer, head, slot]
             evicted_in[attended] = -1
             evicted_by[attended] = Rule.none
         self._evicted_in, self._evicted_by = evicted_in, evicted_by
         # 4. Attend to what is held; vectors of evicted tokens stay in memory.
-        self._set_attended(held)
+        self._set_attended(slot_vectors)
 
-    def _of_layer(self, layer: int, slots: Ints, name: str, where: str) -> Floats:
+    def _of_layer(self, layer: int, slots: Ints, name: str, part: str) -> Floats:
         """Return vectors of a layer's slots (K, S) or of its turn; see `head_tokens.Vectors`."""
         vectors = self.vectors(name)
-        if where == "turn":
+        if part == "turn":
             return vectors[layer, :, self.turn_start - self.count :]
         # Slots are those of KV heads. Queries have more heads: each row of slots is repeated for
         # the heads of its group. Hidden states have one row, which every KV head reads.
@@ -462,9 +462,9 @@ class RetrievalCache(TextCache):
         # 3. Read the nearest pages, and of those tied with the last one the oldest: exactly
         #    `pages` are read.
         last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
-        above, tied = nearness > last, nearness == last
-        remaining = pages - above.sum(axis=2, keepdims=True)
-        read = above | (tied & (np.cumsum(tied, axis=2) <= remaining))
+        blocked, tied = nearness > last, nearness == last
+        remaining = pages - blocked.sum(axis=2, keepdims=True)
+        read = blocked | (tied & (np.cumsum(tied, axis=2) <= remaining))
         return np.repeat(read, size, axis=2)[:, :, :count]
 
 
@@ -514,9 +514,9 @@ def _noting(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> Iterator[None]
 
 def check_length(decoder: Reader, tokens: int) -> None:
     """Raise a ValueError if a text has more tokens than a model holds."""
-    most = decoder.shape.positions
-    if tokens > most:
-        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
+    limit = decoder.shape.positions
+    if tokens > limit:
+        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {limit:,}")
 
 
 def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
@@ -527,10 +527,10 @@ def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
 
 def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
     """Return what each head attends to (L, K, S), with n more tokens (L, K, S + n)."""
-    wanted = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
+    requested = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
     # A head that attends to a token already gets an empty slot: twice would double its weight.
-    present = (attended[..., None] == wanted[..., None, :]).any(axis=2)
-    return np.concatenate([attended, np.where(present, EMPTY, wanted)], axis=2)
+    present = (attended[..., None] == requested[..., None, :]).any(axis=2)
+    return np.concatenate([attended, np.where(present, EMPTY, requested)], axis=2)
 
 
 @functools.cache

@@ -69,9 +69,9 @@ class TokenVectors:
     def fork(self, names: Collection[str]) -> TokenVectors:
         """Return a store with these vectors only; both can be extended independently."""
         with _CLAIMING:
-            other = copy.copy(self)
-            other._arrays = {name: self._arrays[name] for name in names}
-        return other
+            copied = copy.copy(self)
+            copied._arrays = {name: self._arrays[name] for name in names}
+        return copied
 
     def reserve(self, count: int, end: int) -> None:
         """Allocate room for the tokens before an end, of which it has `count`; not for queries.

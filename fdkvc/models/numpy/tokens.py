@@ -124,7 +124,7 @@ class Tokens:
 
         Raises a ValueError if it accepts no messages in this order.
         """
-        return [self._encoded(written) for written in self._written_passages(transcript)]
+        return [self._encoded(row) for row in self._written_passages(transcript)]
 
     def count_by_turn(self, transcript: Transcript) -> list[int]:
         """Return the number of tokens of each turn of a dialog: fast, and beside other threads."""
@@ -134,8 +134,8 @@ class Tokens:
         texts = [passage.text for passage in passages]
         with as_value_error(f"the model's tokenizer cannot read {transcript.name}"):
             encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        for written, tokens in zip(passages, encoded, strict=True):
-            counts[written.passage.turn] += len(written.mark) + len(tokens) + len(written.close)
+        for row, tokens in zip(passages, encoded, strict=True):
+            counts[row.passage.turn] += len(row.mark) + len(tokens) + len(row.close)
         return counts
 
     def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
@@ -147,9 +147,9 @@ class Tokens:
         return WrittenPassage(passage, self.marks[passage.writer], passage.text, (self.end,))
 
     def encode_passage(
-        self, passage: Passage, *, after: Sequence[str] | None = None
+        self, passage: Passage, *, earlier_roles: Sequence[str] | None = None
     ) -> EncodedPassage:
-        """Return a passage in tokens, as it is read after messages of the roles `after`.
+        """Return a passage in tokens, as it is read after messages of the roles `earlier_roles`.
 
         By default an answer follows a user's message, and any other passage follows an answer.
         """
@@ -160,18 +160,18 @@ class Tokens:
         (ids, spans), mark, close = self.encode(written.text), written.mark, written.close
         if written.places is not None:
             spans = tuple(written.own_characters(*span) for span in spans)
-        none = ((0, 0),)
-        spans = none * len(mark) + spans + none * len(close)
+        empty_span = ((0, 0),)
+        spans = empty_span * len(mark) + spans + empty_span * len(close)
         start = len(mark)
         return EncodedPassage(
             written.passage, (*mark, *ids, *close), spans, start, start + len(ids)
         )
 
-    def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
+    def in_history(self, ids: Sequence[int], earlier_roles: Sequence[str]) -> tuple[int, ...]:
         """Return the tokens of an answer once another message follows; () if they are the same.
 
         Some templates write earlier answers differently, for example without thinking. `ids` are
-        the tokens as they were written, from the mark on; `after` are the roles before the answer.
+        the tokens as they were written, from the mark on; the roles are those before the answer.
         """
         return ()
 
@@ -219,14 +219,16 @@ class Tokens:
         # A token's text ends where the text decoded up to it ends. Decoded alone, a token may lose
         # a space at its start, or be a part of a character. That is quadratic in the tokens, so a
         # long text is decoded in blocks, each after the token before it.
-        ends: list[int] = []
+        token_ends: list[int] = []
         for first in range(0, len(ids), BLOCK):
-            before = ids[max(first - 1, 0) : first]
-            start = (ends[-1] if ends else 0) - len(self.text(before))
+            previous_ids = ids[max(first - 1, 0) : first]
+            start = (token_ends[-1] if token_ends else 0) - len(self.text(previous_ids))
             end = min(first + BLOCK, len(ids))
-            texts = (self.text([*before, *ids[first:last]]) for last in range(first + 1, end + 1))
-            ends += [start + len(text) for text in texts]
-        return self.text(ids), list(zip([0, *ends], ends, strict=False))
+            texts = (
+                self.text([*previous_ids, *ids[first:last]]) for last in range(first + 1, end + 1)
+            )
+            token_ends += [start + len(text) for text in texts]
+        return self.text(ids), list(zip([0, *token_ends], token_ends, strict=False))
 
     def passage_text(self, ids: Sequence[int]) -> str:
         """Return the text of a passage without its mark and the prompt before that."""
@@ -255,18 +257,18 @@ class Tokens:
         # 1. Where the mark may begin. Before it, each optional and in this order: what closes the
         #    answer before, the tokenizer's prefix, the model's own prompt.
         starts = {0}
-        for before in (self.closing, self.first, self.prompt):
-            starts |= {first + len(before) for first in starts if has(first, before)}
+        for prefix in (self.closing, self.first, self.prompt):
+            starts |= {first + len(prefix) for first in starts if has(first, prefix)}
         # 2. Of the marks there, the one that ends last counts: one mark may begin another.
-        ends: dict[int, set[SpanKind]] = {0: set()}
+        mark_ends: dict[int, set[SpanKind]] = {0: set()}
         for first in starts:
             for kind, mark in [*self.marks.items(), *self.openings]:
                 if has(first, mark):
-                    ends.setdefault(first + len(mark), set()).add(_KIND_OF[kind])
-        length = max(ends)
+                    mark_ends.setdefault(first + len(mark), set()).add(_KIND_OF[kind])
+        length = max(mark_ends)
         # A model may begin calls and words with the same mark.
-        several = len(ends[length]) > 1
-        return length, "assistant" if several else next(iter(ends[length]), "")
+        ambiguous = len(mark_ends[length]) > 1
+        return length, "assistant" if ambiguous else next(iter(mark_ends[length]), "")
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -307,8 +309,8 @@ class Tokens:
         """Return the kind of each token, and the tool of those of calls."""
         messages = self._messages(ids, kind)
         kinds, tools = np.full(len(ids), -1, np.intp), np.zeros(len(ids), np.intp)
-        ends = [*(message.start for message in messages[1:]), len(ids)]
-        for message, end in zip(messages, ends, strict=True):
+        message_ends = [*(message.start for message in messages[1:]), len(ids)]
+        for message, end in zip(messages, message_ends, strict=True):
             start = 0 if message is messages[0] else message.start
             if message.kind in ("call", "result"):
                 # Clearing a call or result removes its text, and leaves what is around that.
@@ -333,8 +335,8 @@ class Tokens:
         for start in range(len(ids)):
             for core, (message_kind, mark) in self._message_marks.items():
                 if tuple(ids[start : start + len(core)]) == core:
-                    whole = tuple(ids[start : start + len(mark)]) == mark
-                    text = start + len(mark if whole else core)
+                    complete = tuple(ids[start : start + len(mark)]) == mark
+                    text = start + len(mark if complete else core)
                     messages.append(_Message(start, text, message_kind))
                     break  # the longest mark, which comes first
         if not messages:  # a plain model, or the rest of a message that was read in parts
@@ -471,27 +473,27 @@ class TemplateTokens(Tokens):
         return self._in_order(passages, listed=bool(text))
 
     def encode_passage(
-        self, passage: Passage, *, after: Sequence[str] | None = None
+        self, passage: Passage, *, earlier_roles: Sequence[str] | None = None
     ) -> EncodedPassage:
         """Return a passage in tokens; see `Tokens.encode_passage`."""
-        if after is None:
+        if earlier_roles is None:
             answer = self._role(passage) == "assistant"
-            after = ("user",) if answer else ("user", "assistant")
-        read = self._in_order([passage], after)
+            earlier_roles = ("user",) if answer else ("user", "assistant")
+        read = self._in_order([passage], earlier_roles)
         return self._encoded(read[0]) if read else EncodedPassage(passage, (), (), 0, 0)
 
-    def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
+    def in_history(self, ids: Sequence[int], earlier_roles: Sequence[str]) -> tuple[int, ...]:
         """Return an answer as the template writes it before another message; see `Tokens`."""
         text = self.text(ids[len(self.marks["system"]) :])
         passage = Passage("system", text, 0)
         role = self._role(passage)
         # What is before the answer as it is written, and before it once a user's message follows:
         # the third text from the end, as one is after each of the two last messages.
-        written = self.chat.render(after, BEGUN).texts[-1]
-        read = self.chat.render([*after, role, "user"]).texts[-3]
-        if role != "thinking" and written == read:
+        mark_text = self.chat.render(earlier_roles, BEGUN).texts[-1]
+        read = self.chat.render([*earlier_roles, role, "user"]).texts[-3]
+        if role != "thinking" and mark_text == read:
             return ()
-        return self._encoded(self._in_order([passage], after, ["user"])[0]).ids
+        return self._encoded(self._in_order([passage], earlier_roles, ["user"])[0]).ids
 
     def _role(self, passage: Passage) -> str:
         role = role_of(passage)
@@ -514,30 +516,30 @@ class TemplateTokens(Tokens):
             follows = "user", *follows  # templates may refuse a conversation without a user
         # 1. What the template writes around all these messages.
         read, texts = self.chat.render([*roles, *follows])
-        written, closed = list[WrittenPassage](), 0
+        passages_written, closed = list[WrittenPassage](), 0
         for number, reading in enumerate(read[: len(read) - len(follows)]):
             # 2. Share each text between two messages: its start closes the message before it, as
             #    `closed` tokens of the text before did, and the rest is the mark of the next. All
             #    that follows the last message closes it.
-            before, rest = texts[number], self._ids(texts[number + 1])
+            text_before, following = texts[number], self._ids(texts[number + 1])
             closing = self.closings[reading.role]
-            end = len(rest) if number + 1 == len(read) else len(closing)
-            close = rest[:end] if rest[: len(closing)] == closing else ()
+            end = len(following) if number + 1 == len(read) else len(closing)
+            close = following[:end] if following[: len(closing)] == closing else ()
             # 3. Write the passage, unless it is one of the messages `after`.
             if reading.number >= len(after):
                 passage = passages[reading.number - len(after)]
                 # Tokenizers merge a space with the word after it, so it goes with the text.
-                space = " " if not passage.call and before.endswith(" ") else ""
-                mark = self._ids(before.removesuffix(space))[closed:]
+                space = " " if not passage.call and text_before.endswith(" ") else ""
+                mark = self._ids(text_before.removesuffix(space))[closed:]
                 if passage.call:
                     mark += self.written[CALL_TAGS[0]]
                 text, places = passage.text, None
-                if not listed or written:
+                if not listed or passages_written:
                     text, places = reading.content(passage.text)
                 row = WrittenPassage(passage, mark, space + text, close, places, len(space))
-                written.append(row)
+                passages_written.append(row)
             closed = len(close)
-        return written
+        return passages_written
 
     def _ids(self, text: str) -> tuple[int, ...]:
         """Return the ids of a text that the template writes."""
@@ -664,33 +666,33 @@ def _template_tokens(tokenizer: Any, chat: ChatTexts) -> TemplateTokens:
     #    word after it.
     texts = {JOIN, CALL_TAGS[0], *(text for *_, text in chat.gaps)}
     texts |= {text[:-1] for text in texts if text.endswith(" ")}
-    written = {text: _encoded(tokenizer, text) for text in texts}
+    encoded_texts = {text: _encoded(tokenizer, text) for text in texts}
     # 2. What closes a message of a role: the start that all gaps after it share.
     following: dict[str, list[tuple[int, ...]]] = {}
     for role, _, text in chat.gaps:
-        following.setdefault(role, []).append(written[text])
+        following.setdefault(role, []).append(encoded_texts[text])
     closings = {role: _common_start(gaps) for role, gaps in following.items()} | {START: ()}
     for role, next_role, text in chat.gaps:
         # Nothing would be left for the mark of an answer, without which no model writes one.
-        if next_role == BEGUN and written[text] == closings[role]:
+        if next_role == BEGUN and encoded_texts[text] == closings[role]:
             closings[role] = ()
 
     def mark(roles: Sequence[str], number: int, end: str = "") -> tuple[int, ...]:
         """Return what is before a message, without what closes the one before it."""
         text = chat.render(roles, end).texts[number]
         closing = closings[roles[number - 1] if number else START]
-        return (written.get(text) or _encoded(tokenizer, text))[len(closing) :]
+        return (encoded_texts.get(text) or _encoded(tokenizer, text))[len(closing) :]
 
     # 3. The marks.
     turns = ["user", "assistant", "user"]
     user, start = mark(turns, 2), mark(turns, 0)
-    call = mark(turns, 1) + written[CALL_TAGS[0]]
+    call = mark(turns, 1) + encoded_texts[CALL_TAGS[0]]
     # The model's own prompt: what is before a first message of the user and not before a later one.
     size = len(start) - len(user) if user and start[-len(user) :] == user else 0
     openings = set[tuple[str, tuple[int, ...]]]()
     for role, next_role, text in chat.gaps:
         if next_role in _MARK_OF and not (size and (role, next_role) == (START, "user")):
-            openings.add((_MARK_OF[next_role], written[text][len(closings[role]) :]))
+            openings.add((_MARK_OF[next_role], encoded_texts[text][len(closings[role]) :]))
     # 4. An answer ends with the first token after it, be it of its close or of the next mark.
     after_answer = closings["assistant"] + user
     return TemplateTokens(
@@ -703,7 +705,7 @@ def _template_tokens(tokenizer: Any, chat: ChatTexts) -> TemplateTokens:
         prompt=start[:size],
         note=f"By this model's chat template, {'; '.join(chat.notes)}." if chat.notes else "",
         chat=chat,
-        written=written,
+        written=encoded_texts,
         closings=closings,
     )
 
@@ -729,8 +731,8 @@ def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
     if not isinstance(stored, Path):
         template, settings = stored.fields.get("tokenizer.chat_template"), stored.special_tokens
     else:
-        about = read_json(stored / _SETTINGS) if (stored / _SETTINGS).is_file() else {}
-        template = about.get("chat_template")
+        tokenizer_settings = read_json(stored / _SETTINGS) if (stored / _SETTINGS).is_file() else {}
+        template = tokenizer_settings.get("chat_template")
         if (stored / _TEMPLATE).is_file():
             content = read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES)
             template = content.decode(errors="replace")
@@ -738,7 +740,7 @@ def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
             named = (entry for entry in template if isinstance(entry, dict))
             template = {entry.get("name"): entry.get("template") for entry in named}.get("default")
         settings = {}
-        for name, value in about.items():
+        for name, value in tokenizer_settings.items():
             text = value.get("content") if isinstance(value, dict) else value
             if name.endswith("_token") and isinstance(text, str):
                 settings[name] = text

@@ -344,7 +344,7 @@ class Answered:
         roles = self.context.roles
         for passage in self.conversation.passages:
             if passage.turn == self.conversation.turn:
-                yield self.chat.model.tokens.encode_passage(passage, after=roles)
+                yield self.chat.model.tokens.encode_passage(passage, earlier_roles=roles)
                 roles += (role_of(passage),)
 
     def written_passages(self) -> Iterator[EncodedPassage]:

@@ -230,7 +230,7 @@ def test_a_chat_whose_turns_end_as_ours_holds_the_same(tiny: Pair) -> None:
         ours.add_message(words)
         assert len([*ours.answer(most=5)]) == 5
         ids += tokens.encode_passage(
-            Passage("user", words, 0), after=() if not ids else ("user", "assistant")
+            Passage("user", words, 0), earlier_roles=() if not ids else ("user", "assistant")
         ).ids
         tiny.read(cache, ids[cache.seen :])
         cache.end_turn()
