@@ -12,7 +12,6 @@ from fdkvc.core.attention import TOLERANCE
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.words import count, listed
 from fdkvc.runs.record import Record, digest, versions
-from fdkvc.runs.workers import processor
 
 QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3}
 """Tolerances of columns that divide by a spread, which may be as small as rounding errors."""
@@ -167,19 +166,14 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
 
 
 def _circumstances(record: Record) -> str:
-    """Return which versions and processor differ from the record's."""
-    now = versions()
-    names = {"source": "the code", "fdkvc-lab": "the version of the lab"}
-    changed = []
-    for name, version in record.versions.items():
-        if now.get(name, version) != version:
-            changed.append(names.get(name, name))
-    if record.processor and record.processor != processor():
-        changed = ["the processor", *changed]
-    words = ""
-    if changed:
-        words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}"
-    if not record.processor:
-        unsaid = "the file does not name the original processor"
-        return f"{words}, and {unsaid}" if words else unsaid
-    return words or "processor and versions are the same"
+    """Return which versions differ from the record's."""
+    current = versions()
+    labels = {"source": "the code", "fdkvc-lab": "the version of the lab"}
+    changed = [
+        labels.get(name, name)
+        for name, version in record.versions.items()
+        if current.get(name, version) != version
+    ]
+    if not changed:
+        return "versions are the same"
+    return f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}"
