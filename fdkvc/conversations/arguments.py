@@ -6,8 +6,8 @@ user, the assistant, an earlier call, or the result of a tool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import chain, product
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -21,6 +21,9 @@ ANY = "any"
 """In the columns of sources and ages: all of them together."""
 
 AGE_LABELS = {age: f"{words} ago" for age, (words, _) in AGES.items()} | {ANY: "any age"}
+
+SPANS = {age: span for age, (_, span) in AGES.items()} | {ANY: (0, MAX_TURNS)}
+"""Ages and their turns: over the first, up to the last."""
 
 SOURCE_LABELS: Mapping[str, str] = {
     **{str(kind): label for kind, label in SPAN_KINDS.items()},
@@ -45,29 +48,37 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
     `fdkvc.conversations.replay.replay_arguments`. The result has columns `SOURCE_RECALL`, and no
     row where there is no argument.
     """
-    spans = {age: span for age, (_, span) in AGES.items()} | {ANY: (0, MAX_TURNS)}
     # Group numbers instead of texts, and all cases at once: the grouping is repeated for each
     # source and age, and this makes it fast.
-    columns = {"case": CASE, "dialog": CALL[:2], "call": CALL}
-    numbers = arguments[["source", "age", "held"]].assign(
-        **{name: arguments.groupby(by, sort=False).ngroup() for name, by in columns.items()}
-    )
+    numbers = arguments[["source", "age", "held"]].copy()
+    numbers["case"] = arguments.groupby(CASE, sort=False).ngroup()
+    numbers["dialog"] = arguments.groupby(CALL[:2], sort=False).ngroup()
+    numbers["call"] = arguments.groupby(CALL, sort=False).ngroup()
     cases = [*arguments[CASE].drop_duplicates().itertuples(index=False, name=None)]
     services = arguments[CALL[:2]].drop_duplicates().services.tolist()
     rows: list[list[tuple[Any, ...]]] = [[] for _ in cases]
-    case: Any
-    for source, (age, (low, high)) in product(SOURCE_LABELS, spans.items()):
+    for source in SOURCE_LABELS:
         of_source = numbers if source == ANY else numbers[numbers.source == source]
-        needed = of_source[(of_source.age > low) & (of_source.age <= high)]
-        counts = needed.case.value_counts()
-        # The mean over a call's arguments, then over a dialog's calls, then over dialogs.
-        calls = needed.groupby(["case", "dialog", "call"], sort=False).held.mean()
-        dialogs = calls.groupby(["case", "dialog"], sort=False).mean().reset_index("dialog")
-        for case, of_case in dialogs.groupby("case", sort=False):
-            clusters = [services[dialog] for dialog in of_case.dialog]
-            mean = mean_by_cluster(of_case.held.to_numpy(), clusters, share=True)
-            rows[case].append((*cases[case], source, age, int(counts[case]), *mean))
+        for age, (low, high) in SPANS.items():
+            of_age = of_source[(of_source.age > low) & (of_source.age <= high)]
+            for case, count, mean in _case_means(of_age, services):
+                rows[case].append((*cases[case], source, age, count, *mean))
     return pd.DataFrame(chain(*rows), columns=list(SOURCE_RECALL))
+
+
+def _case_means(
+    numbers: pd.DataFrame, services: list[str]
+) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
+    """Yield each case, its number of arguments, and their mean recall by clusters."""
+    counts = numbers.case.value_counts()
+    # The mean over a call's arguments, then over a dialog's calls, then over dialogs.
+    calls = numbers.groupby(["case", "dialog", "call"], sort=False).held.mean()
+    dialogs = calls.groupby(["case", "dialog"], sort=False).mean().reset_index("dialog")
+    case: Any
+    for case, of_case in dialogs.groupby("case", sort=False):
+        clusters = [services[dialog] for dialog in of_case.dialog]
+        mean = mean_by_cluster(of_case.held.to_numpy(), clusters, share=True)
+        yield case, int(counts[case]), tuple(mean)
 
 
 def age_of(age: int) -> str:
@@ -78,9 +89,9 @@ def age_of(age: int) -> str:
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
     """Return the arguments that were no longer cached, oldest mention first."""
     lost = arguments[arguments.held < 1]
-    by = ["policy", "heads", "budget", "age"]
+    order = ["policy", "heads", "budget", "age"]
     ascending = [True, True, True, False]
-    return lost.sort_values(by, ascending=ascending, kind="stable").reset_index(drop=True)
+    return lost.sort_values(order, ascending=ascending, kind="stable").reset_index(drop=True)
 
 
 def worst_losses(lost: pd.DataFrame, most: int = 5) -> pd.DataFrame:

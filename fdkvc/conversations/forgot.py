@@ -200,7 +200,7 @@ class Recorded:
     """What the compactions of some conversations forgot, all together."""
 
     compactions: int
-    needed: int
+    needs: int
     """Values that later calls needed, at each compaction."""
     lost: int
 
@@ -348,7 +348,7 @@ class _History:
         for context, rows in enumerate(self._calls):
             for message, number, call in rows if context else ():
                 for thing in things_of(call, settings):
-                    key = thing.value, thing.beside, thing.is_name
+                    key = thing.value, thing.context_word, thing.is_name
                     if key in uses or len(uses) < MAX_SESSION_VALUES:
                         use = _Use(thing.slot, context, message, number, call.method)
                         uses.setdefault(key, []).append(use)
@@ -363,8 +363,8 @@ class _History:
         """Give the things that calls need to the last compaction before which they stood."""
         uses = self._uses()
         index = ThingIndex(self.session.messages, {value for value, _, _ in uses})
-        for (value, beside, is_name), rows in uses.items():
-            places = index.places(value, beside)
+        for (value, context_word, is_name), rows in uses.items():
+            places = index.places(value, context_word)
             if is_name:  # what only the agent wrote is no name that it was told
                 places = [place for place in places if not self._is_call(place)]
             spans = self._contexts_of(places)
@@ -374,8 +374,8 @@ class _History:
                 if context >= 0:
                     by_context.setdefault(context, []).append(use)
                     self._needing[use.context].add((use.message, use.number))
-            for context, needed in by_context.items():
-                self.needs[context].append(self._need(value, needed, context, places))
+            for context, context_uses in by_context.items():
+                self.needs[context].append(self._need(value, context_uses, context, places))
         for needs in self.needs:
             needs.sort(key=lambda need: need.message)
 
@@ -500,13 +500,15 @@ def _fitted(result: Forgot, policy: Policy, text: ContextText, stays: Bools) -> 
         return any(stays[text.tokens_of(mention)].all() for mention in mentions)
 
     lost_lines = [line for line in result.returned if not holds(line.places)]
-    left = np.flatnonzero(stays)
-    changed = reread_once(policy, np.arange(len(text)), left, text.born, text.kinds)
-    rewrite = _rewrite(result, len(left), changed, 0, lost_lines) if policy.reads_again else None
+    kept_tokens = np.flatnonzero(stays)
+    changed = reread_once(policy, np.arange(len(text)), kept_tokens, text.born, text.kinds)
+    rewrite = (
+        _rewrite(result, len(kept_tokens), changed, 0, lost_lines) if policy.reads_again else None
+    )
     return Fitted(
         way_words(policy.name),
         policy.name,
-        len(left),
+        len(kept_tokens),
         tuple(holds(need.places) for need in result.needs),
         Reread.of(lost_lines),
         changed,
@@ -520,8 +522,8 @@ def _rewrite(
     """Return what a way changed in a prefix cache."""
     rows = [(line.message, line.tokens) for line in lost_lines]
     answers = result.answers
-    back = returned_tokens(rows, answers)
-    return Rewrite(result.before, tokens, min(changed, tokens), summary, len(answers), back)
+    returned = returned_tokens(rows, answers)
+    return Rewrite(result.before, tokens, min(changed, tokens), summary, len(answers), returned)
 
 
 def _size(session: Session, number: int) -> int:
@@ -545,8 +547,10 @@ def _recorded(result: Forgot) -> Fitted:
     session, stayed = result.session, compaction.stayed
     tokens = session.tokens_of(stayed)
     # What is the same up to the first change stays in a prefix cache.
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(stayed, compaction.context, strict=False))
-    changed = tokens - session.tokens_of(tuple(message for message, _ in same))
+    unchanged = takewhile(
+        lambda pair: pair[0] == pair[1], zip(stayed, compaction.context, strict=False)
+    )
+    changed = tokens - session.tokens_of(tuple(message for message, _ in unchanged))
     lost_lines = [line for line in result.returned if not line.stays]
     return Fitted(
         label,

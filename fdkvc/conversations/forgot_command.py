@@ -44,9 +44,9 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
     with progress("Comparing ways to fit") as show:
         for session in compacted:
 
-            def on_compaction(done: int, total: int, name: str = session.name) -> None:
+            def on_compaction(number: int, total: int, name: str = session.name) -> None:
                 seconds = perf_counter() - began
-                show(Progress(done, total, f"compaction {done + 1} of {name}", seconds))
+                show(Progress(number, total, f"compaction {number + 1} of {name}", seconds))
 
             results += forgot(session, ways, on_compaction)
     if read_on is not None and results:
@@ -55,9 +55,9 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
                 title, began = f"compaction {number + 1} of {len(results)}", perf_counter()
 
                 def on_read(
-                    done: int, total: int, title: str = title, began: float = began
+                    tokens: int, total: int, title: str = title, began: float = began
                 ) -> None:
-                    show(Progress(done, total, title, perf_counter() - began))
+                    show(Progress(tokens, total, title, perf_counter() - began))
 
                 results[number] = read_on(result, on_read)
     for session in sessions:

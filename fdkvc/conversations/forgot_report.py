@@ -82,10 +82,10 @@ def sentence(result: Forgot) -> str:
     sentences += [redone_sentence(result, way)]
     if recorded is not None and len(result.ways) > 1:
         best = max(result.ways[1:], key=lambda way: sum(way.holds))
-        more = f"“{best.label}” would have held {sum(best.holds):,}."
-        none = "No other way of the same size would have held more."
+        better_way = f"“{best.label}” would have held {sum(best.holds):,}."
+        no_better_way = "No other way of the same size would have held more."
         is_better = sum(best.holds) > sum(way.holds)
-        sentences.append(f"At the same size, {more}" if is_better else none)
+        sentences.append(f"At the same size, {better_way}" if is_better else no_better_way)
     return " ".join(filter(None, sentences))
 
 
@@ -94,13 +94,13 @@ def returned_sentence(result: Forgot, way: Fitted) -> str:
     lost = [need for need, is_held in zip(result.needs, way.holds, strict=True) if not is_held]
     if not lost:
         return ""
-    back = sum(need.giver >= 0 for need in lost)
+    returned = sum(need.giver >= 0 for need in lost)
     words = f"{count(len(lost), 'value')} had left"
-    if not back:
+    if not returned:
         return f"{words}; none came back before use."
-    if back == len(lost):
+    if returned == len(lost):
         return f"{words}; all came back before use."
-    return f"{words}: {back:,} came back before use, {len(lost) - back:,} did not."
+    return f"{words}: {returned:,} came back before use, {len(lost) - returned:,} did not."
 
 
 def redone_sentence(result: Forgot, way: Fitted) -> str:
@@ -119,11 +119,11 @@ def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
     if way is None or way.rewrite is None or not way.rewrite.requests:
         return ""
     requests, paid = way.rewrite.requests, way.rewrite.paid_after(prices)
-    spent, without = way.rewrite.costs(prices)[-1]
+    spent, alternative = way.rewrite.costs(prices)[-1]
     paid_words = f"it had paid after {count(paid, 'request')}" if paid else "it had not paid"
     followed = "1 followed" if requests == 1 else f"{requests:,} followed"
     return (
-        f"Price of this text: ${spent:,.4f} with it and ${without:,.4f} without it, so "
+        f"Price of this text: ${spent:,.4f} with it and ${alternative:,.4f} without it, so "
         f"{paid_words}; {followed} ({prices.source})."
     )
 
@@ -150,14 +150,14 @@ def rules_lines(result: Forgot) -> list[str]:
 def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     """Return the sentences on what is missing of a compaction, and on what is not compared."""
     calls, total = result.calls
-    found = f"Needed values are in {calls:,} of the {count(total, 'call')} that followed"
+    coverage = f"Needed values are in {calls:,} of the {count(total, 'call')} that followed"
     next_one = result.number + 1 < len(result.session.compactions)
-    found += " until the next compaction." if next_one else "."
+    coverage += " until the next compaction." if next_one else "."
     edit = result.calls_to_edit
     action = f"{count(edit, 'call')} came before the first edit." if edit else ""
     price = price_sentence(result, prices)
-    said = (found if total else "", action, price, rules_sentence(result))
-    notes = (result.compaction.note, *said, *result.notes)
+    findings = (coverage if total else "", action, price, rules_sentence(result))
+    notes = (result.compaction.note, *findings, *result.notes)
     return [note for note in notes if note]
 
 
@@ -241,11 +241,11 @@ def none_sentence(session: Session) -> str:
     """Say that a session has no compaction, and how to see what one would forget."""
     tokens = session.tokens_of(session.contexts[0])
     size = max(tokens // 10, 1)
-    known = "nothing was forgotten"
+    outcome = "nothing was forgotten"
     if session.resumed:
-        known = "what an earlier one forgot, before the file begins, is not known"
+        outcome = "what an earlier one forgot, before the file begins, is not known"
     return textwrap.fill(
-        f"No compaction in this session of {tokens:,} {session.unit}: {known}. To see what each "
+        f"No compaction in this session of {tokens:,} {session.unit}: {outcome}. To see what each "
         f"way would forget at a size of {size:,} tokens, add --at {size}.",
         WIDTH,
         break_on_hyphens=False,
@@ -303,7 +303,7 @@ def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[dict[str, An
 
 def _way_row(way: Fitted, prices: Prices) -> dict[str, Any]:
     costs = way.rewrite.costs(prices)[-1:] if way.rewrite else []
-    spent, without = costs[0] if costs else (None, None)
+    spent, alternative = costs[0] if costs else (None, None)
     return {
         "way": way.label,
         "policy": way.policy,
@@ -317,7 +317,7 @@ def _way_row(way: Fitted, prices: Prices) -> dict[str, Any]:
         "requests": way.rewrite.requests if way.rewrite else None,
         "paid after": way.rewrite.paid_after(prices) or None if way.rewrite else None,
         "dollars": spent,
-        "dollars without": without,
+        "dollars without": alternative,
         "reading": None if way.reading is None else asdict(way.reading),
     }
 

@@ -76,8 +76,8 @@ def wordings_of(value: str) -> tuple[str, ...]:
     if _NUMBER.fullmatch(value):
         exact = Decimal(value)
         places = max(0, -int(exact.normalize().as_tuple().exponent))
-        for shown in range(places, max(places, 2) + 1):
-            wordings += [f"{exact:.{shown}f}", f"{exact:,.{shown}f}"]
+        for digits in range(places, max(places, 2) + 1):
+            wordings += [f"{exact:.{digits}f}", f"{exact:,.{digits}f}"]
     for text in (value, json.dumps(value)[1:-1]):  # also of JSON within JSON
         wordings += [json.dumps(text, ensure_ascii=escaped)[1:-1] for escaped in (False, True)]
     return tuple(dict.fromkeys(wordings))
@@ -166,7 +166,7 @@ class MentionFinder:
             if not self._letters.keys() >= {*spelled}:
                 continue
             coded = "".join(map(self._letters.__getitem__, spelled))
-            before, after = _around(wording, self._foreign)
+            before_pattern, after_pattern = _around(wording, self._foreign)
             # 2. A value is often needed again: search only after the end of its last search.
             last = end - len(coded) + 1
             begin, earlier = self._searched.get((wording, coded), (0, []))
@@ -174,8 +174,8 @@ class MentionFinder:
                 begin, earlier = 0, []
             latest: list[int] = []
             for starts in self._places(coded, begin, last):
-                places = starts[self._match(before, starts)]
-                places = places[self._match(after, places + len(coded))]
+                places = starts[self._match(before_pattern, starts)]
+                places = places[self._match(after_pattern, places + len(coded))]
                 latest[:0] = places[-MAX_MENTIONS:].tolist()
                 if len(latest) >= MAX_MENTIONS:
                     break
@@ -280,10 +280,10 @@ class WordingSearch:
                 wordings = alike.get(tuple(spelled[first:end])) if first >= 0 else None
                 if wordings is None:
                     continue
-                before, after = _around(_comparable(wordings[0]), foreign)
+                before_pattern, after_pattern = _around(_comparable(wordings[0]), foreign)
                 start, stop = starts[first], starts[end]
-                is_whole = re.compile(before).match(searched, start)
-                if is_whole and re.compile(after).match(searched, stop):
+                is_whole = re.compile(before_pattern).match(searched, start)
+                if is_whole and re.compile(after_pattern).match(searched, stop):
                     for wording in wordings:
                         yield wording, _with_escapes(start, escapes), _with_escapes(stop, escapes)
 
@@ -342,20 +342,20 @@ def _around(wording: str, foreign: bool) -> tuple[str, str]:
     """
     cased, spaced = (CASED, SPACED) if foreign else (r"\w", r"\w")
     # 1. At a mark: no letter beside it. At a word: nothing, or in scripts without spaces, less.
-    before, after = rf"(?:(?<!{spaced})|(?<=\\[bfnrt]))", rf"(?!{spaced})"
+    before_pattern, after_pattern = rf"(?:(?<!{spaced})|(?<=\\[bfnrt]))", rf"(?!{spaced})"
     if re.match(r"\w", wording):
-        before = f"(?<!{HANGUL})" if re.match(HANGUL, wording) else ""
+        before_pattern = f"(?<!{HANGUL})" if re.match(HANGUL, wording) else ""
     if re.match(r"\w", wording[-1]):
-        after = "" if ALONE.match(wording[-1]) else f"(?!{cased})"
+        after_pattern = "" if ALONE.match(wording[-1]) else f"(?!{cased})"
     # 2. At a digit: not within 1.5, 2:30, 3/4, 1-2 or 1,250.
     if wording[0].isdigit():
-        before += r"(?<!\d[.:/-])" + (r"(?<!\d,)" if _THREE.match(wording) else "")
+        before_pattern += r"(?<!\d[.:/-])" + (r"(?<!\d,)" if _THREE.match(wording) else "")
     if wording[-1].isdigit():
-        after += r"(?![.:/-]\d|,\d{3}(?!\d))"
+        after_pattern += r"(?![.:/-]\d|,\d{3}(?!\d))"
     if _FIGURES.fullmatch(wording):
-        before += r"(?<![^\w.][.\-−])"  # a sign, or the point of a fraction
+        before_pattern += r"(?<![^\w.][.\-−])"  # a sign, or the point of a fraction
     # 3. An id: not within a longer one.
     if _ID.fullmatch(wording) and re.search(r"[\d@]", wording):
-        before += rf"(?<!{cased}[.@-])"
-        after += rf"(?![.@-]{cased})"
-    return before, after
+        before_pattern += rf"(?<!{cased}[.@-])"
+        after_pattern += rf"(?![.@-]{cased})"
+    return before_pattern, after_pattern

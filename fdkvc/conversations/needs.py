@@ -133,7 +133,7 @@ class Thing(NamedTuple):
     """The name of the argument."""
     value: str
     """The thing as the call has it."""
-    beside: str = ""
+    context_word: str = ""
     """A word that a line of the text must have beside it, "" for none."""
     is_name: bool = False
     """Whether it is made of words alone."""
@@ -171,8 +171,8 @@ def setting_slots(calls: Iterable[MadeCall]) -> frozenset[tuple[str, str]]:
             for slot, value in values_in(call.arguments):
                 if value.isalpha() and value.islower():
                     words[call.method, slot].append(value)
-    few = (slot for slot, uses in words.items() if 2 * len({*uses}) <= len(uses) >= FEW_USES)
-    return frozenset(few)
+    slots = (slot for slot, uses in words.items() if 2 * len({*uses}) <= len(uses) >= FEW_USES)
+    return frozenset(slots)
 
 
 def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
@@ -182,18 +182,18 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
     if words & FOLDERS:
         return
     if words & COMMANDS or (words & QUERIES and _QUERY.search(value)):
-        yield from (Thing(slot, *found) for found in _in_command(value))
+        yield from (Thing(slot, *things) for things in _in_command(value))
     elif _NUMBER.fullmatch(value):
         if not words & PACES:
             yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
     elif len(value) <= MAX_NAME_CHARACTERS and _is_thing(value):
         yield Thing(slot, value)
     elif words & CODE:
-        yield from (Thing(slot, found) for found in _in_code(value))
+        yield from (Thing(slot, things) for things in _in_code(value))
     elif words & PROSE or "\n" in value:
-        yield from (Thing(slot, found) for found in _in_text(value))
-    elif found := [*_in_text(value)]:
-        yield from (Thing(slot, part) for part in found)
+        yield from (Thing(slot, things) for things in _in_text(value))
+    elif things := [*_in_text(value)]:
+        yield from (Thing(slot, part) for part in things)
     elif not words & SETTINGS and not is_setting and _is_name(value):
         yield Thing(slot, value, is_name=True)
 
@@ -226,9 +226,9 @@ def _is_thing(text: str) -> bool:
 def _in_text(text: str) -> Iterator[str]:
     """Yield the things in a text that people or models write."""
     for match in _STRONG.finditer(text):
-        found = match[0].rstrip(".,:;")
-        if match["path"] is None or _is_path(found):
-            yield found
+        thing = match[0].rstrip(".,:;")
+        if match["path"] is None or _is_path(thing):
+            yield thing
 
 
 def _in_code(text: str) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _is_path(text: str) -> bool:
 def _in_command(command: str) -> Iterator[tuple[str, str]]:
     """Yield the things in a shell command, and the word that must stand beside each."""
     for heredoc in _HEREDOC.finditer(command):
-        yield from ((found, "") for found in _in_text(heredoc[3]))
+        yield from ((thing, "") for thing in _in_text(heredoc[3]))
     program, place, flag = "", 0, ""
     for word in _SHELL.findall(_HEREDOC.sub("", command)):
         if re.fullmatch(r"[;|&\n()]+", word):
@@ -290,7 +290,7 @@ def _in_word(word: str, program: str, flag: str) -> Iterator[tuple[str, str]]:
         return
     is_text = flag in MESSAGES or (program not in SEARCHES and re.search(r"\s", word))
     if is_text or "://" in word:
-        yield from ((found, "") for found in _in_text(word))
+        yield from ((thing, "") for thing in _in_text(word))
         return
     for part in re.split(r"[\\|,=;:()\[\]{}<>\"'`\s]+|\.\*", word):
         text = part.rstrip(".")

@@ -89,24 +89,26 @@ class Rewrite:
 
     def costs(self, prices: Prices) -> list[tuple[float, float]]:
         """Return the dollars with it and without, after each request that followed."""
-        back = Counter[int]()
+        returned = Counter[int]()
         for request, tokens in self.returned:
-            back[request] += tokens
-        spent, held, rows = 0.0, self.stays, list[tuple[float, float]]()
+            returned[request] += tokens
+        spent, context, rows = 0.0, self.stays, list[tuple[float, float]]()
         if self.summary:
             spent = self.text * prices.read + self.summary * prices.output
         for request in range(1, self.requests + 1):
-            written = back[request] + (self.changed if request == 1 else 0)
-            spent += written * prices.write
-            spent += (held - (self.changed if request == 1 else 0)) * prices.read
-            held += back[request]
+            new_tokens = returned[request] + (self.changed if request == 1 else 0)
+            spent += new_tokens * prices.write
+            spent += (context - (self.changed if request == 1 else 0)) * prices.read
+            context += returned[request]
             rows.append((spent / 1e6, request * self.text * prices.read / 1e6))
         return rows
 
     def paid_after(self, prices: Prices) -> int:
         """Return the requests after which it had paid for good; 0 if it had not."""
         costs = self.costs(prices)
-        unpaid = [place for place, (spent, without) in enumerate(costs, 1) if spent > without]
+        unpaid = [
+            place for place, (spent, alternative) in enumerate(costs, 1) if spent > alternative
+        ]
         if not costs or (unpaid and unpaid[-1] == len(costs)):
             return 0
         return unpaid[-1] + 1 if unpaid else 1

@@ -53,12 +53,12 @@ def rules_in(text: str) -> Iterator[str]:
 def rules_at(session: Session, number: int) -> tuple[Rule, ...]:
     """Return the rules that the user had said before a compaction, in order, each once."""
     compaction, messages = session.compactions[number], session.messages
-    said: dict[str, int] = {}
+    places: dict[str, int] = {}
     for index in compaction.context:
         turn = messages[index].turn
         if span_kind(messages[index]) == "user" and index not in session.summaries:
-            said |= dict.fromkeys(rules_in(turn.text), index)
+            places |= dict.fromkeys(rules_in(turn.text), index)
     stayed = " ".join(" ".join(messages[index].turn.text.split()) for index in compaction.stayed)
     stayed = stayed.lower()
-    newest = [*said.items()][-MAX_RULES:]
+    newest = [*places.items()][-MAX_RULES:]
     return tuple(Rule(text, index, text.lower() in stayed) for text, index in newest)

@@ -60,8 +60,8 @@ class ContextText(TokenText):
         by_vectors = not BY_TEXT.issuperset(policy.looks_at)
         if by_vectors or "history" in policy.looks_at:
             needs = "vectors" if by_vectors else "what it stored of earlier turns"
-            has = f"it decides by {needs}, and the text has"
-            check_most(has, len(self), "tokens", MAX_SHOWN_TOKENS, TooLargeError)
+            problem = f"it decides by {needs}, and the text has"
+            check_most(problem, len(self), "tokens", MAX_SHOWN_TOKENS, TooLargeError)
         if by_vectors:  # lexical ones, as the session has none
             tokens = tuple(
                 tuple(Token(turn.text[start:end], start, end) for start, end in turn.spans.tolist())
@@ -69,8 +69,8 @@ class ContextText(TokenText):
             )
             turns = tuple(message.turn for message in self.messages)
             return fit(policy, embedded(Transcript("the text", turns), tokens).dialogs, size)
-        wanted = COLUMNS & {*policy.looks_at, *(("tools",) if "kinds" in policy.looks_at else ())}
-        columns = {name: getattr(self, name)[None] for name in wanted}
+        names = COLUMNS & {*policy.looks_at, *(("tools",) if "kinds" in policy.looks_at else ())}
+        columns = {name: getattr(self, name)[None] for name in names}
         return fit(policy, replace(self._dialogs, **columns), size)
 
     @cached_property

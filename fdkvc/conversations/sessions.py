@@ -118,8 +118,8 @@ class Session:
         for message in messages:
             so_far.append(message)
             tokens += message.tokens
-            until = f"{self.name}: up to {message.place}, it has"
-            check_most(until, tokens, "tokens", MAX_SESSION_TOKENS)
+            problem = f"{self.name}: up to {message.place}, it has"
+            check_most(problem, tokens, "tokens", MAX_SESSION_TOKENS)
         return tuple(so_far)
 
     @cached_property
@@ -151,15 +151,15 @@ class Session:
         half, so_far, cut = self.tokens_of(context) / 2, 0, 0
         while cut < len(context) and so_far < half:
             so_far, cut = so_far + self.messages[context[cut]].tokens, cut + 1
-        before, after = context[:cut], context[cut:]
+        earlier, later = context[:cut], context[cut:]
         if so_far <= size:
             raise ValueError(
                 f"{self.name}: its first half has {so_far:,} tokens, so a size of {size:,} leaves "
                 "nothing out: choose a smaller one"
             )
-        place = self.messages[before[-1]].place
-        compaction = Compaction(f"after {place}", before, (), kind="imagined", size=size)
-        return replace(self, contexts=(before, after), compactions=(compaction,))
+        place = self.messages[earlier[-1]].place
+        compaction = Compaction(f"after {place}", earlier, (), kind="imagined", size=size)
+        return replace(self, contexts=(earlier, later), compactions=(compaction,))
 
     def context_names(self) -> Iterator[str]:
         """Yield the name of each context."""

@@ -87,14 +87,14 @@ class ThingIndex:
         self._names_one_file = cache(self._is_one_file)
         self._of_path = cache(self._path_places)
 
-    def places(self, value: str, beside: str = "") -> Sequence[Place]:
+    def places(self, value: str, context_word: str = "") -> Sequence[Place]:
         """Return the places of a thing in order, those in a line with a word `beside` it."""
         if is_path(value):
             return self._of_path(_spelling(value))
         places = self._places.get(value, [])
-        if not beside:
+        if not context_word:
             return places
-        word = re.compile(rf"(?i)(?<![^\W_]){re.escape(beside)}")
+        word = re.compile(rf"(?i)(?<![^\W_]){re.escape(context_word)}")
         return [place for place in places if word.search(self._line(place))]
 
     def _line(self, place: Place) -> str:
@@ -129,8 +129,8 @@ class ThingIndex:
 
     def _is_one_file(self, path: str) -> bool:
         if "/" not in path:
-            alone = self._spelled.get(path, ())
-            if any(self._messages[place.message].turn.kind == "result" for place in alone):
+            places = self._spelled.get(path, ())
+            if any(self._messages[place.message].turn.kind == "result" for place in places):
                 return False
         longer = sorted(self._longer.get(path, ()), key=len)
         return all(longer[-1].endswith(spelling) for spelling in longer)

@@ -60,7 +60,7 @@ class CompactionCard:
     ways: Grid
     losses: tuple[tuple[Need, str], ...]
     """The worst losses, each with words on it."""
-    needed: int
+    needs: int
     """How many values later calls needed."""
     lost: int
     """How many of them were lost."""
@@ -80,10 +80,11 @@ class CompactionCard:
 def _in_words(need: Need, result: Forgot) -> str:
     ago = count(need.age, "message")
     calls = f", and {count(need.calls - 1, 'more call')}" if need.calls > 1 else ""
-    again = "; it came back in between" if need.giver >= 0 else ""
+    return_words = "; it came back in between" if need.giver >= 0 else ""
     holders = ", ".join(f"“{label}”" for label in result.holders(need))
-    held = f". Held by {holders}" if holders else ""
-    return f"from {given_by(need)}, {ago} before {need.method} needed it{calls}{again}{held}"
+    holder_words = f". Held by {holders}" if holders else ""
+    source = f"from {given_by(need)}, {ago} before {need.method} needed it"
+    return f"{source}{calls}{return_words}{holder_words}"
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,9 @@ def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Comp
     """Return the cards of a session."""
     began, cards = perf_counter(), list[CompactionCard]()
 
-    def report(done: int, total: int) -> None:
-        title = f"Comparing ways to fit: compaction {done + 1} of {total}"
-        on_progress(Progress(done, total, title, perf_counter() - began, partial=[*cards]))
+    def report(number: int, total: int) -> None:
+        title = f"Comparing ways to fit: compaction {number + 1} of {total}"
+        on_progress(Progress(number, total, title, perf_counter() - began, partial=[*cards]))
 
     for result in forgot(run.chosen, on_progress=report):
         cards.append(CompactionCard.of(result))
@@ -135,10 +136,10 @@ def read_compaction(
     """Let a model read on after a compaction of a session, and return its card."""
     (result,), began = forgot(run.chosen, numbers=[number]), perf_counter()
 
-    def report(done: int, total: int) -> None:
+    def report(number: int, total: int) -> None:
         if cancelled.is_set():
             raise ValueError("it was cancelled")
-        on_progress(Progress(done, total, "Reading on", perf_counter() - began))
+        on_progress(Progress(number, total, "Reading on", perf_counter() - began))
 
     return CompactionCard.of(read_on(result, report))
 
@@ -184,8 +185,8 @@ def show_session(
     cards: Sequence[CompactionCard] = job.result or ()
     if not cards or size:
         return None
-    needed, lost = sum(card.needed for card in cards), sum(card.lost for card in cards)
-    return Recorded(len(cards), needed, lost)
+    total, lost = sum(card.needs for card in cards), sum(card.lost for card in cards)
+    return Recorded(len(cards), total, lost)
 
 
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
@@ -198,9 +199,9 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
             "been fitted to a size:"
         ).format(state, count(tokens, "token"))
     )
-    most = max(tokens // 2 - 1, 1)
+    limit = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
-        "Tokens that stay", 1, most, max(1, tokens // 10), key=f"{page}/session-size", width=200
+        "Tokens that stay", 1, limit, max(1, tokens // 10), key=f"{page}/session-size", width=200
     )
     try:
         return session.imagined(int(chosen)), int(chosen)
@@ -244,8 +245,8 @@ def _draw(
     cards: Sequence[CompactionCard] = job.latest or ()
     if not session.compactions:
         return
-    bar, chosen, several = st.container(), 0, len(session.compactions) > 1
-    if several:
+    bar, chosen, has_several = st.container(), 0, len(session.compactions) > 1
+    if has_several:
         places = range(len(session.compactions))
         labels = {str(place): f"Compaction {place + 1}" for place in places}
         # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
@@ -254,7 +255,7 @@ def _draw(
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     with bar:
-        if several:
+        if has_several:
             st.markdown(
                 Markdown("**This session was compacted {:,} times.** What did it forget?").format(
                     len(session.compactions)
@@ -310,7 +311,7 @@ def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]
 def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -> None:
     """Draw the messages around a moment, and say what was in context then."""
     context = session.in_context(moment)
-    left = moment + 1 - len(context)
+    gone = moment + 1 - len(context)
     with st.expander("Transcript: what was in context at a message", expanded=loss is not None):
         last = len(session.messages)
         key = f"{scope}/message"
@@ -320,7 +321,7 @@ def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -
                 f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "
                 f"{count(len(context), 'message')} in context, "
                 f"{count(session.tokens_of(tuple(context)), 'token')}; "
-                f"{count(left, 'earlier message')} had left it."
+                f"{count(gone, 'earlier message')} had left it."
             )
         )
         places: set[int] = set() if loss is None else {loss.source, loss.message, loss.giver} - {-1}
@@ -366,22 +367,22 @@ def messages_html(session: Session, moment: int, places: Iterable[int], value: s
     """Return the messages around some places, marked by whether they are in context then."""
     # 1. The messages to show: around a moment, or around the places of a loss.
     context, places = session.in_context(moment), {*places}
-    near = set[int]() if places else {*range(moment - NEAR, moment + NEAR // 2 + 1)}
+    nearby = set[int]() if places else {*range(moment - NEAR, moment + NEAR // 2 + 1)}
     for place in {moment, *places}:
-        near |= {place - 1, place, place + 1}
+        nearby |= {place - 1, place, place + 1}
     # 2. Their rows, with a row for each gap and for each compaction between them.
     bounds = [*zip(session.bounds[1:], session.compactions, strict=False)]
-    rows, after = list[str](), 0
-    for index in sorted(near & {*range(len(session.messages))}):
+    rows, next_index = list[str](), 0
+    for index in sorted(nearby & {*range(len(session.messages))}):
         for number, (bound, compaction) in enumerate(bounds, start=1):
-            if after <= bound <= index:
-                rows += _gap(after, bound)
+            if next_index <= bound <= index:
+                rows += _gap(next_index, bound)
                 words = escape(f"compaction {number} ({compaction.place})")
                 rows.append(f'<li class="boundary">{words}</li>')
-                after = bound
-        rows += _gap(after, index)
+                next_index = bound
+        rows += _gap(next_index, index)
         rows.append(_message_html(session, index, moment, context, value))
-        after = index + 1
+        next_index = index + 1
     return f'<ol class="session-messages">{"".join(rows)}</ol>'
 
 
@@ -394,14 +395,14 @@ def _message_html(
     session: Session, index: int, moment: int, context: frozenset[int], value: str
 ) -> str:
     message, standing_there = session.messages[index], _standing(index, moment, context)
-    who = SPAN_KINDS[span_kind(message)]
+    author = SPAN_KINDS[span_kind(message)]
     if index in session.summaries:
-        who = "summary"
+        author = "summary"
     elif message.turn.tool:
-        who = f"{who}: {message.turn.tool}"
+        author = f"{author}: {message.turn.tool}"
     now = " now" if index == moment else ""
     return (
-        f'<li class="{standing_there}{now}"><small><b>{escape(who)}</b> {index + 1:,}, '
+        f'<li class="{standing_there}{now}"><small><b>{escape(author)}</b> {index + 1:,}, '
         f"{escape(message.place)} <em>{STANDINGS[standing_there]}</em></small>"
         f"<p>{_marked(message.turn.text, value)}</p></li>"
     )
@@ -412,8 +413,8 @@ def _marked(text: str, value: str) -> str:
     place = text.find(value) if value else -1
     begin = max(0, place - SHOWN_CHARACTERS // 2) if len(text) > SHOWN_CHARACTERS else 0
     cut = text[begin : begin + SHOWN_CHARACTERS]
-    shown = escape(cut) or "(no words)"
+    marked = escape(cut) or "(no words)"
     if value:
-        shown = shown.replace(escape(value), f"<mark>{escape(value)}</mark>")
-    left, right = "… " if begin else "", " …" if begin + len(cut) < len(text) else ""
-    return f"{left}{shown}{right}"
+        marked = marked.replace(escape(value), f"<mark>{escape(value)}</mark>")
+    lead, trail = "… " if begin else "", " …" if begin + len(cut) < len(text) else ""
+    return f"{lead}{marked}{trail}"
