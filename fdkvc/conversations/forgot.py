@@ -200,7 +200,7 @@ class Recorded:
     """What the compactions of some conversations forgot, all together."""
 
     compactions: int
-    needs: int
+    needed: int
     """Values that later calls needed, at each compaction."""
     lost: int
 

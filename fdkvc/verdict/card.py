@@ -530,7 +530,7 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
         rows.append([*row, *sizes, again, read, forgets, *code])
     if (recorded := card.recorded) is not None:
         times = count(recorded.compactions, "time")
-        gone = f"{recorded.lost:,} of {recorded.needs:,} gone"
+        gone = f"{recorded.lost:,} of {recorded.needed:,} gone"
         row = [RECORDED, times, "", "", "", "", gone]
         rows.append([*row, ""] if policies else row)
     heads = ["way", "tokens", "of text", "cache", "again", "right, KL"]
