@@ -40,13 +40,13 @@ def sweep(options: Namespace) -> None:
     from fdkvc.paper.results import SweepRun
 
     policy = read_policy(options.policy)
-    axes = [(options.parameter, options.values)]
+    axis_options = [(options.parameter, options.values)]
     if options.second is not None:
-        axes.append((options.second, options.second_values))
+        axis_options.append((options.second, options.second_values))
     elif options.second_values is not None:
         raise ValueError("--second-values needs --second: name the hyperparameter")
     axes = []
-    for name, values in axes:
+    for name, values in axis_options:
         if values is None:
             axes.append((name, suggested_values(policy.name, name)))
         else:
