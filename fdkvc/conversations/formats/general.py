@@ -342,10 +342,11 @@ def _speaker_field(items: Sequence[Mapping[str, Any]]) -> str:
             if role:
                 known_names[path] += 1
                 spoken.setdefault(path, set()).add(role)
+    speaking = sum(map(has_words, items))
     fits = [
         path
         for path, times in known_names.items()
-        if times >= MIN_SPEAKING * len(items) and spoken[path] & (USERS | ASSISTANTS)
+        if times >= MIN_SPEAKING * speaking and spoken[path] & (USERS | ASSISTANTS)
     ]
     fits.sort(key=lambda path: (path != "role", -len(spoken[path]), -known_names[path]))
     return fits[0] if fits else ""
