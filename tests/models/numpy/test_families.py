@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from fdkvc.models.numpy.families import FAMILIES
+from fdkvc.models.numpy.gguf_file import as_folder
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.text_cache import read
 from tests.language_models import gguf_bytes, gguf_parts, write_tokenizer
+from tests.refusals import assert_one_sentence
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -95,6 +98,39 @@ def test_the_logits_are_those_of_transformers(family: Any, stored_as: str) -> No
         expected = model(torch.tensor([ids])).logits[0, 50:].numpy()
     assert np.abs(logits - expected).max() < 1e-4
     assert np.abs(expected).max() > 1
+
+
+def test_a_file_is_a_folder_for_transformers(family: Any) -> None:
+    model, folder = family
+    ids = torch.tensor([range(5, 60)])
+    with as_folder(as_file(folder)) as converted, torch.no_grad():
+        same = transformers.AutoModelForCausalLM.from_pretrained(converted, dtype=torch.float32)
+        difference = same(ids).logits - model(ids).logits
+    assert np.abs(difference.numpy()).max() < 1e-4
+
+
+def test_what_a_family_lacks_is_refused(tmp_path: Path) -> None:
+    write_family(tmp_path / "model", "qwen3")
+    config = tmp_path / "model" / "config.json"
+    known = json.loads(config.read_text())
+    for change, sentence in (
+        ({"model_type": "gemma3_text"}, "its type is 'gemma3_text', but must be one of llama,"),
+        ({"attention_bias": True}, "attention_bias in config.json must be false"),
+        ({"rope_parameters": {"rope_type": "llama3", "factor": 0}}, "factor in config.json is 0"),
+        ({"model_type": "qwen2"}, "its weights lack model.layers.0.self_attn.q_proj.bias"),
+    ):
+        config.write_text(json.dumps(known | change))
+        with pytest.raises(ValueError, match="cannot be loaded") as refused:
+            load_language_model(tmp_path / "model")
+        assert sentence in str(refused.value)
+        assert_one_sentence(refused.value)
+
+
+def test_a_text_is_no_longer_than_the_window(tmp_path: Path) -> None:
+    write_family(tmp_path / "model", "mistral")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"sliding_window": 64}))
+    assert load_language_model(tmp_path / "model").decoder.shape.positions == 64
 
 
 def test_each_family_is_tested() -> None:
