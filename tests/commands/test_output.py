@@ -142,5 +142,7 @@ def test_only_the_console_prints() -> None:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "print"
+        and "file" not in [keyword.arg for keyword in node.keywords]
     ]
-    assert {*prints} == {"fdkvc/runs/console.py"}
+    by_a_process = "fdkvc/models/numpy/render_template.py"  # whose output its parent reads
+    assert {*prints} == {"fdkvc/runs/console.py", by_a_process}
