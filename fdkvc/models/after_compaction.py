@@ -46,7 +46,7 @@ def forgot_with_model(options: Namespace) -> None:
 
 
 def read_on(
-    model: LanguageModel, result: Forgot, on_read: OnRead = lambda done, total: None
+    model: LanguageModel, result: Forgot, on_read: OnRead = lambda read_tokens, total: None
 ) -> Forgot:
     """Return what a compaction forgot, with what a model loses right after it under each way.
 
@@ -64,25 +64,25 @@ class _Boundary:
     def __init__(self, model: LanguageModel, result: Forgot) -> None:
         session, compaction = result.session, result.compaction
         self.model, self.result = model, result
-        most = model.decoder.shape.positions
-        long = "the text before has {:,} tokens, and its context " + f"{most:,}"
-        if result.before > most:
+        context_size = model.decoder.shape.positions
+        long = "the text before has {:,} tokens, and its context " + f"{context_size:,}"
+        if result.before > context_size:
             raise ValueError(long.format(result.before))
         if not result.ways:
             raise ValueError("nothing can be compared here")
         # 1. The text before, and the messages that came next: those new in the next context.
         end, stayed = len(compaction.context), compaction.stayed
-        after = session.contexts[result.number + 1][len(stayed) :]
-        self.transcript, passages = self._read([*compaction.context, *after])
+        next_messages = session.contexts[result.number + 1][len(stayed) :]
+        self.transcript, passages = self._read([*compaction.context, *next_messages])
         self.before = [row for row in passages if row.passage.turn < end]
         tokens = sum(len(row.ids) for row in self.before)
-        room = min(AFTER_TOKENS, most - tokens - len(model.tokens.first))
+        room = min(AFTER_TOKENS, context_size - tokens - len(model.tokens.first))
         if room <= 0:
             raise ValueError(long.format(tokens))
         # Whole messages only.
         following = [row for row in passages if row.passage.turn >= end]
-        ends = accumulate(len(row.ids) for row in following)
-        self.after = [row for row, last in zip(following, ends, strict=True) if last <= room]
+        token_ends = accumulate(len(row.ids) for row in following)
+        self.after = [row for row, last in zip(following, token_ends, strict=True) if last <= room]
         if not self.after:
             raise ValueError(f"no message of at most {room:,} tokens follows")
         # 2. What stayed, and the size of the other ways: as much in the model's tokens, or if
@@ -100,19 +100,21 @@ class _Boundary:
     def read(self, on_read: OnRead) -> Forgot:
         """Read the text and what follows, and return what each way loses."""
         one_blas_thread()
-        policies = tuple(read_policy(way.policy) for way in self.result.ways if way.policy)
+        policies = tuple(
+            read_policy(way_result.policy) for way_result in self.result.ways if way_result.policy
+        )
         room = self.model.decoder.shape.positions
         settings = Answers((*policies, read_policy(FULL)), (room,))
         caches: dict[str, Any] = {
             name: cache for (name, _), cache in settings.caches(self.model).items()
         }
-        full, *others = caches.values()
+        full, *policy_caches = caches.values()
         # 1. All read the text before. Their budget is the model's context, so nothing is evicted,
         #    and one is read for all.
-        each = 1 + len(caches)
+        read_count = 1 + len(caches)
         total = sum(len(row.ids) for row in self.before)
-        total += each * sum(len(row.ids) for row in self.after)
-        done, prefix = 0, self.model.tokens.first
+        total += read_count * sum(len(row.ids) for row in self.after)
+        progress, prefix = 0, self.model.tokens.first
         for passage in self.before:
             ids, prefix = (*prefix, *passage.ids), ()  # before the first passage only
             for cache in caches.values():
@@ -120,17 +122,17 @@ class _Boundary:
             for first in range(0, len(ids), AT_ONCE):
                 part = ids[first : first + AT_ONCE]
                 read([full], part, last=0)
-                on_read(done := done + len(part), total)
-            for cache in others:
+                on_read(progress := progress + len(part), total)
+            for cache in policy_caches:
                 cache.follow(full)
             # 2. At the compaction each way fits the text to the size that stayed.
             if passage is self.before[-1]:
-                for cache in others:
+                for cache in policy_caches:
                     cache.resize(self.size)
             for cache in caches.values():
                 cache.end_turn()
             full.forget_queries()
-        if any(not way.policy for way in self.result.ways):  # what the session did
+        if any(not way_result.policy for way_result in self.result.ways):  # what the session did
             recorded = caches[""] = self.model.full()
             read([recorded], self.stayed, last=0)
             recorded.end_turn()
@@ -141,18 +143,21 @@ class _Boundary:
         }
         reader = AnswerReader(settings, self.model, self.transcript, light)
         for passage in self.after:
-            read_together([reader.read_passage(passage, ends=False)])
-            on_read(done := done + each * len(passage.ids), total)
+            read_together([reader.read_passage(passage, is_turn=False)])
+            on_read(progress := progress + read_count * len(passage.ids), total)
         readings = dict[str, ModelLoss]()
         for row, name in enumerate(caches):
             measured = reader.measures(row)
             share, values = measured.get("values_right_of_full", (0.0, 0))
             readings[name] = ModelLoss(round(share * values), values, measured["kl"][0])
-        ways = (replace(way, reading=readings[way.policy]) for way in self.result.ways)
+        measured_ways = (
+            replace(way_result, reading=readings[way_result.policy])
+            for way_result in self.result.ways
+        )
         size = sum(len(row.ids) for row in self.after)
         note = f"Right, KL: {self.model.name} read the next {count(size, 'token')} after each way"
         if values := max(row.values for row in readings.values()):
             right = f"of {count(values, 'value')} of calls that it gets right with all of the text"
             note += f"; {right}, how many stay right"
         note += ", and nats a token from its predictions with all of the text."
-        return replace(self.result, ways=tuple(ways), notes=(*self.result.notes, note))
+        return replace(self.result, ways=tuple(measured_ways), notes=(*self.result.notes, note))

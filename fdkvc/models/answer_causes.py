@@ -90,9 +90,9 @@ def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int
     #    tokens, and is complete with the last; until then, "\ufffd" stands for its bytes.
     prefixes = [tokens.text(ids[: index + 1]) for index in range(len(ids))]
     incomplete = [part.endswith("\ufffd") for part in prefixes]
-    ends = [len(part.rstrip("\ufffd")) for part in prefixes[:-1]]
+    token_ends = [len(part.rstrip("\ufffd")) for part in prefixes[:-1]]
     # Sorted, for the search: a decoder may write a little less once more tokens follow.
-    places = np.minimum(np.maximum.accumulate([*ends, len(text)]), len(text))
+    places = np.minimum(np.maximum.accumulate([*token_ends, len(text)]), len(text))
     # 2. The tokens in which each word's first and last character end.
     for match in finditer(r"\S+", text):
         low, high = np.searchsorted(places, [match.start() + 1, match.end()]).tolist()
@@ -198,7 +198,7 @@ class GradedCall:
         )
 
 
-def grade_call(written: str, expected: str, *, by_full: bool = False) -> GradedCall:
+def grade_call(call: str, expected: str, *, by_full: bool = False) -> GradedCall:
     """Grade a call against the expected one, that of the full cache if `by_full`.
 
     Examples
@@ -208,13 +208,13 @@ def grade_call(written: str, expected: str, *, by_full: bool = False) -> GradedC
     >>> [(argument.slot, argument.written, argument.as_expected) for argument in call.arguments]
     [('city', 'London', False), ('date', None, False)]
     """
-    (method, values), (expected_method, right) = read_call(written), read_call(expected)
+    (method, values), (expected_method, right) = read_call(call), read_call(expected)
     slots = dict.fromkeys([*right, *values])
     arguments = (GradedArgument(slot, values.get(slot), right.get(slot)) for slot in slots)
     return GradedCall(method, expected_method, tuple(arguments), by_full)
 
 
-def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
+def changed_words(words: Sequence[str], reference: Sequence[str]) -> list[bool]:
     """Return which words of a text differ from another text.
 
     Examples
@@ -223,8 +223,8 @@ def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
     [False, False, False, True]
     """
     # Not `autojunk`, which ignores words that are frequent in a long text.
-    blocks = SequenceMatcher(None, written, other, autojunk=False).get_matching_blocks()
-    changed = [True] * len(written)
+    blocks = SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks()
+    changed = [True] * len(words)
     for first, _, size in blocks:
         changed[first : first + size] = [False] * size
     return changed
@@ -336,15 +336,15 @@ def restore_spans(
     model: LanguageModel,
     cache: TextCache,
     passages: Passages,
-    most: int = MAX_RESTORED_SPANS,
+    max_spans: int = MAX_RESTORED_SPANS,
     on_progress: Callable[[float], object] = lambda share: None,
 ) -> Restoration:
     """Restore evicted spans and let the model write the next passage.
 
-    `cache` has read the passages and ended its turn, and is not changed. At most `most` spans are
-    restored: those with the most attention from the full cache where it writes the first word that
-    the policy's answer lacks. Function words come after all readable ones. A large model writes
-    only the first words of its answers.
+    `cache` has read the passages and ended its turn, and is not changed. At most `max_spans` spans
+    are restored: those with the most attention from the full cache where it writes the first word
+    that the policy's answer lacks. Function words come after all readable ones. A large model
+    writes only the first words of its answers.
     """
     # 1. Write the answer under the full cache and under the policy's.
     tokens, full, lost = model.tokens, TextCache(model.decoder), cache.fork()
@@ -352,42 +352,42 @@ def restore_spans(
     length = MAX_REWRITTEN_TOKENS if model.decoder.large else MAX_WRITTEN_TOKENS
     write = partial(generate_passages, tokens, writer=writer, most=length, stop_loops=True)
     on_progress(0.1)
-    answer, without = write(caches=[full, lost])
+    answer, policy_answer = write(caches=[full, lost])
     on_progress(0.3)
     # 2. Find the first word that the policy's answer lacks; without one, weigh the whole answer.
     start = cache.count + len(tokens.marks[writer])
-    written = [
+    full_words = [
         Word(text, -1, start + low, start + high)
         for text, low, high in words_in(tokens, full.ids[start:])
     ]
-    others = [text for text, _, _ in words_in(tokens, lost.ids[start:])]
-    changed = changed_words([word.text for word in written], others)
-    missing = [word for word, differs in zip(written, changed, strict=True) if differs]
+    policy_words = [text for text, _, _ in words_in(tokens, lost.ids[start:])]
+    changed = changed_words([word.text for word in full_words], policy_words)
+    missing = [word for word, differs in zip(full_words, changed, strict=True) if differs]
     readable = [word for word in missing if is_readable(word.text)]
-    whole = Word("", -1, start, max(full.count, start + 1))
-    chosen = (readable or missing or [whole])[0]
+    whole_answer = Word("", -1, start, max(full.count, start + 1))
+    chosen = (readable or missing or [whole_answer])[0]
     end = chosen.end
     if writer == "call":  # also the rest of an argument's value, up to the next word in common
-        common = [word.first for word in written if word.first >= end and word not in missing]
+        common = [word.first for word in full_words if word.first >= end and word not in missing]
         end = common[0] if common else end
     # 3. Weigh earlier tokens by the full cache's attention where it writes that.
     places = range(chosen.first - 1, min(end - 1, full.count))
     weights = sum(full.attention(place).mean(axis=(0, 1))[: cache.count] for place in places)
     words = words_of(tokens, cache.ids, passages)
     # 4. Restore each span alone, then all of them, and let each cache write.
-    spans = [*islice(_spans(words, np.asarray(weights), cache, turns_of(passages)), most)]
+    spans = [*islice(_spans(words, np.asarray(weights), cache, turns_of(passages)), max_spans)]
     sets: list[tuple[Span, ...]] = [(span,) for span in spans]
     if len(spans) > 1:
         sets.append(tuple(spans))
     texts: list[str] = []
     for first in range(0, len(sets), RESTORED_AT_ONCE):
         restored = [
-            cache.before_turn(len(cache.ends), [*chain(*(range(*span.span) for span in some))])
-            for some in sets[first : first + RESTORED_AT_ONCE]
+            cache.before_turn(len(cache.ends), [*chain(*(range(*span.span) for span in span_set))])
+            for span_set in sets[first : first + RESTORED_AT_ONCE]
         ]
         texts += write(caches=restored)
         on_progress(0.3 + 0.7 * len(texts) / len(sets))
-    return Restoration(writer, answer, without, chosen.text, (*map(Attempt, sets, texts),))
+    return Restoration(writer, answer, policy_answer, chosen.text, (*map(Attempt, sets, texts),))
 
 
 def _spans(
@@ -411,8 +411,8 @@ def _spans(
         # The span goes on both ways, in the passage, while a word has half the weight or more.
         joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
         breaks = np.flatnonzero(~np.pad(joins, 1)) - 1  # also before the first and after the last
-        after = np.searchsorted(breaks, index)
-        low, end = breaks[after - 1] + 1, breaks[after]
+        next_break = np.searchsorted(breaks, index)
+        low, end = breaks[next_break - 1] + 1, breaks[next_break]
         free[low:end] = False
         first, last = words[low].first, words[end - 1].end
         evictions = evicted_in[:, :, first:last]

@@ -138,7 +138,10 @@ class Answers:
 
 
 def run_answers(
-    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], **how: Unpack[Execution]
+    settings: Answers,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    **execution: Unpack[Execution],
 ) -> pd.DataFrame:
     """Let a model read and answer dialogs under every policy and budget.
 
@@ -151,22 +154,24 @@ def run_answers(
     """
     import pandas as pd
 
-    workers, jobs = worker_count(how), jobs_of(model, transcripts)
+    workers, jobs = worker_count(execution), jobs_of(model, transcripts)
     sizes = [[sum(work_of(settings, encode_dialog(model, row))) for row in job] for job in jobs]
     run = partial(run_job, settings, model)
-    if how.get("executor") is None and (workers == 1 or is_large(model)):
+    if execution.get("executor") is None and (workers == 1 or is_large(model)):
         # Threads share a large model, which each process would have to load for itself. They can
         # report every passage; processes report finished jobs only.
         threads: Any = None if workers == 1 else DaemonThreads(workers)
-        how["executor"], report = threads, how.pop("on_progress", None)
+        execution["executor"], report = threads, execution.pop("on_progress", None)
         if report is not None:
-            finished = how.get("finished")
-            done: list[int] = []  # sizes of dialogs that an earlier run has finished
+            finished = execution.get("finished")
+            finished_sizes: list[int] = []  # sizes of dialogs that an earlier run has finished
             if finished is not None:
-                done = [*chain(*map(sizes.__getitem__, finished.results))]
-            on_read = _reporting([*chain(*sizes)], done, report, how.get("cancelled"))
+                finished_sizes = [*chain(*map(sizes.__getitem__, finished.results))]
+            on_read = _reporting(
+                [*chain(*sizes)], finished_sizes, report, execution.get("cancelled")
+            )
             run = partial(run, on_read=on_read)
-    chunks = run_jobs(run, jobs, **how)
+    chunks = run_jobs(run, jobs, **execution)
     return pd.DataFrame([*chain.from_iterable(chunks)], columns=list(MEASURED))
 
 
@@ -194,33 +199,33 @@ def work_of(settings: Answers, passages: Sequence[EncodedPassage]) -> list[int]:
     for tokens in (len(passage.ids) for passage in passages):
         apart = sum(start > budget for _, budget in cases)
         start += tokens
-        again = sum(size for policy, size in cases if policy.reads_again and start > size)
-        work.append(tokens * (1 + apart) + again // 2)
+        reread_tokens = sum(size for policy, size in cases if policy.reads_again and start > size)
+        work.append(tokens * (1 + apart) + reread_tokens // 2)
     return work
 
 
 def _reporting(
     sizes: Sequence[int],
-    before: Sequence[int],
+    finished_sizes: Sequence[int],
     report: Callable[[Progress], None],
     cancelled: Event | None,
 ) -> OnRead:
     """Return a function that reports progress, of dialogs of these sizes.
 
-    `before` has the sizes of those that were finished before the run. The function ends a dialog
-    that is cancelled by a CancelledError.
+    `finished_sizes` has the sizes of those that were finished before the run. The function ends a
+    dialog that is cancelled by a CancelledError.
     """
     total, began, lock = sum(sizes), perf_counter(), Lock()
-    done, dialogs = sum(before), len(before)
+    work_done, dialogs = sum(finished_sizes), len(finished_sizes)
 
     def on_read(work: int, last: bool) -> None:
-        nonlocal done, dialogs
+        nonlocal work_done, dialogs
         if cancelled is not None and cancelled.is_set():
             raise CancelledError
         with lock:
-            done, dialogs = done + work, dialogs + last
+            work_done, dialogs = work_done + work, dialogs + last
             title = f"{dialogs} of {len(sizes)} dialogs"
-            report(Progress(done, total, title, perf_counter() - began, sum(before)))
+            report(Progress(work_done, total, title, perf_counter() - began, sum(finished_sizes)))
 
     return on_read
 
@@ -265,11 +270,11 @@ def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Float
         return [read(*requests[0])]
     # One batch of the texts of all caches of all dialogs, which is then split by dialog.
     batch: list[ModelCache] = []
-    new: list[Ints] = []
+    next_ids: list[Ints] = []
     for caches, ids in requests:
         batch += caches
-        new += [ids] * len(caches)
-    logits = iter(read_each(batch, new))
+        next_ids += [ids] * len(caches)
+    logits = iter(read_each(batch, next_ids))
     return [np.stack([next(logits) for _ in caches]) for caches, _ in requests]
 
 
@@ -346,20 +351,20 @@ class AnswerReader:
         # 2. By argument value of the dialog's calls.
         self.value_ages: list[int] = []  # in turns, 0 if never mentioned
         self.value_sources: list[str] = []  # kinds of span, "" if never mentioned
-        none = np.zeros((len(caches), 0), bool)
+        nothing = np.zeros((len(caches), 0), bool)
         graded = GRADED if settings.write_calls else GRADED[:1]
-        self.right = {name: [none] for name in graded}  # (C, n)
-        self.evicted = [none]  # whether a cache had evicted by then (C, n)
+        self.right = {name: [nothing] for name in graded}  # (C, n)
+        self.evicted = [nothing]  # whether a cache had evicted by then (C, n)
         # 3. What the last tokens that were read predict.
         self._next: Floats | None = None  # logits of the next token (R, 1, V)
         self._row = np.arange(len(caches))  # the row of each cache in them (C,)
         if model.tokens.first and not self.caches[0].count:
             self._next = read(self.caches, model.tokens.first, last=1)
 
-    def read_passage(self, passage: EncodedPassage, *, ends: bool = True) -> Reading[None]:
+    def read_passage(self, passage: EncodedPassage, *, is_turn: bool = True) -> Reading[None]:
         """Read a passage as a turn; before the turn of a call ends, grade what would be written.
 
-        The policies evict after it only if the turn `ends`.
+        The policies evict after it only if the turn `is_turn`.
         """
         call, start = passage.passage.call is not None, self.caches[0].count
         for cache in self.caches:
@@ -398,7 +403,7 @@ class AnswerReader:
             exact = np.asarray((likeliest == written).all(axis=1))
             others = [cache for cache, right in zip(before, exact, strict=True) if not right]
             self._grade(passage, start, others, exact)
-        if ends:
+        if is_turn:
             self._end_turn()
 
     def _end_turn(self) -> None:
@@ -412,17 +417,19 @@ class AnswerReader:
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
         # 1. Read the full cache, and those that evicted or have another text.
-        full, *others = self.caches
-        whole: list[Any] = [cache for cache in others if cache.whole and cache.ids == full.ids]
-        alone = [cache not in whole for cache in self.caches]
-        full.leads = bool(whole)
-        logits = yield [*compress(self.caches, alone)], ids
-        for cache in whole:
+        full, *following = self.caches
+        whole_caches: list[Any] = [
+            cache for cache in following if cache.whole and cache.ids == full.ids
+        ]
+        single = [cache not in whole_caches for cache in self.caches]
+        full.leads = bool(whole_caches)
+        logits = yield [*compress(self.caches, single)], ids
+        for cache in whole_caches:
             cache.follow(full)
         # 2. The logits before, in the rows of now. A cache that evicted since then had the row of
         #    the full one, and now has its own.
-        before = None if self._next is None else self._next[self._row[alone]]
-        self._row = np.where(alone, np.cumsum(alone) - 1, 0)
+        before = None if self._next is None else self._next[self._row[single]]
+        self._row = np.where(single, np.cumsum(single) - 1, 0)
         self._next = logits[:, -1:]
         return before, logits
 
@@ -459,20 +466,24 @@ class AnswerReader:
             if not value.size:
                 continue
             # Another token than the true one may end the value as well: a quote with a comma.
-            after = value[-1] + 1
-            ends = [
-                token in (true_ids[after], tokens.end)
+            end_place = value[-1] + 1
+            value_ends = [
+                token in (true_ids[end_place], tokens.end)
                 or tokens.text([token]).lstrip().startswith(closes)
-                for token in likeliest[:, after].tolist()
+                for token in likeliest[:, end_place].tolist()
             ]
-            right = (likeliest[:, value] == true_ids[value]).all(axis=1) & ends
+            right = (likeliest[:, value] == true_ids[value]).all(axis=1) & value_ends
             self.right["values_right"].append(right[:, None])
             self.evicted.append(self._row[:, None] > 0)
             self.value_ages.append(_age(call, argument))
             self.value_sources.append(_source(self.transcript, argument))
 
     def _grade(
-        self, passage: EncodedPassage, start: int, others: Sequence[ModelCache], exact: Bools
+        self,
+        passage: EncodedPassage,
+        start: int,
+        reading_caches: Sequence[ModelCache],
+        exact: Bools,
     ) -> None:
         """Note which caches write a call exactly, and which arguments the others get right."""
         tokens, call = self.model.tokens, passage.passage.call
@@ -480,7 +491,7 @@ class AnswerReader:
         expected = tokens.text(passage.ids)
         slots = [argument.slot for argument in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)  # (C, arguments)
-        texts = self._written_calls(passage, start, others)
+        texts = self._written_calls(passage, start, reading_caches)
         for row, text in zip(np.flatnonzero(~exact), texts, strict=True):
             graded = {part.slot: part.as_expected for part in grade_call(text, expected).arguments}
             right[row] = [graded.get(slot, False) for slot in slots]
@@ -492,15 +503,15 @@ class AnswerReader:
     ) -> Iterator[str]:
         """Yield the call that each cache writes in place of a passage from token `start` on."""
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
-        most = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
+        max_tokens = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
         interval = self.settings.every
         # Back to the passage's start, unless the caches are copies from there (`read_passage`).
         # By a difference, since a text that is read again has fewer tokens than `start`.
-        back = len(passage.ids) if interval is None else 0
+        fork = len(passage.ids) if interval is None else 0
         for first in range(0, len(caches), WRITERS_AT_ONCE):
             writers = caches[first : first + WRITERS_AT_ONCE]
-            forks = [cache.fork(cache.count - back) for cache in writers]
-            yield from generate_passages(tokens, forks, "call", most=most, every=interval)
+            forks = [cache.fork(cache.count - fork) for cache in writers]
+            yield from generate_passages(tokens, forks, "call", most=max_tokens, every=interval)
 
     def measures(self, row: int) -> dict[str, tuple[float, int]]:
         """Return each metric that one cache has a value of, with the number that it averages."""

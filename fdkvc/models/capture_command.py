@@ -34,7 +34,7 @@ def capture(options: Namespace) -> None:
     skipped: list[str] = []
     size = 0
     with progress() as on_progress:
-        for done, transcript in enumerate(transcripts, start=1):
+        for passages_read, transcript in enumerate(transcripts, start=1):
             try:
                 recording = record_layer(model, transcript, options.layer, options.heads)
             except ValueError as error:
@@ -48,12 +48,12 @@ def capture(options: Namespace) -> None:
                     skipped.append(f"{transcript.name} and all after it: {error}")
                     break
                 recordings.append(recording)
-            title = f"{done} of {len(transcripts)} dialogs"
-            on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
+            title = f"{passages_read} of {len(transcripts)} dialogs"
+            on_progress(Progress(passages_read, len(transcripts), title, perf_counter() - began))
     if not recordings:
         raise ValueError(skipped[0])
-    out = Path(options.out)
-    write_files(out.parent, {out.name: trace_bytes(recordings)})
+    out_file = Path(options.out)
+    write_files(out_file.parent, {out_file.name: trace_bytes(recordings)})
     first = recordings[0]
     tokens = sum(recording.starts[-1] for recording in recordings)
     text = (

@@ -48,9 +48,9 @@ def claim(options: Namespace) -> None:
     file = Path(options.file)
     policy = policy_named(register(policy_in(file)).key)
     # Also with the first tokens kept, as the leading ways have it: pretrained models need them.
-    ways = (policy, wrapped("sinks", policy))
+    claimed_ways = (policy, wrapped("sinks", policy))
     settings = Answers(
-        (*ways, *map(read_policy, LEADING)), (options.budget,), decides=options.decides
+        (*claimed_ways, *map(read_policy, LEADING)), (options.budget,), decides=options.decides
     )
     model = small_model(options.model)
     warn_each([model.tokens.note])
@@ -58,18 +58,18 @@ def claim(options: Namespace) -> None:
     read = drawn(dialogs, options.count)
     # Threads alone: the policy's file is no module that another process could import.
     threads = cores() if is_large(model) else 1
-    with running(threads) as how, _named_errors(file):
-        rows = run_answers(settings, model, read, **how)
-    table = against([way.name for way in ways], rows)
+    with running(threads) as execution, _named_errors(file):
+        rows = run_answers(settings, model, read, **execution)
+    table = against([policy_way.name for policy_way in claimed_ways], rows)
     if options.out is not None:
-        out = Path(options.out)
-        write_files(out.parent, {out.name: table.to_csv(index=False).encode()})
+        out_file = Path(options.out)
+        write_files(out_file.parent, {out_file.name: table.to_csv(index=False).encode()})
     clusters = int(rows.services.nunique())
-    about = (
+    heading = (
         f"{model.name}: {len(read)} of {count(len(dialogs), 'dialog')}, {options.budget} entries, "
         f"decided by {options.decides}; 95 % intervals are {over_clusters(clusters)}."
     )
-    print_results("\n\n".join([about, *texts(table)]), options.out)
+    print_results("\n\n".join([heading, *texts(table)]), options.out)
 
 
 def policy_in(file: Path) -> type[Policy]:
@@ -89,11 +89,11 @@ def policy_in(file: Path) -> type[Policy]:
     except BaseException as error:  # the file may raise anything, and end the process
         raise ValueError(f"{file.name} cannot be run, {_described(error)}") from None
     # The classes that the file defines itself: it imports others.
-    own = [value for value in vars(module).values() if isinstance(value, type)]
-    own = [value for value in own if value.__module__ == spec.name]
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    classes = [value for value in classes if value.__module__ == spec.name]
     wrappers = tuple(WRAPPERS.values())
     policies = [
-        value for value in own if issubclass(value, Policy) and not issubclass(value, wrappers)
+        value for value in classes if issubclass(value, Policy) and not issubclass(value, wrappers)
     ]
     if len(policies) != 1:
         names = ", ".join(policy.__name__ for policy in policies) or "none"
@@ -128,13 +128,13 @@ def _described(error: BaseException) -> str:
     return kind if reason == kind else f"{kind}: {reason}"
 
 
-def drawn(dialogs: Sequence[Transcript], most: int) -> list[Transcript]:
-    """Return at most `most` dialogs, drawn by a fixed seed; if any have calls, only of those."""
+def drawn(dialogs: Sequence[Transcript], max_count: int) -> list[Transcript]:
+    """Return at most `max_count` dialogs, drawn by a fixed seed; only with calls if any have."""
     calling = [dialog for dialog in dialogs if dialog.calls] or [*dialogs]
-    return random.Random(SEED).sample(calling, min(most, len(calling)))
+    return random.Random(SEED).sample(calling, min(max_count, len(calling)))
 
 
-def against(ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
+def against(claimed_ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     """Return how each way of a claim differs from each leading way.
 
     Columns way, metric, own (its mean), other, mean (the other's), and those of
@@ -143,13 +143,16 @@ def against(ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows.metric.isin(MEASURES)]
     means = mean_table(rows).set_index(["policy", "metric"])["mean"]
     tables = [
-        paired_differences(rows[rows.policy.isin([*ways, other])], other) for other in LEADING
+        paired_differences(rows[rows.policy.isin([*claimed_ways, leading_way])], leading_way)
+        for leading_way in LEADING
     ]
     table = pd.concat(tables, ignore_index=True)
     own = [means[pair] for pair in zip(table.policy, table.metric, strict=True)]
-    other = [means[pair] for pair in zip(table.baseline, table.metric, strict=True)]
-    table = table.assign(own=own, other=other).sort_values(
-        ["policy", "metric"], key=lambda names: names.map([*ways, *MEASURES].index), kind="stable"
+    leading_way = [means[pair] for pair in zip(table.baseline, table.metric, strict=True)]
+    table = table.assign(own=own, other=leading_way).sort_values(
+        ["policy", "metric"],
+        key=lambda names: names.map([*claimed_ways, *MEASURES].index),
+        kind="stable",
     )
     columns = ["policy", "metric", "own", "baseline", "other", "n", "services"]
     return table[[*columns, "mean_diff", "ci_low", "ci_high", "p", "verdict", "more_clusters"]]
@@ -158,20 +161,24 @@ def against(ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
 def texts(table: pd.DataFrame) -> list[str]:
     """Return a text with a table for each way of a claim and each metric."""
     parts = []
-    for (way, key), part in table.groupby(["policy", "metric"], sort=False):
-        metric, ends = late_metric(str(key)), ("mean_diff", "ci_low", "ci_high")
+    for (policy_name, key), part in table.groupby(["policy", "metric"], sort=False):
+        metric, figure_columns = late_metric(str(key)), ("mean_diff", "ci_low", "ci_high")
         grid = Grid.of(
             {
                 "against": part.baseline.tolist(),
                 "its mean": [metric.figure(mean) for mean in part.other],
-                "yours − its": figures(part, ends, signs=True),
+                "yours − its": figures(part, figure_columns, signs=True),
                 "yours is": part.verdict.tolist(),
                 "open: clusters more": [
-                    str(more) if verdict == "open" and pd.notna(more) else "–"
-                    for more, verdict in zip(part.more_clusters, part.verdict, strict=True)
+                    str(missing_clusters)
+                    if verdict == "open" and pd.notna(missing_clusters)
+                    else "–"
+                    for missing_clusters, verdict in zip(
+                        part.more_clusters, part.verdict, strict=True
+                    )
                 ],
             }
         )
         heading = metric.heading(str(key))
-        parts.append(f"{way}, {heading}: {metric.figure(part.own.iloc[0])}\n{grid.text()}")
+        parts.append(f"{policy_name}, {heading}: {metric.figure(part.own.iloc[0])}\n{grid.text()}")
     return parts

@@ -34,8 +34,8 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model = small_model(options.model)
-    with running(options.workers, options.dask) as how:
-        run, _ = _measured(options, settings, baseline, model, how)
+    with running(options.workers, options.dask) as execution:
+        run, _ = _measured(options, settings, baseline, model, execution)
     if options.model is not None:  # the bundled one has no sinks
         warn_each(sinks_notes(settings.policies, settings.budgets))
     finish(options, run)
@@ -61,9 +61,9 @@ def live(options: Namespace) -> None:
     with progress() as on_progress:
         model = load_live(options.model, positions=options.positions)
         warn_each(sinks_notes(settings.policies, settings.budgets))
-        how: Execution = {"workers": 1, "on_progress": on_progress}
-        about = {"also_depends": model.about, "note": model.full().cache.left}
-        run, transcripts = _measured(options, settings, baseline, model, how, **about)
+        execution: Execution = {"workers": 1, "on_progress": on_progress}
+        run_fields = {"also_depends": model.about, "note": model.full().cache.left}
+        run, transcripts = _measured(options, settings, baseline, model, execution, **run_fields)
         # Time and memory, in the longest dialog.
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
@@ -79,8 +79,8 @@ def live(options: Namespace) -> None:
                 longest,
                 decides=settings.decides,
                 every=settings.every,
-                on_case=lambda done, total: on_progress(
-                    Progress(done, total, "of the timing", perf_counter() - began)
+                on_case=lambda passages_read, total: on_progress(
+                    Progress(passages_read, total, "of the timing", perf_counter() - began)
                 ),
             )
             run = replace(run, cost=cost)
@@ -104,8 +104,8 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(policy_named("full"), 1, settings.decides)  # fail now if it cannot
         warn_each(sinks_notes(settings.policies, settings.budgets))
-        how: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _ = _measured(options, settings, baseline, model, how, also_depends=model.about)
+        execution: Execution = {"workers": 1, "on_progress": on_progress}
+        run, _ = _measured(options, settings, baseline, model, execution, also_depends=model.about)
     finish(options, run)
 
 
@@ -114,8 +114,8 @@ def _measured(
     settings: Answers,
     baseline: str,
     model: AnyModel,
-    how: Execution,
-    **about: Any,
+    execution: Execution,
+    **run_fields: Any,
 ) -> tuple[AnswersRun, list[Transcript]]:
     """Measure a model's answers; return also the dialogs that it read."""
     warn_each([model.tokens.note])
@@ -125,12 +125,12 @@ def _measured(
     kinds = kinds_in(dialogs, calls=True)
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, kinds=kinds, **heads)
     warn_each(pinned_notes(dialogs, settings.policies, settings.budgets, size))
-    about |= {"digest": digest, "baseline": baseline}
-    how["finished"] = finished = options.finished
-    finished.take_over(answers_key(settings, model, dialogs, about))
+    run_fields |= {"digest": digest, "baseline": baseline}
+    execution["finished"] = finished = options.finished
+    finished.take_over(answers_key(settings, model, dialogs, run_fields))
     if finished.results:
         warn("Going on where an earlier run of the same command ended.")
-    return AnswersRun.measure(settings, model, dialogs, about, **how), dialogs
+    return AnswersRun.measure(settings, model, dialogs, run_fields, **execution), dialogs
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:

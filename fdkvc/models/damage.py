@@ -99,13 +99,13 @@ def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
     for passage, part in enumerate(parts):
         for text, low, high in words_in(tokens, ids[part.first : part.end]):
             words.append(Word(text, passage, part.first + low, part.first + high))
-    alone = {*range(len(ids))}.difference(*(range(*word.span) for word in words))
+    single = {*range(len(ids))}.difference(*(range(*word.span) for word in words))
     starts = [part.first for part in parts]
-    for token in alone:
+    for token in single:
         passage = max(int(np.searchsorted(starts, token, side="right")) - 1, 0)
         text = tokens.tokenizer.decode([ids[token]], skip_special_tokens=False)
-        shown = text.strip() or (LINE_BREAK if "\n" in text else SPACE)
-        words.append(Word(shown, passage, token, token + 1))
+        displayed = text.strip() or (LINE_BREAK if "\n" in text else SPACE)
+        words.append(Word(displayed, passage, token, token + 1))
     words.sort(key=lambda word: word.first)
     # 2. Words outside the text of a passage are parts of marks.
     in_text = set[int]()
@@ -217,8 +217,8 @@ def read_damage(
         on_words(lost)
         # The causes of the passage's words, while its queries are there; of those that are among
         # the most hurt so far: the most hurt in the end are among them.
-        least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
-        for index in np.flatnonzero(lost >= least).tolist():
+        threshold = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
+        for index in np.flatnonzero(lost >= threshold).tolist():
             if text.words[index].passage == passage and cache.attended is not None:
                 hurt.append(HurtWord(index, None, causes_of(full, cache, text, index)))
     damage = Damage(text, nats[0], nats[1], kl[1], ())
@@ -257,9 +257,9 @@ def read_losses(
         start = part.first if passage else 0  # with what the tokenizer writes before any text
         for first, end in pairwise([*range(start, part.end, step), part.end]):
             logits = read(caches, ids[first:end])
-            after = slice(first + 1, min(end + 1, count))
-            targets = ids[after]
-            nats[:, after], kl[:, after], _ = losses(logits[:, : len(targets)], targets)
+            next_place = slice(first + 1, min(end + 1, count))
+            targets = ids[next_place]
+            nats[:, next_place], kl[:, next_place], _ = losses(logits[:, : len(targets)], targets)
             on_read(end / count)
         yield nats, kl
         for cache in caches:
@@ -298,9 +298,9 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
     causes = chain.from_iterable(range(*text.words[cause.word].span) for cause in hurt.causes)
     ids, low = np.asarray(text.ids), max(word.first - 1, start)
 
-    def logits_of(again: TextCache) -> Floats:
-        read([again], ids[start:low], last=0)
-        return read([again], ids[low : word.end - 1])
+    def logits_of(fork: TextCache) -> Floats:
+        read([fork], ids[start:low], last=0)
+        return read([fork], ids[low : word.end - 1])
 
     # One after the other, since each copies all keys and values up to the turn.
     expected = logits_of(full.before_turn(turn))
@@ -348,8 +348,10 @@ def read_recorded(content: str) -> RecordedDamage:
     for name, row in stored["damages"].items():
         hurt = read_value(tuple[HurtWord, ...], row["hurt"], f"damages.{name}.hurt")
         damages[name] = Damage(text, full, numbers(row["nats"]), numbers(row["kl"]), hurt)
-    about = {name: stored[name] for name in NAMES}
-    return RecordedDamage(**about, text=text, damages=damages, received=numbers(stored["received"]))
+    description = {name: stored[name] for name in NAMES}
+    return RecordedDamage(
+        **description, text=text, damages=damages, received=numbers(stored["received"])
+    )
 
 
 @lru_cache

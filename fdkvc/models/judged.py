@@ -94,8 +94,8 @@ def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
 @cache
 def first_rows(decides: str = "head") -> pd.DataFrame:
     """Return the KL of each way of the plan on its first sample, the least first."""
-    ways = planned_ways().query("sample == @FIRST and decides == @decides and metric == 'kl'")
-    return ways.sort_values("mean", kind="stable", ignore_index=True)
+    way_rows = planned_ways().query("sample == @FIRST and decides == @decides and metric == 'kl'")
+    return way_rows.sort_values("mean", kind="stable", ignore_index=True)
 
 
 def judged_sentence() -> str:
@@ -113,18 +113,18 @@ def judged_sentence() -> str:
     # 2. Their paired difference, if the plan has it.
     differences = _from_compared(best, "kl").query("sample == @FIRST")
     change = "".join(
-        f"; the paired difference is {kl.figure(*ends, signs=True)}"
-        for ends in differences[ENDS].to_numpy(float).tolist()
+        f"; the paired difference is {kl.figure(*interval, signs=True)}"
+        for interval in differences[ENDS].to_numpy(float).tolist()
     )
     # 3. FD-KVC as published, and without reinforcement.
-    published, without = kl.figure(rows["mean"]["fd-kvc"]), kl.figure(rows["mean"][UNREINFORCED])
+    published, plain_row = kl.figure(rows["mean"]["fd-kvc"]), kl.figure(rows["mean"][UNREINFORCED])
     return (
         f"Of attention-free policies, {title} changes SmolLM2's predictions least: a KL of "
         f"{by_head[0]} nats per token, where {with_attention} has {by_head[1]} "
         f"({rows.n.iloc[0]:.0f} dialogs of {FIRST} in {rows.services.iloc[0]:.0f} clusters, "
         f"{ENTRIES} entries, each head decides). Where the whole model "
         f"decides, as in inference engines, it is {by_model[0]} and {by_model[1]}{change}. FD-KVC "
-        f"loses most through its relevance reinforcement: {published}, and {without} with α₀ = 0."
+        f"loses most through its relevance reinforcement: {published}, and {plain_row} with α₀ = 0."
         f"{_longer(best)}"
     )
 
@@ -132,12 +132,12 @@ def judged_sentence() -> str:
 def _longer(best: str) -> str:
     """Return a sentence for each sample with fewer values right than under `COMPARED`."""
     right = METRICS["values_right_of_full"]
-    worse = _from_compared(best, "values_right_of_full").query("verdict == 'worse'")
-    figures = worse[ENDS].to_numpy(float).tolist()
+    worse_rows = _from_compared(best, "values_right_of_full").query("verdict == 'worse'")
+    figures = worse_rows[ENDS].to_numpy(float).tolist()
     return "".join(
         f" In longer conversations, of {name}, fewer values are right than under "
-        f"{read_policy(COMPARED).title}: {right.figure(*ends, signs=True)} points."
-        for name, ends in zip(worse["sample"], figures, strict=True)
+        f"{read_policy(COMPARED).title}: {right.figure(*interval, signs=True)} points."
+        for name, interval in zip(worse_rows["sample"], figures, strict=True)
     )
 
 

@@ -68,25 +68,25 @@ class AnswersRun(Run):
         settings: Answers,
         model: AnyModel,
         transcripts: Sequence[Transcript],
-        about: dict[str, Any],
-        **how: Unpack[Execution],
+        run_fields: dict[str, Any],
+        **execution: Unpack[Execution],
     ) -> AnswersRun:
-        """Let a model answer dialogs; `about` has the fields that are not measured, by name."""
+        """Let a model answer dialogs; `run_fields` has the fields that are not measured."""
         began = perf_counter()
-        scores = run_answers(settings, model, transcripts, **how)
-        about = {**about, "unread": unread_kinds(transcripts)}
-        return cls(settings, model, scores, perf_counter() - began, **about)
+        scores = run_answers(settings, model, transcripts, **execution)
+        run_fields = {**run_fields, "unread": unread_kinds(transcripts)}
+        return cls(settings, model, scores, perf_counter() - began, **run_fields)
 
     @classmethod
-    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+    def again(cls, record: Record, sources: Sources, **execution: Unpack[Execution]) -> Run:
         model = small_model(sources.model)
         if model.digest != record.about["model"].get("digest"):
             raise ValueError("the run used another model: name its folder with --model")
         dialogs, digest = readable_dialogs(model, sources)
         if digest != record.about["file"]:
             raise ValueError(OTHER_FILE["dialogs"])
-        about = {"digest": digest, "baseline": record.baseline}
-        return cls.measure(record.settings, model, dialogs, about, **how)
+        run_fields = {"digest": digest, "baseline": record.baseline}
+        return cls.measure(record.settings, model, dialogs, run_fields, **execution)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -152,15 +152,22 @@ class AnswersRun(Run):
 
 
 def answers_key(
-    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], about: Mapping[str, Any]
+    settings: Answers,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    description: Mapping[str, Any],
 ) -> str:
     """Return a digest of everything that the scores depend on, to the last bit.
 
     An interrupted run goes on from finished results only if this is the same.
     """
-    what = {"model": model.digest, "file": about["digest"], "more": about.get("also_depends")}
+    subject = {
+        "model": model.digest,
+        "file": description["digest"],
+        "more": description.get("also_depends"),
+    }
     names = [transcript.name for transcript in transcripts]
-    return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
+    return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **subject))
 
 
 def small_model(folder: str | None) -> AnyModel:

@@ -107,7 +107,7 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
 ) -> None:
     cache, passages = context.caches["fifo"], context.passages["fifo"]
     before = cache.ids[:], cache.evicted_in.copy()
-    restoration = restore_spans(model, cache, passages, most=100)
+    restoration = restore_spans(model, cache, passages, max_spans=100)
 
     assert cache.ids == before[0]
     np.testing.assert_array_equal(cache.evicted_in, before[1])
@@ -121,14 +121,14 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
     covered = {token for span in spans for token in range(span.first, span.end)}
     assert covered >= {token for word in words for token in range(word.first, word.end)}
     assert sum(span.end - span.first for span in spans) == len(covered)
-    assert len(restore_spans(model, cache, passages, most=2).attempts) == 3
+    assert len(restore_spans(model, cache, passages, max_spans=2).attempts) == 3
 
 
 def test_what_is_brought_back_is_attended_to_when_the_model_answers(
     model: LanguageModel, context: Chat
 ) -> None:
     cache, passages = context.caches["fifo"], context.passages["fifo"]
-    restoration = restore_spans(model, cache, passages, most=1)
+    restoration = restore_spans(model, cache, passages, max_spans=1)
     (span,) = restoration.attempts[0].spans
     mark = model.tokens.marks[restoration.writer]
 

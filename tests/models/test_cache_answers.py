@@ -58,7 +58,7 @@ def test_agreement_with_the_full_cache_is_not_called_right() -> None:
         replace(cache, passages=(("call", text),), calls=(grade_call(text, booked, by_full=True),))
         for cache, text in ((full, booked), (fifo, booked), (h2o, weather))
     ]
-    said = headline(caches, own=True)
+    said = headline(caches, by_full=True)
     assert (
         said == "Book: the call is the same as the full cache's with FIFO, and different with H2O"
     )
@@ -70,10 +70,10 @@ def test_agreement_with_the_full_cache_is_not_called_right() -> None:
     assert "right" not in html + said
 
     looped = [replace(caches[0], note=LOOPED), *caches[1:]]
-    assert headline(looped, own=True).endswith("failed here: the full cache repeats itself")
+    assert headline(looped, by_full=True).endswith("failed here: the full cache repeats itself")
     silent = [replace(full, calls=()), *caches[1:]]
-    assert headline(silent, own=True).endswith("makes no call, but FIFO and H2O do")
-    assert "no other cache" in headline(caches[:1], own=True)
+    assert headline(silent, by_full=True).endswith("makes no call, but FIFO and H2O do")
+    assert "no other cache" in headline(caches[:1], by_full=True)
 
 
 def test_restore_says_what_the_headline_says() -> None:

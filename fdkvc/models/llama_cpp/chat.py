@@ -160,8 +160,8 @@ class LlamaText:
         self._followed: LlamaText | None = None  # a text that has them instead
 
     def __repr__(self) -> str:
-        held = f"{len(self.held):,} of {len(self.ids):,} tokens"
-        return f"{type(self).__name__}({self.policy.name}, budget {self.budget}, holds {held})"
+        entries = f"{len(self.held):,} of {len(self.ids):,} tokens"
+        return f"{type(self).__name__}({self.policy.name}, budget {self.budget}, holds {entries})"
 
     # ------------------------------------------------------------------------------ reading
 
@@ -179,13 +179,13 @@ class LlamaText:
         else:  # drop features of tokens that could not be read, or were forgotten
             self._features = self._features_of(0, len(self.ids))
         # 2. Read what there is room for, evict, and go on.
-        logits, done = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
-        while done < len(ids):
+        logits, read_count = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
+        while read_count < len(ids):
             if not self._room:
                 self.end_turn()
-            part = ids[done : done + self._room]
-            logits.append(self._decode(part, min(max(skipped - done, 0), len(part))))
-            done += len(part)
+            part = ids[read_count : read_count + self._room]
+            logits.append(self._decode(part, min(max(skipped - read_count, 0), len(part))))
+            read_count += len(part)
         return np.concatenate(logits)
 
     @property
@@ -213,7 +213,7 @@ class LlamaText:
             self._close_gaps()
         start = self._next
         # 2. Decode in batches. For surprisal, the logits after every token are needed.
-        rows, nats, before = [], list[float](), self._logits
+        rows, nats, previous_logits = [], list[float](), self._logits
         predicts = self.surprisal == "model" and "surprisal" in self.policy.looks_at
         try:
             for first in range(0, len(ids), self.llama.n_batch):
@@ -221,14 +221,14 @@ class LlamaText:
                 skip = min(max(skipped - first, 0), len(part))
                 logits = read_batch(self.llama, part, start + first, 0 if predicts else skip)
                 if predicts:
-                    nats += _surprisal(before, logits, part)
-                    before, logits = logits[-1], logits[skip:]
+                    nats += _surprisal(previous_logits, logits, part)
+                    previous_logits, logits = logits[-1], logits[skip:]
                 rows.append(logits)
         except ValueError:  # undo the batches that were read
             llama_cpp.llama_memory_seq_rm(self._memory, 0, start, -1)
             raise
         # 3. Only now does the text change.
-        self._logits = before
+        self._logits = previous_logits
         self._nats += nats
         self.held = np.append(self.held, len(self.ids) + np.arange(len(ids)))
         self._context_positions = np.append(self._context_positions, start + np.arange(len(ids)))
@@ -253,8 +253,8 @@ class LlamaText:
         # 2. Let the policy decide, on a copy: if it fails, nothing has changed.
         cache = copy.copy(self._cache)
         vectors = _vectors(self.policy, self.ids[start:])
-        kept = cache.feed(**vectors, **self._features_of(start, end)).kept_tokens
-        evicted = ~np.isin(self.held, kept)
+        kept_tokens = cache.feed(**vectors, **self._features_of(start, end)).kept_tokens
+        evicted = ~np.isin(self.held, kept_tokens)
         # 3. Remove what it evicted from the context.
         if evicted.any():
             self._bring()
@@ -312,21 +312,25 @@ class LlamaText:
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of `count` tokens, in this turn."""
         self._bring()
-        other = copy.copy(self)
-        other.ids, other.ends, other._nats = [*self.ids], [*self.ends], [*self._nats]
-        other._state = state_of(self.llama)
-        other.go_back(len(self.ids) if count is None else count)
-        return other
+        copied_text = copy.copy(self)
+        copied_text.ids, copied_text.ends, copied_text._nats = (
+            [*self.ids],
+            [*self.ends],
+            [*self._nats],
+        )
+        copied_text._state = state_of(self.llama)
+        copied_text.go_back(len(self.ids) if count is None else count)
+        return copied_text
 
-    def follow(self, other: LlamaText) -> None:
+    def follow(self, leader: LlamaText) -> None:
         """Take over what another text has read since, where neither has evicted anything.
 
         Nothing is copied until this text reads or evicts, so the other must read nothing before
         that, unless this one then follows again.
         """
-        self.ids, self.held = [*other.ids], other.held
-        self._context_positions = other._context_positions
-        self._state, self._followed = None, other
+        self.ids, self.held = [*leader.ids], leader.held
+        self._context_positions = leader._context_positions
+        self._state, self._followed = None, leader
 
     def go_back(self, count: int) -> None:
         """Forget the tokens of this turn from a place on, as if they had not been read."""
@@ -334,10 +338,10 @@ class LlamaText:
         if count == len(self.ids):
             return
         self._bring()
-        kept = self.held < count
+        kept_turns = self.held < count
         positions = self._context_positions
-        llama_cpp.llama_memory_seq_rm(self._memory, 0, int(positions[~kept][0]), -1)
-        self.held, self._context_positions = self.held[kept], positions[kept]
+        llama_cpp.llama_memory_seq_rm(self._memory, 0, int(positions[~kept_turns][0]), -1)
+        self.held, self._context_positions = self.held[kept_turns], positions[kept_turns]
         self.ids = self.ids[:count]
         self._nats, self._logits = self._nats[: count - self._turn_start], None
 
@@ -383,17 +387,17 @@ class PolicyChat(LlamaText):
         self.turn_kind = None
         begin, roles = len(self.ids), self._roles  # of the answer's mark, and before it
         logits = self.read(self.tokens.marks["system"])[-1]
-        first, said = len(self.ids), ""
+        first, spoken_text = len(self.ids), ""
         try:
             for _ in range(most):
                 token = choose(logits)
                 if llama_cpp.llama_vocab_is_eog(vocabulary_of(self.llama), token):
                     break
                 logits = self.read([token])[-1]
-                written = self.text(range(first, len(self.ids)))
-                if not written.endswith("\ufffd"):  # a character may need more tokens
-                    yield written[len(said) :]
-                    said = written
+                answer = self.text(range(first, len(self.ids)))
+                if not answer.endswith("\ufffd"):  # a character may need more tokens
+                    yield answer[len(spoken_text) :]
+                    spoken_text = answer
         finally:
             # Some templates write an earlier answer differently, for example without thinking: then
             # it is read again as the model will see it. Not if a part of it was evicted already.
@@ -433,7 +437,7 @@ def check_by_text(policy: Policy) -> None:
 
 def _vectors(policy: Policy, ids: Sequence[int]) -> dict[str, Any]:
     """Return vectors of tokens (n, ·) for the simulation, which llama.cpp does not expose."""
-    embeddings = none = np.zeros((len(ids), 1), np.float32)
+    embeddings = nothing = np.zeros((len(ids), 1), np.float32)
     # A policy that compares tokens gets a random vector for each id, the same every time: equal
     # tokens have a cosine of 1, and others are far apart.
     if "similarity" in policy.looks_at:
@@ -442,7 +446,7 @@ def _vectors(policy: Policy, ids: Sequence[int]) -> dict[str, Any]:
             for token in {*ids}
         }
         embeddings = np.stack([of_token[token] for token in ids])
-    return {"queries": none, "keys": none, "values": none, "embeddings": embeddings}
+    return {"queries": nothing, "keys": nothing, "values": nothing, "embeddings": embeddings}
 
 
 def _runs(positions: Ints) -> Iterator[tuple[int, int]]:
@@ -452,10 +456,12 @@ def _runs(positions: Ints) -> Iterator[tuple[int, int]]:
             yield int(run[0]), int(run[-1]) + 1
 
 
-def _surprisal(before: Floats | None, logits: Floats, ids: Sequence[int]) -> list[float]:
+def _surprisal(previous_logits: Floats | None, logits: Floats, ids: Sequence[int]) -> list[float]:
     """Return −log p of tokens, by the logits before the first (V,) and after each (n, V)."""
-    if before is None:  # nothing predicts the first token of a text: all tokens are equally likely
-        before = np.zeros(logits.shape[1], np.float32)
-    predictions = np.concatenate([before[None], logits[:-1]])
+    if (
+        previous_logits is None
+    ):  # nothing predicts the first token of a text: all tokens are equally likely
+        previous_logits = np.zeros(logits.shape[1], np.float32)
+    predictions = np.concatenate([previous_logits[None], logits[:-1]])
     (nats,), _, _ = losses(predictions[None], np.asarray(ids))
     return [*map(float, nats)]

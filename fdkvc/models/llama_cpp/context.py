@@ -54,11 +54,11 @@ class _Tokenizer:
         # 1. llama.cpp gives no offsets: add up the bytes of tokens. A tokenizer may put a space
         #    before the text, with which the first token then starts; the ends agree.
         sizes = [len(self._llama.detokenize([token], special=True)) for token in ids]
-        ends = np.maximum(np.cumsum([0, *sizes]) + len(content) - sum(sizes), 0)
+        token_ends = np.maximum(np.cumsum([0, *sizes]) + len(content) - sum(sizes), 0)
         # 2. From bytes to characters: a token has every character that it has a byte of.
         starts = np.cumsum([0, *(len(character.encode()) for character in text)])
-        first = np.searchsorted(starts, ends[:-1], side="right") - 1
-        last = np.searchsorted(starts, ends[1:])
+        first = np.searchsorted(starts, token_ends[:-1], side="right") - 1
+        last = np.searchsorted(starts, token_ends[1:])
         return SimpleNamespace(ids=ids, offsets=[*zip(first.tolist(), last.tolist(), strict=True)])
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = True) -> str:
@@ -97,8 +97,8 @@ def state_of(llama: Any) -> bytes:
     """Return the keys, values and positions of the sequence in the context."""
     size = llama_cpp.llama_state_seq_get_size(llama.ctx, 0)
     buffer = (ctypes.c_uint8 * size)()
-    written = llama_cpp.llama_state_seq_get_data(llama.ctx, buffer, size, 0)
-    return bytes(memoryview(buffer)[:written])
+    size_written = llama_cpp.llama_state_seq_get_data(llama.ctx, buffer, size, 0)
+    return bytes(memoryview(buffer)[:size_written])
 
 
 def set_state(llama: Any, state: bytes) -> None:

@@ -85,8 +85,8 @@ class LlamaCache(LlamaText, ModelCache):
     """The cache of a text in llama.cpp."""
 
     def __init__(self, model: LlamaModel, policy: Policy, budget: int) -> None:
-        how = {"positions": model.positions, "surprisal": model.surprisal}
-        super().__init__(model.decoder.llama, policy, budget, **how)
+        options = {"positions": model.positions, "surprisal": model.surprisal}
+        super().__init__(model.decoder.llama, policy, budget, **options)
         self.decoder: LlamaDecoder = model.decoder
 
     @property

@@ -150,31 +150,31 @@ def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None
 
 def choose_cache(page: str, titles: Mapping[str, str], start: str = "") -> str:
     """Choose a cache by its title, at first `start` or the first one; return its name."""
-    whose = replace(WHOSE, default=start or next(iter(titles)), choices=titles)
-    return str(fields.choice(page, whose, width="content"))
+    cache_field = replace(WHOSE, default=start or next(iter(titles)), choices=titles)
+    return str(fields.choice(page, cache_field, width="content"))
 
 
-def choose_conversation(shown: Page) -> Conversation | None:
+def choose_conversation(visible_dialog: Page) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
-    page, link = shown.name, shown.link
-    here = {field.name: field for field in fields_of(page, {})}
-    policies = _choose_policies(page, here[POLICIES.name])
+    page, link = visible_dialog.name, visible_dialog.link
+    place = {field.name: field for field in fields_of(page, {})}
+    policies = _choose_policies(page, place[POLICIES.name])
     file, transcript, turn = None, None, 0
-    if fields.choice(page, here[BEGINNING.name]) != NOTHING:
-        file = dialogs.chosen_file(shown, (dialogs.DIALOG,))
+    if fields.choice(page, place[BEGINNING.name]) != NOTHING:
+        file = dialogs.chosen_file(visible_dialog, (dialogs.DIALOG,))
         if file is None:
             return None
         file = dialogs.choose_tools(page, file)
         dialogs.warn_skipped(file)
         transcript = file.transcripts[dialogs.choose_transcript(page, file)]
         turn = _choose_turn(page, transcript, link)
-    budget = fields.number(page, here[BUDGET.name])
+    budget = fields.number(page, place[BUDGET.name])
     decides = fields.choice(page, DECIDES)
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
     # The lengths of answers belong to a conversation: another one starts with the default.
     beginning = held(page, MODEL), file and file.key, transcript and transcript.name, turn
     if fields.is_new(f"{page}/begun", beginning) and not link:
-        hold(page, STOPS, here[STOPS.name].default)
+        hold(page, STOPS, place[STOPS.name].default)
     return Conversation(
         model=held(page, MODEL),
         file="" if file is None else file.key,

@@ -91,8 +91,8 @@ class Conversation:
         """Identifies the conversation, whatever length its last answer has."""
         return replace(self, stops=self._stops_up_to(len(self.messages) - 1))
 
-    def _stops_up_to(self, last: int) -> tuple[tuple[int, int], ...]:
-        return tuple((answer, steps) for answer, steps in self.stops if answer <= last)
+    def _stops_up_to(self, last_answer: int) -> tuple[tuple[int, int], ...]:
+        return tuple((answer, steps) for answer, steps in self.stops if answer <= last_answer)
 
     @property
     def steps(self) -> int | None:
@@ -132,13 +132,15 @@ class Conversation:
 
 
 def begin(
-    conversation: Conversation, before: Answered | None, on_progress: Callable[[float], object]
+    conversation: Conversation,
+    earlier_part: Answered | None,
+    on_progress: Callable[[float], object],
 ) -> Answered:
-    """Return a conversation whose last answer may be unfinished, after the part `before`.
+    """Return a conversation whose last answer may be unfinished, after the part `earlier_part`.
 
     Raises a ValueError if it is longer than the model or the memory can hold.
     """
-    answer = answer_of(conversation) or _read_again(conversation, before, on_progress)
+    answer = answer_of(conversation) or _read_again(conversation, earlier_part, on_progress)
     if answer:
         if answer.complete and answer.conversation == conversation:
             return answer
@@ -146,7 +148,9 @@ def begin(
         goes_on = conversation.steps is None or answer.chat.steps <= conversation.steps
         context, chat = answer.context, answer.chat if goes_on else answer.context
     else:
-        context = chat = before.chat.fork() if before else _read_dialog(conversation, on_progress)
+        context = chat = (
+            earlier_part.chat.fork() if earlier_part else _read_dialog(conversation, on_progress)
+        )
         if conversation.messages:
             _add(context, Passage("user", conversation.messages[-1], 0))
     answered = Answered(conversation, context, chat.fork())
@@ -169,26 +173,28 @@ def answer_of(conversation: Conversation) -> Answered | None:
 def steps_of(conversation: Conversation) -> int:
     """Return how many tokens the model has written of the last answer; see `answer_of`."""
     answer_of(conversation)
-    written = TEXTS.get(conversation.key)
-    return written.chat.steps if written else 0
+    stored_text = TEXTS.get(conversation.key)
+    return stored_text.chat.steps if stored_text else 0
 
 
 def _read_again(
-    conversation: Conversation, before: Answered | None, on_progress: Callable[[float], object]
+    conversation: Conversation,
+    earlier_part: Answered | None,
+    on_progress: Callable[[float], object],
 ) -> Answered | None:
     """Return what is written of the last answer, read again, if its caches had to make room."""
-    written = TEXTS.get(conversation.key)
-    if written is None:
+    stored_text = TEXTS.get(conversation.key)
+    if stored_text is None:
         return None
-    context = before.chat.fork() if before else _new_chat(conversation)
-    _reserve(context, max(map(len, written.chat.ids.values())))
-    total = sum(map(len, written.chat.ids.values()))
-    for done in context.read_on(written.context):
-        on_progress(done / total)
+    context = earlier_part.chat.fork() if earlier_part else _new_chat(conversation)
+    _reserve(context, max(map(len, stored_text.chat.ids.values())))
+    total = sum(map(len, stored_text.chat.ids.values()))
+    for read_tokens in context.read_on(stored_text.context):
+        on_progress(read_tokens / total)
     chat = context.fork()
-    for done in chat.read_on(written.chat):
-        on_progress(done / total)
-    answered = Answered(written.conversation, context, chat, written.complete)
+    for read_tokens in chat.read_on(stored_text.chat):
+        on_progress(read_tokens / total)
+    answered = Answered(stored_text.conversation, context, chat, stored_text.complete)
     ANSWERS.put(conversation.key, answered)
     return answered
 
@@ -200,8 +206,8 @@ def _new_chat(conversation: Conversation) -> Chat:
 
 def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object]) -> Chat:
     chat = _new_chat(conversation)
-    for done, passage in enumerate(history := conversation.history):
-        on_progress(done / len(history))
+    for number, passage in enumerate(history := conversation.history):
+        on_progress(number / len(history))
         _add(chat, passage)
     return chat
 
@@ -209,11 +215,11 @@ def _read_dialog(conversation: Conversation, on_progress: Callable[[float], obje
 def _add(chat: Chat, passage: Passage) -> None:
     """Let all caches read a passage, if memory can hold it."""
     tokens = chat.longest + len(chat.model.tokens.encode(passage.text)[0])
-    most = most_tokens(chat) - MAX_WRITTEN_TOKENS
-    if tokens > most:
+    max_tokens = most_tokens(chat) - MAX_WRITTEN_TOKENS
+    if tokens > max_tokens:
         raise ValueError(
-            f"the text has {tokens:,} tokens, but with {len(chat.caches)} caches at most {most:,} "
-            "fit into memory: choose fewer policies, or a shorter chat"
+            f"the text has {tokens:,} tokens, but with {len(chat.caches)} caches at most "
+            f"{max_tokens:,} fit into memory: choose fewer policies, or a shorter chat"
         )
     _reserve(chat, tokens)
     chat.add_message(passage.text, passage.writer, passage.kind)
@@ -239,16 +245,16 @@ def write(answered: Answered) -> Generator[Answered]:
     chat, steps, writing = answered.chat, answered.conversation.steps, answered.writing
     writing.acquire()
     try:
-        most, room = max(steps or 0, MAX_WRITTEN_TOKENS), most_tokens(chat) - chat.longest
-        left = room if steps is None else min(max(steps - chat.steps, 0), room)
-        for _ in islice(chat.answer(most), left):
+        max_steps, room = max(steps or 0, MAX_WRITTEN_TOKENS), most_tokens(chat) - chat.longest
+        steps_left = room if steps is None else min(max(steps - chat.steps, 0), room)
+        for _ in islice(chat.answer(max_steps), steps_left):
             yield answered
         answered = replace(answered, complete=True)
         yield answered
     finally:  # also if a click interrupts it
-        written, texts = answered.conversation, (answered.context.written, chat.written)
-        ANSWERS.put(written.key, answered)
-        TEXTS.put(written.key, Written(written, *texts, answered.complete))
+        conversation, texts = answered.conversation, (answered.context.written, chat.written)
+        ANSWERS.put(conversation.key, answered)
+        TEXTS.put(conversation.key, Written(conversation, *texts, answered.complete))
         writing.release()
 
 
@@ -273,8 +279,8 @@ class Answered:
 
     def past(self, name: str) -> list[tuple[Writer, str]]:
         """Return the passages since the dialog's end, before the last message."""
-        first, asked = len(self.conversation.history), bool(self.conversation.messages)
-        return self._texts(name, first, self.began(name) - asked)
+        first, messages = len(self.conversation.history), bool(self.conversation.messages)
+        return self._texts(name, first, self.began(name) - messages)
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return the calls and words of a cache's answer so far."""
@@ -302,7 +308,7 @@ class Answered:
         """Return who speaks in each passage of a cache's text."""
         history = self.conversation.history
         later = self.chat.passages[name][len(history) :]
-        return [*map(speaker_of, history), *(WRITERS[who] for who, *_ in later)]
+        return [*map(speaker_of, history), *(WRITERS[writer] for writer, *_ in later)]
 
     def calls(self, name: str) -> list[str]:
         """Return the calls of a cache's answer."""
@@ -365,12 +371,12 @@ class Answered:
             note = LOOPED if not writing and self.looped(name) else ""
             if not (writing or note) and name in unfinished:
                 note = "Not finished."
-            held = count if name == FULL else min(self.conversation.budget, count)
+            entries = count if name == FULL else min(self.conversation.budget, count)
             calls = tuple(self.graded_calls(name)) if graded else ()
             words, probability = predicted.get(name, ((), None))
-            written = tuple(self.passages(name))
+            passages = tuple(self.passages(name))
             answers.append(
-                CacheAnswer(title, held, count, written, calls, words, probability, note)
+                CacheAnswer(title, entries, count, passages, calls, words, probability, note)
             )
         return answers
 
@@ -426,14 +432,14 @@ def _predicted(
             if value and value[-1] < stop:
                 places.append((encoded.passage.text[low:high], value[0], value[-1] + 1))
         if not encoded.passage.spans:
-            for written, low, end in words_in(tokens, ids[start:stop]):
-                if causes.is_readable(written):
-                    places.append((written, low + start, end + start))
+            for text, low, end in words_in(tokens, ids[start:stop]):
+                if causes.is_readable(text):
+                    places.append((text, low + start, end + start))
         # 3. Whether the likeliest tokens have the same words.
-        for written, low, end in places:
+        for text, low, end in places:
             instead = tokens.text(likeliest[low - 1 : end - 1].tolist()).strip()
-            right = causes.bare(instead) == causes.bare(written)
-            words.append(Predicted(written, right, instead))
+            right = causes.bare(instead) == causes.bare(text)
+            words.append(Predicted(text, right, instead))
         cache.end_turn()
     if not nats:
         return None
@@ -481,6 +487,6 @@ def restore(
 ) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted; a large model tries fewer spans."""
     chat = answered.context
-    most = MAX_RESTORED_SPANS // 2 if chat.model.decoder.large else MAX_RESTORED_SPANS
+    max_spans = MAX_RESTORED_SPANS // 2 if chat.model.decoder.large else MAX_RESTORED_SPANS
     evicting = chat.caches[name], chat.passages[name]
-    return causes.restore_spans(chat.model, *evicting, most, on_progress)
+    return causes.restore_spans(chat.model, *evicting, max_spans, on_progress)

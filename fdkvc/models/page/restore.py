@@ -44,16 +44,16 @@ def show_restoration(
 
 
 def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: bool) -> Markdown:
-    title, what = answer.title, "call" if answers.writer == "call" else "answer"
+    title, kind = answer.title, "call" if answers.writer == "call" else "answer"
     goal = "the same as the full cache's" if by_full else "right"
     if answers.undone(answers.lost, expected):
-        if what == "answer":
+        if kind == "answer":
             words = Markdown("With {} the answer lacks no word of the full cache's: {}.")
             return words.format(title, "nothing needs to be restored")
         if answer.calls and not answer.as_expected:  # by the headline: a later call is another
             words = Markdown("With {} the calls are {}, but the first is {}: {}.")
-            rest = "words are restored for the first only"
-            return words.format(title, answer.verdict, goal, rest)
+            remark = "words are restored for the first only"
+            return words.format(title, answer.verdict, goal, remark)
         words = Markdown("With {} the call is {}: nothing needs to be restored.")
         return words.format(title, goal)
     # A single span that makes the answer right is the clearest cause.
@@ -61,15 +61,15 @@ def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: 
         if len(attempt.spans) == 1 and answers.undone(attempt.written, expected):
             span, failed = attempt.spans[0], "differs" if by_full else "failed"
             turns = turns_in_words(*span.evicted_in)
-            result = f"the call is {goal}" if what == "call" else f"{answers.word} is back"
+            result = f"the call is {goal}" if kind == "call" else f"{answers.word} is back"
             return Markdown(
                 "**The {} {} because *{}* was evicted in {}: with it restored, {}.**"
-            ).format(what, failed, span.text, turns, result)
+            ).format(kind, failed, span.text, turns, result)
     together, of_all, full = answers.attempts[-1], "", ""
     if len(together.spans) > 1:
         all_right = answers.undone(together.written, expected)
         spans = len(together.spans)
         of_all = f"; all {spans} together do" if all_right else "; nor do all together"
     if not answers.undone(answers.full, expected):
-        full = f" The full cache does not make the dialog's {what} either."
-    return Markdown("**No single span makes the {} {}{}.**{}").format(what, goal, of_all, full)
+        full = f" The full cache does not make the dialog's {kind} either."
+    return Markdown("**No single span makes the {} {}{}.**{}").format(kind, goal, of_all, full)

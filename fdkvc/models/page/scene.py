@@ -36,7 +36,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
     if not parts:
         st.info("Write as the user, or click an example below.", icon=":material/chat:")
         return None
-    above, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
+    heading, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
     # Start from the last part whose caches are in memory: with a link, none may be, and all answers
     # are written.
     newest = reversed(range(len(parts)))
@@ -47,15 +47,15 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
                 part, answered, lambda share: lanes.progress(share, "Reading the dialog")
             )
             if not answered.complete:
-                above.header("The model answers …", anchor=False)
+                heading.header("The model answers …", anchor=False)
                 answered = _write(page, answered, message, lanes, button)
     except ValueError as error:
-        above.empty()
+        heading.empty()
         problems(sentence(str(error)))
         return None
     assert answered is not None
     answers = answered.answers()
-    above.header(plain(headline(answers, own=not answered.has_true_text)), anchor=False)
+    heading.header(plain(headline(answers, by_full=not answered.has_true_text)), anchor=False)
     _show_answered(message, answered)
     lanes.html(answers_html(answers))
     if answered.chat.unfinished():
@@ -87,12 +87,12 @@ def _write(
         args=(page, answered.conversation),
         help="Stop the answers here. They can go on later, and so can the chat.",
     )
-    drawn = monotonic()
-    with closing(write(answered)) as written:
-        for answered in written:
-            if monotonic() - drawn > DRAWN:
+    redraw_time = monotonic()
+    with closing(write(answered)) as steps:
+        for answered in steps:
+            if monotonic() - redraw_time > DRAWN:
                 lanes.html(answers_html(answered.answers(writing=True), writing=True))
-                drawn = monotonic()
+                redraw_time = monotonic()
     button.empty()
     return answered
 
@@ -101,7 +101,7 @@ def show_input(page: str, conversation: Conversation) -> None:
     """Show the chat input at the bottom of the page; a message that is too long stays in it."""
     # After the first message, each new one scrolls into view.
     scroll_to(".message", "nearest", count=len(conversation.messages))
-    left = MAX_TYPED_CHARACTERS - sum(len(message) + 1 for message in conversation.messages)
+    room = MAX_TYPED_CHARACTERS - sum(len(message) + 1 for message in conversation.messages)
     if not conversation.messages:
         with st.container(horizontal=True):
             for starter in choices.starters_of(page):
@@ -113,12 +113,12 @@ def show_input(page: str, conversation: Conversation) -> None:
         if unsent:
             st.session_state[f"{page}/say"] = unsent
             problems(
-                f"Your message has {len(unsent):,} characters, but only {left:,} of "
+                f"Your message has {len(unsent):,} characters, but only {room:,} of "
                 f"{MAX_TYPED_CHARACTERS:,} are left in this chat. It was not sent: shorten it."
             )
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.container():
-                text = st.chat_input("Write as the user", key=f"{page}/say", disabled=left < 2)
+                text = st.chat_input("Write as the user", key=f"{page}/say", disabled=room < 2)
             if conversation.messages and st.button(
                 "Take it back",
                 key=f"{page}/unsay",
@@ -126,7 +126,7 @@ def show_input(page: str, conversation: Conversation) -> None:
                 help="Remove your last message and the answers to it.",
             ):
                 choices.keep_messages(page, conversation.messages[:-1])
-    if text and len(text) > left:
+    if text and len(text) > room:
         st.session_state[f"{page}/unsent"] = text
         st.rerun()
     if text and text.strip():
@@ -178,21 +178,23 @@ def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
     earlier = turns[: min(len(conversation.history), len(turns) - 1)]
     if answered.prompt:
         earlier.insert(0, ("", SPAN_KINDS["system"], answered.prompt))
-    past = ""
+    earlier_html = ""
     for name, title in conversation.titles.items():
-        since = answered.past(name)
-        if since:
-            parts = [f"<p><i>{WRITERS[who]}</i> {escape(text)}</p>" for who, text in since]
-            past += f"<section><b>{escape(title)}</b>{''.join(parts)}</section>"
-    _show_message(message, [*earlier, turns[-1]], past)
+        passages_since = answered.past(name)
+        if passages_since:
+            parts = [
+                f"<p><i>{WRITERS[writer]}</i> {escape(text)}</p>" for writer, text in passages_since
+            ]
+            earlier_html += f"<section><b>{escape(title)}</b>{''.join(parts)}</section>"
+    _show_message(message, [*earlier, turns[-1]], earlier_html)
 
 
 def _show_message(
-    message: DeltaGenerator, turns: Sequence[tuple[str, str, str]], past: str = ""
+    message: DeltaGenerator, turns: Sequence[tuple[str, str, str]], earlier_html: str = ""
 ) -> None:
     """Show the last message, and above it those before it, each with its turn and speaker."""
     heads = [f"<b>{' · '.join(filter(None, turn[:2]))}</b> {escape(turn[2])}" for turn in turns]
-    earlier = "".join(f"<p>{head}</p>" for head in heads[:-1]) + past
+    earlier = "".join(f"<p>{head}</p>" for head in heads[:-1]) + earlier_html
     if earlier:
         number = int(turns[-1][0])
         folded = count(number, "earlier turn") if number else "system prompt"

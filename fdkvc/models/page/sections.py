@@ -32,7 +32,7 @@ HELP = (
 )
 
 
-def show_model_note(key: str, name: str, parameters: int, more: str = "") -> None:
+def show_model_note(key: str, name: str, parameters: int, remark: str = "") -> None:
     """Show what the model is, and what it cannot do."""
     size = f"{parameters / 1e6:.1f} million parameters"
     note = (
@@ -45,7 +45,7 @@ def show_model_note(key: str, name: str, parameters: int, more: str = "") -> Non
             "make calls and answer in their style, but it knows nothing about the world, invents "
             "names, times and prices, and does not show what a large model would lose."
         )
-    st.caption(plain(f"{note} {more}".strip()))
+    st.caption(plain(f"{note} {remark}".strip()))
 
 
 def open_section(page: str, answered: Answered) -> None:

@@ -45,9 +45,9 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
     """Keep the selection within the results; return a sentence for each wrong part of a link."""
     titles = answered.conversation.titles
-    whose = replace(choices.WHOSE, choices=titles)
-    wrong = fields.keep_to(page, whose, link, _first_other(answered, titles))
-    name = held(page, whose)
+    cache_field = replace(choices.WHOSE, choices=titles)
+    wrong = fields.keep_to(page, cache_field, link, _first_other(answered, titles))
+    name = held(page, cache_field)
     last = len(answer_words(answered, name)) - 1
     word = replace(choices.WORD, high=max(last, 0))
     start = _first_changed(answered, name)
@@ -80,12 +80,12 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     evicted = table[table.evicted > 0]
     if len(evicted):
         readable = evicted.word.map(causes.is_readable)
-        most = evicted[readable].nlargest(EVICTED_WORDS, "all_there")
-        speakers, places = [*answered.speakers(name), SPAN_KINDS["system"]], most.passage
-        places = places.where(most.end > answered.prompt_end, PROMPT)
-        columns = _columns(most, [speakers[place] for place in places])
-        others = evicted[~readable]
-        shares = {column: float(others[name].sum()) for column, name in SHARES.items()}
+        top_words = evicted[readable].nlargest(EVICTED_WORDS, "all_there")
+        speakers, places = [*answered.speakers(name), SPAN_KINDS["system"]], top_words.passage
+        places = places.where(top_words.end > answered.prompt_end, PROMPT)
+        columns = _columns(top_words, [speakers[place] for place in places])
+        unreadable_words = evicted[~readable]
+        shares = {column: float(unreadable_words[name].sum()) for column, name in SHARES.items()}
         last = {"word": OTHERS, **{name: percent(share, 1) for name, share in shares.items()}}
         for column, cells in columns.items():
             cells.append(last.get(column, ""))
@@ -117,29 +117,29 @@ def _attention_sentence(
     answered: Answered, name: str, word: causes.Word, table: pd.DataFrame
 ) -> Markdown:
     lost = table[table.evicted > 0]
-    written = Markdown("*{}*").format(word.text)
+    written_word = Markdown("*{}*").format(word.text)
     title = answered.conversation.titles[name]
     if name == FULL or lost.empty:
-        return Markdown("Nothing was evicted before {} wrote {}.").format(title, written)
+        return Markdown("Nothing was evicted before {} wrote {}.").format(title, written_word)
     # The most important word: a readable one, if there is any.
     readable = lost.word.map(causes.is_readable)
-    most = (lost[readable] if readable.any() else lost).nlargest(1, "all_there").iloc[0]
-    when = causes.turns_in_words(most.first_evicted_in, most.last_evicted_in)
+    top_word = (lost[readable] if readable.any() else lost).nlargest(1, "all_there").iloc[0]
+    eviction_turns = causes.turns_in_words(top_word.first_evicted_in, top_word.last_evicted_in)
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
         "head has evicted; they received {}. The most important was *{}* from turn {}: {} of {} KV "
         "heads evicted it in {}, by the {}."
     ).format(
         title,
-        written,
+        written_word,
         percent(float(lost.all_there.sum())),
         percent(float(lost.attended.sum())),
-        most.word,
-        most.turn,
-        most.evicted,
-        most.heads,
-        when,
-        most["rule"],
+        top_word.word,
+        top_word.turn,
+        top_word.evicted,
+        top_word.heads,
+        eviction_turns,
+        top_word["rule"],
     )
 
 

@@ -131,14 +131,14 @@ def shown_words(answers: Sequence[CacheAnswer]) -> list[int]:
     return sorted(most_lost[:SHOWN_WORDS])
 
 
-def headline(answers: Sequence[CacheAnswer], *, own: bool = False) -> str:
+def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     """Say which caches make the expected call, or else which predict a word of a text.
 
-    That is the true text, or if `own` the full cache's, with which others agree or do not.
+    That is the true text, or if `by_full` the full cache's, with which others agree or do not.
     """
     full, titles = answers[0], ["the full cache", *(answer.title for answer in answers[1:])]
-    text = "the full cache's answer" if own else "the true answer"
-    fault = _fault(answers) if own else ""
+    text = "the full cache's answer" if by_full else "the true answer"
+    fault = _fault(answers) if by_full else ""
     if fault:
         return f"The reference failed here: the full cache {fault}"
     if full.calls and full.as_expected:
@@ -147,9 +147,9 @@ def headline(answers: Sequence[CacheAnswer], *, own: bool = False) -> str:
     if words:
         word = max(words, key=lambda index: len(_lost(answers, index)))
         lost = _lost(answers, word)
-        kept = listed([title for title in titles if title not in lost])
+        predicting = listed([title for title in titles if title not in lost])
         value = f"“{full.predicted[word].text}” in {text}"
-        return f"{value}: predicted with {kept}; lost with {listed(lost)}"
+        return f"{value}: predicted with {predicting}; lost with {listed(lost)}"
     if any(word.right for word in full.predicted):
         return f"Every cache predicts the words of {text} that the full cache predicts"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
@@ -157,10 +157,10 @@ def headline(answers: Sequence[CacheAnswer], *, own: bool = False) -> str:
 
 def _fault(answers: Sequence[CacheAnswer]) -> str:
     """Say why the full cache's answer is no reference for others; empty if it may be one."""
-    full, *others = answers
+    full, *policy_answers = answers
     if full.note.startswith(LOOPED):
         return "repeats itself"
-    calling = [answer.title for answer in others if _calls(answer)]
+    calling = [answer.title for answer in policy_answers if _calls(answer)]
     if calling and not _calls(full):
         return f"makes no call, but {listed(calling)} {'do' if len(calling) > 1 else 'does'}"
     return ""
@@ -190,27 +190,29 @@ def call_html(call: GradedCall) -> str:
     if not call.method:
         chips = [_chip(f"no call of {call.expected_method}", None, call.by_full)]
         return f'<div class="chips">{chips[0]}</div>'
-    other = f"not {call.expected_method}" if call.expected_method else "not expected"
-    chips = [_chip(call.method, "" if call.method == call.expected_method else other, call.by_full)]
+    difference = f"not {call.expected_method}" if call.expected_method else "not expected"
+    chips = [
+        _chip(call.method, "" if call.method == call.expected_method else difference, call.by_full)
+    ]
     for argument in call.arguments:
-        text, other = f"{argument.slot} = {argument.written}", f"not {argument.expected}"
+        text, difference = f"{argument.slot} = {argument.written}", f"not {argument.expected}"
         if argument.written is None:
-            text, other = argument.slot, f"missing: {argument.expected}"
+            text, difference = argument.slot, f"missing: {argument.expected}"
         elif argument.expected is None:
-            other = "not expected"
-        chips.append(_chip(text, "" if argument.as_expected else other, call.by_full))
+            difference = "not expected"
+        chips.append(_chip(text, "" if argument.as_expected else difference, call.by_full))
     return f'<div class="chips">{" ".join(chips)}</div>'
 
 
-def _chip(written: str, difference: str | None, by_full: bool = False) -> str:
+def _chip(text: str, difference: str | None, by_full: bool = False) -> str:
     """Return what was written, and its difference; empty for none, None if there is nothing."""
-    shown, whole = escape(clipped(written, SHOWN_CHARACTERS)), escape(written)
+    short_text, full_text = escape(clipped(text, SHOWN_CHARACTERS)), escape(text)
     if difference == "":
         kind, sign = ("same", "=") if by_full else ("met", "✓")
-        return f'<span class="{kind}" title="{whole}">{sign} {shown}</span>'
+        return f'<span class="{kind}" title="{full_text}">{sign} {short_text}</span>'
     sign = "≠" if by_full else "✗"
     note = f" <i>{escape(difference)}</i>" if difference else ""
-    return f'<span class="unmet" title="{whole}">{sign} {shown}{note}</span>'
+    return f'<span class="unmet" title="{full_text}">{sign} {short_text}{note}</span>'
 
 
 def answer_page(title: str) -> str:
@@ -222,7 +224,7 @@ def answer_page(title: str) -> str:
         if passage.turn < TURN:
             chat.add_message(passage.text, passage.writer)
     cache, passages = chat.caches[POLICY], chat.passages[POLICY]
-    restored = restore_spans(model, cache, passages, most=4)
+    restored = restore_spans(model, cache, passages, max_spans=4)
     words = (
         f"In turn {TURN - 1} of “{dialog.name}”, the user asks “{chat.text(POLICY)}”. A small "
         f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "

@@ -29,6 +29,6 @@ def answers_report(run: AnswersRun) -> str:
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     commands = [command_line("answers", options | {"baseline": run.baseline}), REPORT]
-    again = provenance(commands, ran_on(None), run.files)
-    parts = {"Answers of a model": body, "How to repeat the answers": again}
+    how_to_repeat = provenance(commands, ran_on(None), run.files)
+    parts = {"Answers of a model": body, "How to repeat the answers": how_to_repeat}
     return report_html("Cache policies on real dialogs", scope, parts)

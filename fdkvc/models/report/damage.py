@@ -45,11 +45,11 @@ def damage_sentences(damage: Damage, title: str) -> list[str]:
     restored = damage.restored
     if restored:
         half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1
-        before = float(sum(kl[word] for word in restored))
+        damaged_kl = float(sum(kl[word] for word in restored))
         sentences.append(
             f"Half of this KL is in {half:,} of {count(len(words), 'word')}. Restoring the "
             f"evicted words that the {count(len(restored), 'most damaged word')} attend to changes "
-            f"their KL from {decimal(before, 1)} to {decimal(sum(restored.values()), 1)} nats."
+            f"their KL from {decimal(damaged_kl, 1)} to {decimal(sum(restored.values()), 1)} nats."
         )
     return sentences
 

@@ -49,8 +49,8 @@ def judged_chart(theme: Theme) -> Spec:
     rows = first_rows()
     dots = rows.assign(policy=[read_policy(name).title for name in rows.policy])
     dots = dots[["policy", "mean", "ci_low", "ci_high"]]
-    where = f"{FIRST}, {rows.budget.iloc[0]} entries"
-    subtitle = f"KL from the full cache, nats per token, {where}; less is better"
+    figures_at = f"{FIRST}, {rows.budget.iloc[0]} entries"
+    subtitle = f"KL from the full cache, nats per token, {figures_at}; less is better"
     return dots_chart(dots, TITLE, subtitle, theme)
 
 
@@ -73,7 +73,7 @@ def _grid(rows: pd.DataFrame) -> Grid:
     return pivot(rows, figures(rows), ["policy"], column="part", missing="–")
 
 
-def comparison_name(more: str, less: str) -> str:
+def comparison_name(better: str, poorer: str) -> str:
     """Return the ways of a comparison, and who decides.
 
     Examples
@@ -84,12 +84,12 @@ def comparison_name(more: str, less: str) -> str:
     'sinks(random) − sink, the whole model − each head'
     """
     # Each side is one way, or two for the difference of two differences.
-    added = [cell.split(": ") for cell in more.split(" + ")]
-    subtracted = [cell.split(": ") for cell in less.split(" + ")]
-    (who, way), (other_who, other) = added[0], subtracted[0]
+    added = [cell.split(": ") for cell in better.split(" + ")]
+    subtracted = [cell.split(": ") for cell in poorer.split(" + ")]
+    (decider, policy_way), (other_decider, baseline) = added[0], subtracted[0]
     if len(added) == 1:
-        return f"{way} − {other}, {DECIDED[who]}"
-    return f"{way} − {added[1][1]}, {DECIDED[who]} − {DECIDED[other_who]}"
+        return f"{policy_way} − {baseline}, {DECIDED[decider]}"
+    return f"{policy_way} − {added[1][1]}, {DECIDED[decider]} − {DECIDED[other_decider]}"
 
 
 def planned_grid(plan: str = PLANNED) -> Grid:
@@ -129,9 +129,9 @@ def _verdict(row: pd.Series) -> str:
 
 def judged_report() -> str:
     """Return the shipped results as a report."""
-    drawn = drawing(judged_chart(LIGHT), "judged")
+    chart = drawing(judged_chart(LIGHT), "judged")
     tables = "".join(grid.html(title) for title, grid in judged_grids().items())
-    parts = {TITLE: f"{drawn}{tables}<p>{escape(ABOUT)}</p>"}
+    parts = {TITLE: f"{chart}{tables}<p>{escape(ABOUT)}</p>"}
     return report_html(
         "Cache policies on a pretrained model", [judged_sentence()], parts, MEASURED_ON
     )

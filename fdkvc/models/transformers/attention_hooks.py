@@ -99,16 +99,16 @@ class AttentionInputs:
     """Shape (…, B, n). Those that rotary angles were last computed of; None if the model has not
     been hooked for ``positions="slots"``."""
 
-    def of_text(self, text: int, new: int) -> AttentionInputs:
+    def of_text(self, text: int, tokens: int) -> AttentionInputs:
         """Return the first new tokens of one text, without a mask."""
         row = slice(text, text + 1)
         return replace(
             self,
-            queries=self.queries[row, :, :new],
+            queries=self.queries[row, :, :tokens],
             mask=None,
-            hidden=self.hidden[row, :new],
-            ids=None if self.ids is None else self.ids[row, :new],
-            positions=None if self.positions is None else self.positions[..., row, :new],
+            hidden=self.hidden[row, :tokens],
+            ids=None if self.ids is None else self.ids[row, :tokens],
+            positions=None if self.positions is None else self.positions[..., row, :tokens],
         )
 
 
@@ -281,8 +281,8 @@ def _probed(model: Any, implementation: str, layers: tuple[int, ...]) -> Attenti
     for layer in layers:
         if layer not in probe.modules:
             raise ValueError(OTHER_KEYS if layer in probe.called else NO_INTERFACE)
-    sizes, *others = {probe.sizes[layer] for layer in layers}
-    if others:
+    sizes, *other_sizes = {probe.sizes[layer] for layer in layers}
+    if other_sizes:
         raise ValueError("the layers of this model differ in their heads of keys")
     modules = {layer: probe.modules[layer] for layer in layers}
     return Attention(*sizes, implementation, modules)
@@ -326,13 +326,13 @@ def _forget_ids(*_: Any) -> None:
 
 
 @eager
-def _enter_embeddings(_: Any, given: tuple[Any, ...]) -> None:
-    this_pass.ids = given[0] if given else None
+def _enter_embeddings(_: Any, inputs: tuple[Any, ...]) -> None:
+    this_pass.ids = inputs[0] if inputs else None
 
 
 @eager
-def _enter_layer(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    this_pass.hidden = given[0] if given else named["hidden_states"]
+def _enter_layer(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+    this_pass.hidden = inputs[0] if inputs else named["hidden_states"]
 
 
 @eager

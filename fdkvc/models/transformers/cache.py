@@ -350,9 +350,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         # 2. The library appends, and the attention that follows is expected to call back.
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
-            before = partial(self.before_attention, layer_idx)
-            after = partial(self.after_attention, layer_idx)
-            this_pass.expected = Expected(keys, values, before, after)
+            prepare = partial(self.before_attention, layer_idx)
+            finish = partial(self.after_attention, layer_idx)
+            this_pass.expected = Expected(keys, values, prepare, finish)
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -363,14 +363,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     __getstate__ = _refused("is of a model in memory, so it cannot be pickled: make a new one")
 
     def __repr__(self) -> str:
-        left = f"; {self.left}" if self.left else ""
-        return f"PolicyCache({self.policy.name}, budget {self.budget}{left})"
+        remark = f"; {self.left}" if self.left else ""
+        return f"PolicyCache({self.policy.name}, budget {self.budget}{remark})"
 
     # --------------------------------------------------------------------------- attention hooks
 
     def before_attention(self, layer: int, inputs: AttentionInputs) -> Any:
         """Store what the policy needs of a layer's inputs; return the mask to use."""
-        held, (*_, n, h) = self.layers[layer], inputs.queries.shape
+        cached_layer, (*_, n, h) = self.layers[layer], inputs.queries.shape
         # 1. The first layer of a pass notes its tokens.
         if layer == self.decided[0]:
             self._passes, self._inputs = (*self._passes, self._noted(n, inputs)), {}
@@ -386,24 +386,26 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         noted = self._passes[-1].real
         real = None if noted is None else noted.tensor
         if self._attends:
-            held.add_queries(captured["queries"], real)
+            cached_layer.add_queries(captured["queries"], real)
         if "hidden" in self._captured:
             captured["hidden"] = inputs.hidden.detach()[:, None]
-        held.add_vectors(**{name: captured[name] for name in self._needed})
+        cached_layer.add_vectors(**{name: captured[name] for name in self._needed})
         # Most queries of a turn are those of its prompt, which as a rule is its first pass.
         if self._attends_by_query and len(self._passes) == 1:
-            held.keep_last_queries(self.policy.last_queries(n), real)
+            cached_layer.keep_last_queries(self.policy.last_queries(n), real)
         # 3. Record them all, if asked to, with the keys and values.
         if layer in self.recorded_layers:
             if len(inputs.queries) > 1 or self._real_tokens() is not None:
                 raise ValueError("record=True is for one text without padding")
-            new = {name: held.vectors(name, 0, "turn")[None, :, -n:] for name in KEYS_VALUES}
+            new = {
+                name: cached_layer.vectors(name, 0, "turn")[None, :, -n:] for name in KEYS_VALUES
+            }
             for name, vectors in (captured | new).items():
                 of_text = vectors[0].detach().float().cpu().numpy()
                 parts = (*self._recorded.get((name, layer), ()), of_text)
                 self._recorded = {**self._recorded, (name, layer): parts}
         heads = self.attention.heads if self._decides == "head" else 1
-        return held.mask(inputs.queries, inputs.mask, heads=heads, flash=self.flash)
+        return cached_layer.mask(inputs.queries, inputs.mask, heads=heads, flash=self.flash)
 
     def _noted(self, n: int, inputs: AttentionInputs) -> _NotedPass:
         """Note the n tokens of a pass. Nothing waits for the device: `_decide` reads the copies."""
@@ -468,14 +470,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """
         if not self.texts:
             return np.empty((len(self.decided), 0, 0), np.intp)
-        shape, held = (len(self.decided), self.layers[self.decided[0]].kv_heads, self._new), []
+        shape, tokens = (len(self.decided), self.layers[self.decided[0]].kv_heads, self._new), []
         for states in self._states or ((),) * self.texts:
             first = states[0].count if states else 0
             turn = np.broadcast_to(np.arange(first, first + self._new), shape)
             # Layers that decide one after the other may hold different numbers of tokens.
             slots = padded([state.held for state in states]) if states else [turn[:, :, :0]]
-            held.append(np.concatenate([np.concatenate(slots), turn], axis=2))
-        return held[0] if self.texts == 1 else np.stack(padded(held))
+            tokens.append(np.concatenate([np.concatenate(slots), turn], axis=2))
+        return tokens[0] if self.texts == 1 else np.stack(padded(tokens))
 
     @property
     def holds_all(self) -> bool:
@@ -513,14 +515,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if not self._new:
             return
         self._check_noted()
-        held = self.layers[self.decided[0]].held
-        with enough_memory(f"keep the best of {held + self._new:,} entries of {self.texts} texts"):
+        slots = self.layers[self.decided[0]].held
+        with enough_memory(f"keep the best of {slots + self._new:,} entries of {self.texts} texts"):
             if self._decision is None:
                 self._decision = self._decide()
             # One layer after the other, so that what one evicts makes room for the next.
             while self._decision.kept:
-                number, kept = self._decision.kept[0]
-                self.layers[number] = self._with_kept(number, kept)
+                number, choice = self._decision.kept[0]
+                self.layers[number] = self._with_kept(number, choice)
                 self._decision = self._decision._replace(kept=self._decision.kept[1:])
         self._states, self._features, _ = self._decision
         self._passes, self._decision = (), None
@@ -542,14 +544,16 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         states, kept_by_text = [], []
         for text in range(self.texts):
             new = self._new if real is None else int(real[text].sum())
-            of_text, kept = self._evict(layers, text, new, features[text])
+            of_text, choices = self._evict(layers, text, new, features[text])
             states.append(of_text)
-            kept_by_text.append(kept)
+            kept_by_text.append(choices)
         # 3. What each layer is to keep.
         by_layer = zip(self.decided, zip(*kept_by_text, strict=True), strict=True)
-        return _Decision(tuple(states), features, [(number, [*kept]) for number, kept in by_layer])
+        return _Decision(
+            tuple(states), features, [(number, [*choices]) for number, choices in by_layer]
+        )
 
-    def _with_kept(self, number: int, kept: Sequence[Kept]) -> PolicyLayer:
+    def _with_kept(self, number: int, choices: Sequence[Kept]) -> PolicyLayer:
         """Return a layer with the entries chosen of each text.
 
         Where keys rotate, those of the turn are first stored without positions as well; then kept
@@ -559,57 +563,59 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         layer: PolicyLayer = copy.copy(self.layers[number])
         rotation = self.rotations.get(number)
         if rotation is None:
-            layer.keep(kept)
+            layer.keep(choices)
             return layer
         new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
         began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
-        where = began.expand(new.shape[1], -1)
-        layer.add_vectors(unrotated=torch.stack([rotation(text, where, back=True) for text in new]))
-        layer.keep(kept)
-        for text, (places, size) in enumerate(kept):
+        positions = began.expand(new.shape[1], -1)
+        layer.add_vectors(
+            unrotated=torch.stack([rotation(text, positions, back=True) for text in new])
+        )
+        layer.keep(choices)
+        for text, (places, size) in enumerate(choices):
             # The number of entries from each slot on (K, S): the last is just before `seen`.
-            behind = (places[:, :size] >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
+            distances = (places[:, :size] >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
             keys = layer.vectors("unrotated", text, "slots")[:, :size]
             # In place, since `keep` has just made these.
-            layer.keys[text, :, :size] = rotation(keys, on_device_of(keys, self.seen - behind))
+            layer.keys[text, :, :size] = rotation(keys, on_device_of(keys, self.seen - distances))
         return layer
 
     def _evict(
         self,
         layers: Sequence[PolicyLayer],
         text: int,
-        new: int,
+        token_count: int,
         features: Mapping[str, NDArray[Any]],
     ) -> tuple[tuple[HeadEviction, ...], list[Kept]]:
         """Let the policy decide for a text; return its states after that, and what layers keep."""
         heads = self.attention.heads
         vectors = [LayerVectors(layer, text, heads, range(heads)) for layer in layers]
         # One state is of all layers, several are of a layer each; see `_begin`.
-        states, kept = [], []
+        states, choices = [], []
         size = len(layers) // len(self._states[text])
-        for number, before in enumerate(self._states[text]):
+        for number, state_before in enumerate(self._states[text]):
             group = vectors[number * size : (number + 1) * size]
-            state, step = before.after(new, group, features)
+            state, step = state_before.after(token_count, group, features)
             states.append(state)
-            kept += [Kept(places, state.size) for places in step.sources]
-        return tuple(states), kept
+            choices += [Kept(places, state.size) for places in step.sources]
+        return tuple(states), choices
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
         """Make the states of the policy before the first turn."""
         attention = self.attention
         # Layers that decide one after the other take less memory, and need not have as many slots
         # as the one that holds most.
-        few = len(layers) * attention.heads * self.budget <= ENTRIES_AT_ONCE
-        few = few and equal_budgets(self.policy, self.budget)
-        at_once = self._decides == "model" or (self._decides == "head" and few)
+        is_small = len(layers) * attention.heads * self.budget <= ENTRIES_AT_ONCE
+        is_small = is_small and equal_budgets(self.policy, self.budget)
+        at_once = self._decides == "model" or (self._decides == "head" and is_small)
         groups = 1 if at_once else len(layers)
         sizes = attention.heads, attention.kv_heads, attention.head_width
         heads = Heads(len(layers) // groups, *sizes)
         begin = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
-        each = "queries" in self._needed or {"keys", "values"} & {*self.policy.looks_at}
-        tokens: Any = TensorTokens if each else partial(TensorTokens, by_numbers=True)
-        begun = tuple(begin(number, tokens=tokens) for number in range(groups))
-        self._states = (begun,) * self.texts  # a state is never modified
+        by_query = "queries" in self._needed or {"keys", "values"} & {*self.policy.looks_at}
+        tokens: Any = TensorTokens if by_query else partial(TensorTokens, by_numbers=True)
+        first_states = tuple(begin(number, tokens=tokens) for number in range(groups))
+        self._states = (first_states,) * self.texts  # a state is never modified
         self._features = ({},) * self.texts
 
     def _real_tokens(self) -> Bools | None:
@@ -659,24 +665,24 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """
         return _TurnEnd(self, more)
 
-    def follow(self, other: PolicyCache) -> None:
+    def follow(self, leader: PolicyCache) -> None:
         """Take over the last pass of a cache that `leads`; both hold the whole text so far.
 
         They share its tensors, and the policy has observed what it would in a pass of its own.
         """
-        for number, layer in enumerate(other.layers):
+        for number, layer in enumerate(leader.layers):
             if number in self.decided:
                 self.layers[number].follow(layer)
-                self.before_attention(number, other._inputs[number])
+                self.before_attention(number, leader._inputs[number])
             else:
                 self.layers[number] = _copied(layer)
 
     def fork(self) -> PolicyCache:
         """Return an independent copy; both share the tensors that they hold now."""
-        other = object.__new__(type(self))
-        other.__dict__ |= vars(self)
-        other.layers = [*map(_copied, self.layers)]
-        return other
+        copied_cache = object.__new__(type(self))
+        copied_cache.__dict__ |= vars(self)
+        copied_cache.layers = [*map(_copied, self.layers)]
+        return copied_cache
 
     __copy__ = fork
 
@@ -706,8 +712,8 @@ def _copied(layer: Any) -> Any:
 class _TurnEnd(BaseStreamer):  # type: ignore[misc]
     """Begins a turn with the prompt that ``generate`` reads, and ends one with its end."""
 
-    def __init__(self, cache: PolicyCache, more: Any) -> None:
-        self._cache, self._more, self._began = cache, more, False
+    def __init__(self, cache: PolicyCache, next_streamer: Any) -> None:
+        self._cache, self._more, self._began = cache, next_streamer, False
 
     def put(self, value: Any) -> None:
         if not self._began:
@@ -742,17 +748,17 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
 
 
 @contextmanager
-def enough_memory(to: str) -> Iterator[None]:
+def enough_memory(task: str) -> Iterator[None]:
     """Say in one sentence what there is not enough memory for, and what to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         # On the CPU torch has no error of its own for this.
-        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not known and "not enough memory" not in str(error):
+        is_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not is_memory and "not enough memory" not in str(error):
             raise
         raise ValueError(
-            f"there is not enough memory to {to}: read shorter parts or fewer texts and policies "
+            f"there is not enough memory to {task}: read shorter parts or fewer texts and policies "
             "at once, or choose a smaller budget or model"
         ) from None
 

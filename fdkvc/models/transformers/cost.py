@@ -45,7 +45,7 @@ def measure_cost(
     *,
     decides: str,
     every: int | None = None,
-    on_case: Callable[[int, int], None] = lambda done, total: None,
+    on_case: Callable[[int, int], None] = lambda case_count, total: None,
 ) -> pd.DataFrame:
     """Let a model read a text turn by turn and continue it, under each policy and budget.
 
@@ -77,11 +77,11 @@ def measure_cost(
                 peaks[index], *timed[index] = read_and_write(
                     model.decoder.model, cache, turns, writes, every
                 )
-            done = len(rounds) * len(cases) + index + 1
+            case_count = len(rounds) * len(cases) + index + 1
             # A round begins as long as `ENOUGH` has not passed.
-            seconds_of_round = (perf_counter() - began) / done * len(cases)
+            seconds_of_round = (perf_counter() - began) / case_count * len(cases)
             likely = max(len(rounds) + 1, math.ceil(ENOUGH / seconds_of_round))
-            on_case(done, min(likely, REPEATS) * len(cases))
+            on_case(case_count, min(likely, REPEATS) * len(cases))
         rounds.append(timed)
     seconds = np.stack(rounds)  # (rounds, cases, 2), of reading and of writing
     speed = (reads, writes) / np.median(seconds, axis=0)
@@ -110,15 +110,15 @@ def read_and_write(
     second. Returns the cache's peak bytes, and the seconds of reading and of writing, evictions
     included.
     """
-    peak, ends = 0, isinstance(cache, PolicyCache)
+    peak, turn_ends = 0, isinstance(cache, PolicyCache)
 
     def take(ids: Any, *, end: bool) -> Any:
         """Let the model read tokens (1, n); return the likeliest next one (1, 1)."""
         nonlocal peak
-        given: Any = {cache_name(model): cache, "use_cache": True, "logits_to_keep": 1}
-        logits = model(input_ids=ids, **given).logits
+        options: Any = {cache_name(model): cache, "use_cache": True, "logits_to_keep": 1}
+        logits = model(input_ids=ids, **options).logits
         peak = max(peak, bytes_of(cache))
-        if ends and end:
+        if turn_ends and end:
             cache.end_turn()
         return logits[:, -1:].argmax(dim=-1)
 
@@ -128,9 +128,9 @@ def read_and_write(
         return clock()
 
     with torch.inference_mode():
-        given = [torch.tensor([ids], device=model.device) for ids in turns]
+        turn_ids = [torch.tensor([ids], device=model.device) for ids in turns]
         began = now()
-        for ids in given:
+        for ids in turn_ids:
             token = take(ids, end=True)
         read = now()
         for number in range(1, writes + 1):

@@ -116,11 +116,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self.seen += key_states.shape[-2]
         return super().update(key_states, value_states, *args, **named)
 
-    def follow(self, other: PolicyLayer) -> None:
+    def follow(self, leader: PolicyLayer) -> None:
         """Take over keys and values of a layer that has read on; both hold the whole text."""
         if not self.is_initialized:
-            self.lazy_initialization(other.keys, other.values)
-        self.seen, self.keys, self.values = other.seen, other.keys, other.values
+            self.lazy_initialization(leader.keys, leader.values)
+        self.seen, self.keys, self.values = leader.seen, leader.keys, leader.values
 
     def mask(self, query: Any, mask: Any, *, heads: int, flash: bool) -> Any:
         """Return the mask to use: of the slots by what they hold, of the turn as given.
@@ -175,17 +175,17 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Return the mean of the turn's queries of a text (H, 1, h)."""
         return self.query_sum[text] / self._new(text)
 
-    def vectors(self, name: str, text: int, where: Where) -> Any:
+    def vectors(self, name: str, text: int, region: Where) -> Any:
         """Return vectors of a text as attention takes them (heads, ·, ·).
 
         Keys and values are computed, where the layer holds latents.
         """
         if self._expand is not None and name in KEYS_VALUES:
-            latents = (self._stored(part, text, where)[None] for part in KEYS_VALUES)
+            latents = (self._stored(part, text, region)[None] for part in KEYS_VALUES)
             return self._expand(*latents)[KEYS_VALUES.index(name)][0]
-        return self._stored(name, text, where)
+        return self._stored(name, text, region)
 
-    def _stored(self, name: str, text: int, where: Where) -> Any:
+    def _stored(self, name: str, text: int, region: Where) -> Any:
         vectors, columns = self._all(name)[text], self._columns(text)
         entries = len(columns) - self._new(text)  # in slots and second tier
         if name not in self._carried:  # of the turn's tokens alone
@@ -194,13 +194,13 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             if dropped:  # of the first pass, see `keep_last_queries`
                 stored = self.turn_vectors[name][0].shape[2]
                 later = columns[columns >= stored + dropped] - dropped
-                kept = min(stored, len(columns) - len(later))  # tokens of the first pass
-                columns = np.append(np.arange(stored - kept, stored), later)
+                first_pass = min(stored, len(columns) - len(later))  # tokens of the first pass
+                columns = np.append(np.arange(stored - first_pass, stored), later)
         if len(columns) < vectors.shape[1]:  # padding, or fewer slots than another text has
             vectors = vectors[:, on_device_of(vectors, columns)]
-        if where == "all":
+        if region == "all":
             return vectors
-        return vectors[:, entries:] if where == "turn" else vectors[:, :entries]
+        return vectors[:, entries:] if region == "turn" else vectors[:, :entries]
 
     def states(self, text: int) -> tuple[Any, Any, Ints]:
         """Return hidden states of a text's entries (U, d), of its turn (n, d), and indices.
@@ -221,40 +221,40 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         sums = [] if self.query_sum is None else [self.query_sum]
         return [*self._beside.values(), *self._states, *chain(*self.turn_vectors.values()), *sums]
 
-    def keep(self, kept: Sequence[Kept]) -> None:
+    def keep(self, choices: Sequence[Kept]) -> None:
         """Keep entries of each text, which become its slots and second tier; the turn is over."""
-        most, tier = max(size for _, size in kept), kept[0].places.shape[1] - kept[0].size
+        slots, tier = max(size for _, size in choices), choices[0].places.shape[1] - choices[0].size
         # 1. Where the entries of each text are in `_all` (B, K, S + R), and which slots are empty.
         #    An empty one gets a copy of some entry, which `mask` hides.
-        index = np.zeros((len(kept), self.kv_heads, most + tier), np.intp)
-        empty = np.ones((*index.shape[:2], most), np.bool_)
-        for text, (places, size) in enumerate(kept):
-            where = self._columns(text)[np.maximum(places, 0)]
-            index[text, :, :size], index[text, :, most:] = where[:, :size], where[:, size:]
+        index = np.zeros((len(choices), self.kv_heads, slots + tier), np.intp)
+        empty = np.ones((*index.shape[:2], slots), np.bool_)
+        for text, (places, size) in enumerate(choices):
+            columns = self._columns(text)[np.maximum(places, 0)]
+            index[text, :, :size], index[text, :, slots:] = columns[:, :size], columns[:, size:]
             empty[text, :, :size] = places[:, :size] < 0
         # 2. One gather of each kind of vector.
         gathered = on_device_of(self.keys, index)
         entries = {name: _gathered(self._all(name), gathered) for name in self._carried}
         if "hidden" in self.turn_vectors:
-            states = [self._kept_states(text, places) for text, (places, _) in enumerate(kept)]
+            states = [self._kept_states(text, places) for text, (places, _) in enumerate(choices)]
             self._states = [of_text for of_text, _ in states]
             self._state_of = [index_of_text for _, index_of_text in states]
         # 3. The turn is over.
-        self.held, self._tier = most, tier
+        self.held, self._tier = slots, tier
         keys, values = (entries.pop(name) for name in KEYS_VALUES)
-        self.keys, self.values = keys[:, :, :most], values[:, :, :most]
+        self.keys, self.values = keys[:, :, :slots], values[:, :, :slots]
         if self._tier:  # without one, nothing refers to what the next pass replaces
-            entries |= {"keys": keys[:, :, most:], "values": values[:, :, most:]}
+            entries |= {"keys": keys[:, :, slots:], "values": values[:, :, slots:]}
         self._beside = entries
         self.empty = on_device_of(self.keys, empty) if empty.any() else None
-        self._sizes = [size for _, size in kept]
+        self._sizes = [size for _, size in choices]
         self.turn_vectors, self.query_sum, self.real = {}, None, None
 
     def _all(self, name: str) -> Any:
         """Return vectors of slots, second tier and the turn's tokens of all texts (B, ·, ·, ·)."""
         if name not in KEYS_VALUES:
-            before = [self._beside[name]] if name in self._beside else []
-            return torch.cat([*before, *self.turn_vectors.get(name, ())], dim=2)
+            slot_parts = [self._beside[name]] if name in self._beside else []
+            return torch.cat([*slot_parts, *self.turn_vectors.get(name, ())], dim=2)
         stored = getattr(self, name)
         if not self._tier:
             return stored
@@ -280,11 +280,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         new = np.broadcast_to(len(stored) + np.arange(len(turn)), (len(state_of), len(turn)))
         index = np.concatenate([state_of, new], axis=1)
         index = np.take_along_axis(index, np.maximum(places, 0), axis=1)
-        used = np.zeros(len(states), np.bool_)
-        used[index[places >= 0]] = True
+        is_used = np.zeros(len(states), np.bool_)
+        is_used[index[places >= 0]] = True
         # A state that is used becomes number so many of those used before it.
-        renumbered = np.maximum(np.cumsum(used) - 1, 0)
-        return states[on_device_of(states, np.flatnonzero(used))], renumbered[index]
+        renumbered = np.maximum(np.cumsum(is_used) - 1, 0)
+        return states[on_device_of(states, np.flatnonzero(is_used))], renumbered[index]
 
 
 def on_device_of(tensor: Any, array: NDArray[Any]) -> Any:

@@ -88,20 +88,22 @@ class LiveDecoder:
     ) -> list[Floats]:
         """Read the next tokens of texts; return their logits (n, V), where n differs by text."""
         logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
-        before, sizes = [text.cache.fork() for text in caches], [len(new) for new in ids]
+        lengths, sizes = [text.cache.fork() for text in caches], [len(new) for new in ids]
         for text in caches:
             text.cache.leads = text.leads
         try:
             for rows in _read_at_once(caches, sizes):
                 texts = [caches[row] for row in rows]
                 longest = max(text.count for text in texts)
-                said = f"{max(sizes):,} tokens of {len(rows)} texts of at most {longest:,} tokens"
-                with enough_memory(f"read {said}"):
+                outputs = (
+                    f"{max(sizes):,} tokens of {len(rows)} texts of at most {longest:,} tokens"
+                )
+                with enough_memory(f"read {outputs}"):
                     of_texts = self._read([ids[row] for row in rows], texts, last)
                 for row, of_text in zip(rows, of_texts, strict=True):
                     logits[row] = of_text
         except BaseException:  # also where a user stops it: each text is as it was
-            for text, cache in zip(caches, before, strict=True):
+            for text, cache in zip(caches, lengths, strict=True):
                 text.cache = cache
             raise
         return logits
@@ -111,18 +113,18 @@ class LiveDecoder:
         self, ids: Sequence[Ints], texts: Sequence[LiveTextCache], last: int | None
     ) -> list[Floats]:
         """Read the next tokens of texts in one forward pass; see `read_each`."""
-        first, *others = [text.cache for text in texts]
+        first, *followers = [text.cache for text in texts]
         sizes = [len(new) for new in ids]
         columns = np.arange(max(sizes))
-        given: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
-        if others:
-            given[cache_name(self.model)] = SideBySide([first, *others], sizes)
+        ids_tensor: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
+        if followers:
+            ids_tensor[cache_name(self.model)] = SideBySide([first, *followers], sizes)
             positions = np.array([[text.count] for text in texts]) + columns
-            given["position_ids"] = torch.tensor(positions, device=self.model.device)
+            ids_tensor["position_ids"] = torch.tensor(positions, device=self.model.device)
         # The padding of a row repeats its last token.
         tokens = [new[np.minimum(columns, len(new) - 1)] for new in ids]
         batch = torch.tensor(np.array(tokens), device=self.model.device)
-        output = self.model(input_ids=batch, **given).logits
+        output = self.model(input_ids=batch, **ids_tensor).logits
         parts = [
             of_text[0 if last is None else size - last : size]
             for of_text, size in zip(output, sizes, strict=True)
@@ -167,27 +169,27 @@ class LiveModel(AnyModel):
         cache = self._cache(policy, budget, decides=decides, record=record)
         return LiveTextCache(self, cache)
 
-    def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
-        how |= {"positions": self.positions, "tokenizer": self.tokens}
+    def _cache(self, policy: Policy, budget: int, **options: Any) -> PolicyCache:
+        options |= {"positions": self.positions, "tokenizer": self.tokens}
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # commands say them
-            return PolicyCache(policy, budget, self.decoder.model, by_itself=False, **how)
+            return PolicyCache(policy, budget, self.decoder.model, by_itself=False, **options)
 
 
-def _read_at_once(caches: Sequence[LiveTextCache], new: Sequence[int]) -> Iterator[list[int]]:
+def _read_at_once(caches: Sequence[LiveTextCache], next_ids: Sequence[int]) -> Iterator[list[int]]:
     """Yield the texts of each pass: some with a similar number of new tokens, as memory allows."""
     attended = [
         text.cache.get_mask_sizes(tokens, text.cache.decided[0])[0]
-        for text, tokens in zip(caches, new, strict=True)
+        for text, tokens in zip(caches, next_ids, strict=True)
     ]
-    most, padded = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1, PADDED
+    max_tokens, padded = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1, PADDED
     if caches[0].decoder.model.device.type == "cuda":
-        most, padded = most * ON_A_GPU, math.inf
+        max_tokens, padded = max_tokens * ON_A_GPU, math.inf
     rows: list[int] = []
-    for row in np.lexsort((attended, new))[::-1].tolist():  # the longest first
+    for row in np.lexsort((attended, next_ids))[::-1].tolist():  # the longest first
         together = [*rows, row]
         keys = len(together) * max(attended[text] for text in together)
-        tokens = len(together) * new[together[0]] / sum(new[text] for text in together)
-        if rows and (keys > most or tokens > padded):
+        tokens = len(together) * next_ids[together[0]] / sum(next_ids[text] for text in together)
+        if rows and (keys > max_tokens or tokens > padded):
             yield rows
             together = [row]
         rows = together
@@ -220,20 +222,20 @@ class LiveTextCache(ModelCache):
             self.whole = whole and self.cache.holds_all
         self._turn_start, self._cache_at_start = self.count, self.cache.fork()
 
-    def follow(self, other: Any) -> None:
+    def follow(self, leader: Any) -> None:
         """Take over what another `whole` cache of the same text has just read."""
-        self.cache.follow(other.cache)
-        self.ids = [*other.ids]
+        self.cache.follow(leader.cache)
+        self.ids = [*leader.ids]
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of the start of this turn."""
         start = self._turn_start
         if count not in (None, self.count, start):
             raise ValueError(f"a fork goes on from {start} or {self.count}, but not from {count}")
-        other = copy.copy(self)
-        other.cache = (self._cache_at_start if count == start else self.cache).fork()
-        other.ids = self.ids[:count]
-        return other
+        copied_cache = copy.copy(self)
+        copied_cache.cache = (self._cache_at_start if count == start else self.cache).fork()
+        copied_cache.ids = self.ids[:count]
+        return copied_cache
 
 
 def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> LiveModel:

@@ -42,9 +42,9 @@ class LayerVectors:
     chosen: range
     """The query heads that are observed: whole groups that share keys and values."""
 
-    def tensor(self, name: str, where: Where) -> Any:
+    def tensor(self, name: str, region: Where) -> Any:
         """Return queries, keys or values on their device (heads, ·, h)."""
-        vectors = self.layer.vectors(name, self.text, where)
+        vectors = self.layer.vectors(name, self.text, region)
         return self._chosen(vectors).float()
 
     def _chosen(self, of_heads: Any) -> Any:
@@ -66,12 +66,14 @@ class LayerVectors:
         states, turn, state_of = self.layer.states(self.text)
         return states, turn, self._chosen(state_of)
 
-    def __call__(self, name: str, where: Where) -> Floats:
+    def __call__(self, name: str, region: Where) -> Floats:
         """Return a copy; see `fdkvc.models.numpy.head_tokens.Vectors`."""
         if name != "hidden":
-            return _copied(self.tensor(name, where))
+            return _copied(self.tensor(name, region))
         states, turn, state_of = self.hidden
-        return _copied(turn.float()[None]) if where == "turn" else _copied(states.float())[state_of]
+        return (
+            _copied(turn.float()[None]) if region == "turn" else _copied(states.float())[state_of]
+        )
 
 
 @dataclass(eq=False)

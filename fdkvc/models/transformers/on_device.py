@@ -67,28 +67,30 @@ class OnDevice(NDArrayOperatorsMixin):
         array.flags.writeable = False  # a number written to a copy would be lost in silence
         return np.asarray(array, dtype)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **named: Any) -> Any:
-        out, on_device = named.pop("out", None), None
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *arguments: Any, **named: Any) -> Any:
+        outputs, on_device = named.pop("out", None), None
         if method == "__call__":
             on_device = FUNCTIONS.get(ufunc, getattr(torch, ufunc.__name__, None))
-        result = self._apply(getattr(ufunc, method), on_device, given, named)
-        if out is not None:
-            out[0][...] = result
-        return result if out is None else out[0]
+        result = self._apply(getattr(ufunc, method), on_device, arguments, named)
+        if outputs is not None:
+            outputs[0][...] = result
+        return result if outputs is None else outputs[0]
 
     def __array_function__(
-        self, function: Any, _: Any, given: Sequence[Any], named: Mapping[str, Any]
+        self, function: Any, _: Any, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
         if function in LIKE:
             return function(
-                np.broadcast_to(np.empty((), self.dtype), self.shape), *given[1:], **named
+                np.broadcast_to(np.empty((), self.dtype), self.shape), *arguments[1:], **named
             )
-        return self._apply(function, FUNCTIONS.get(function), given, named)
+        return self._apply(function, FUNCTIONS.get(function), arguments, named)
 
-    def _apply(self, function: Any, on_device: Any, given: Any, named: Mapping[str, Any]) -> Any:
+    def _apply(
+        self, function: Any, on_device: Any, arguments: Any, named: Mapping[str, Any]
+    ) -> Any:
         if on_device is None:
-            return function(*_copies(given), **named)
-        return OnDevice(on_device(*self._own(given), **named))
+            return function(*_copies(arguments), **named)
+        return OnDevice(on_device(*self._own(arguments), **named))
 
     def _own(self, value: Any) -> Any:
         """Return arrays, also within tuples and lists, as tensors on this device."""

@@ -91,9 +91,11 @@ def record_dialog(text_cache: LiveTextCache, transcript: Transcript) -> list[Rec
 
 def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
     """Yield the demands of a dialog with passages as turns."""
-    said = [passage.passage for passage in passages]
-    words = [(passage.turn, index) for index, passage in enumerate(said) if passage.call is None]
-    turn_of_words, turns = dict(words), [passage.turn for passage in said]
+    spoken_by = [passage.passage for passage in passages]
+    words = [
+        (passage.turn, index) for index, passage in enumerate(spoken_by) if passage.call is None
+    ]
+    turn_of_words, turns = dict(words), [passage.turn for passage in spoken_by]
     for demand in demands:
         mentions = [mention for mention in demand.mentions if mention.turn in turn_of_words]
         if mentions:

@@ -147,14 +147,14 @@ def _error(rotation: Rotation, keys: Any, turned: Any) -> float:
         flat, turned = keys.flatten(0, 1), turned.flatten(0, 1)
         positions = torch.full(flat.shape[:2], APART, device=keys.device)
         forth = (rotation(flat, positions) - turned).abs().max()
-        back = (rotation(turned, positions, back=True) - flat).abs().max()
-        return float(max(forth, back) / keys.abs().max())
+        inverse = (rotation(turned, positions, back=True) - flat).abs().max()
+        return float(max(forth, inverse) / keys.abs().max())
     return 1.0
 
 
 @eager
-def _note_positions(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+def _note_positions(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Note the positions with which a rotary module is called: its only whole numbers."""
-    for value in (*given, *named.values()):
+    for value in (*inputs, *named.values()):
         if isinstance(value, torch.Tensor) and not value.is_floating_point():
             this_pass.positions = value

@@ -64,9 +64,9 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             rows.append(cache.update(key_states[row], value_states[row], layer_idx))
         sizes = [keys.shape[2] for keys, _ in rows]
         keys, values = map(_padded, zip(*rows, strict=True))
-        before = partial(self._before_attention, layer_idx, sizes)
+        prepare = partial(self._before_attention, layer_idx, sizes)
         # Turns end by `PolicyCache.end_turn` only.
-        this_pass.expected = Expected(keys, values, before, after=lambda: None)
+        this_pass.expected = Expected(keys, values, prepare, after=lambda: None)
         return keys, values
 
     def _before_attention(
@@ -79,14 +79,14 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
         ]
         # 2. What each token may see: the places of its text (B, 1, S) up to its own (B, n, 1).
-        queries, most = inputs.queries, max(sizes)
+        queries, longest = inputs.queries, max(sizes)
         heads = max(1 if mask is None else mask.shape[1] for mask in empty)
         size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
-        place = torch.arange(most, device=queries.device) - (most - size)
+        place = torch.arange(longest, device=queries.device) - (longest - size)
         token = torch.arange(queries.shape[2], device=queries.device)[:, None] + (size - new)
         unseen = ((place < 0) | (place > token))[:, None]
-        least = torch.finfo(queries.dtype).min
-        masks = queries.new_zeros(unseen.shape).masked_fill_(unseen, least).repeat(1, heads, 1, 1)
+        lowest = torch.finfo(queries.dtype).min
+        masks = queries.new_zeros(unseen.shape).masked_fill_(unseen, lowest).repeat(1, heads, 1, 1)
         # 3. Of these, not the empty slots. A text's own mask covers its last places.
         for row, mask in zip(masks, empty, strict=True):
             if mask is not None:
@@ -104,9 +104,9 @@ def _padded(vectors: Sequence[torch.Tensor]) -> torch.Tensor:
     return padded
 
 
-def _joins(cache: PolicyCache, first: PolicyCache) -> bool:
+def _joins(cache: PolicyCache, reference: PolicyCache) -> bool:
     """Whether a cache can be read beside the first."""
-    same_model = cache.attention.modules == first.attention.modules
+    same_model = cache.attention.modules == reference.attention.modules
     return can_join(cache) and not cache.by_itself and same_model and cache.texts <= 1
 
 
