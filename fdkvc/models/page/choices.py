@@ -154,27 +154,27 @@ def choose_cache(page: str, titles: Mapping[str, str], start: str = "") -> str:
     return str(fields.choice(page, cache_field, width="content"))
 
 
-def choose_conversation(visible_dialog: Page) -> Conversation | None:
+def choose_conversation(opened_page: Page) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
-    page, link = visible_dialog.name, visible_dialog.link
-    place = {field.name: field for field in fields_of(page, {})}
-    policies = _choose_policies(page, place[POLICIES.name])
+    page, link = opened_page.name, visible_dialog.link
+    page_fields = {field.name: field for field in fields_of(page, {})}
+    policies = _choose_policies(page, page_fields[POLICIES.name])
     file, transcript, turn = None, None, 0
-    if fields.choice(page, place[BEGINNING.name]) != NOTHING:
-        file = dialogs.chosen_file(visible_dialog, (dialogs.DIALOG,))
+    if fields.choice(page, page_fields[BEGINNING.name]) != NOTHING:
+        file = dialogs.chosen_file(opened_page, (dialogs.DIALOG,))
         if file is None:
             return None
         file = dialogs.choose_tools(page, file)
         dialogs.warn_skipped(file)
         transcript = file.transcripts[dialogs.choose_transcript(page, file)]
         turn = _choose_turn(page, transcript, link)
-    budget = fields.number(page, place[BUDGET.name])
+    budget = fields.number(page, page_fields[BUDGET.name])
     decides = fields.choice(page, DECIDES)
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
     # The lengths of answers belong to a conversation: another one starts with the default.
     beginning = held(page, MODEL), file and file.key, transcript and transcript.name, turn
     if fields.is_new(f"{page}/begun", beginning) and not link:
-        hold(page, STOPS, place[STOPS.name].default)
+        hold(page, STOPS, page_fields[STOPS.name].default)
     return Conversation(
         model=held(page, MODEL),
         file="" if file is None else file.key,
