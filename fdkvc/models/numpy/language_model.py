@@ -5,8 +5,10 @@ and ``tokenizer.json``; `fdkvc.models.numpy.gguf_file` takes the same from a GGU
 """
 
 import hashlib
+import json
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +17,6 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from fdkvc.core.arrays import read_safetensors
 from fdkvc.core.attention import Floats
 from fdkvc.core.transcripts import clean_name, different_names
 from fdkvc.models.numpy import BUNDLED
@@ -178,8 +179,8 @@ def load_decoder(
     """Read a decoder from a folder or file; errors name the file and the problem."""
     arrays: Mapping[str, Floats]
     if isinstance(stored, Path):
-        check_memory(8 * check_model_folder(stored))  # as they are stored, and as they are used
-        config, arrays = read_json(stored / "config.json"), _arrays(stored)
+        check_memory(4 * check_model_folder(stored))
+        config, arrays = read_json(stored / "config.json"), _StoredWeights(stored)
     else:
         check_memory(4 * stored.numbers)
         config, arrays = stored.config, stored
@@ -298,14 +299,42 @@ def _transposed(matrices: Sequence[Floats], scale: float | Floats = 1.0) -> Floa
     return turned
 
 
-def _arrays(folder: Path) -> dict[str, Floats]:
-    arrays: dict[str, Floats] = {}
-    for path in weight_files(folder):
-        content = read_safetensors(path.read_bytes(), PRECISIONS, path.name)
-        for name, numbers in content.items():
-            if numbers.dtype == "<u2":  # BF16, the upper half of a number in single precision
-                numbers = (numbers.astype("<u4") << 16).view("<f4")
-            arrays[name] = numbers.astype(np.float32)
-            if not all_finite(arrays[name]):
-                raise ValueError(f"{name[:80]} holds a number that is not finite")
-    return arrays
+class _StoredWeights(Mapping[str, Floats]):
+    """The arrays of a checked folder by name, read and converted when one is looked up."""
+
+    def __init__(self, folder: Path) -> None:
+        self._places: dict[str, tuple[Path, str, tuple[int, ...], int]] = {}
+        for path in weight_files(folder):
+            with path.open("rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(size))
+            for name, array in header.items():
+                if name == "__metadata__":
+                    continue
+                kind = array["dtype"]
+                if kind not in PRECISIONS:
+                    raise ValueError(
+                        f"{name[:80]} has numbers of the type {kind}, but must have one of "
+                        + ", ".join(PRECISIONS)
+                    )
+                start = 8 + size + array["data_offsets"][0]
+                self._places[name] = path, kind, tuple(array["shape"]), start
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, name: str) -> Floats:
+        path, kind, shape, start = self._places[name]
+        numbers = np.fromfile(path, PRECISIONS[kind], math.prod(shape), offset=start)
+        if kind == "BF16":  # the upper half of a number in single precision
+            numbers = (numbers.astype("<u4") << 16).view("<f4")
+        array = numbers.astype(np.float32, copy=False).reshape(shape)
+        if not all_finite(array):
+            raise ValueError(f"{name[:80]} holds a number that is not finite")
+        return array
