@@ -172,7 +172,7 @@ class Forgot:
     @property
     def recorded(self) -> Fitted | None:
         """What the session did; None if that is not known."""
-        return next((way for way in self.ways if not way.policy), None)
+        return next((fitted for fitted in self.ways if not fitted.policy), None)
 
     def lost(self) -> list[Need]:
         """Return the values that the first way does not hold, the worst loss first."""
@@ -185,7 +185,7 @@ class Forgot:
     def holders(self, need: Need) -> list[str]:
         """Return the labels of the ways that hold a value."""
         place = self.needs.index(need)
-        return [way.label for way in self.ways if way.holds[place]]
+        return [fitted.label for fitted in self.ways if fitted.holds[place]]
 
 
 OnRead = Callable[[int, int], object]

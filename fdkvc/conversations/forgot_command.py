@@ -70,6 +70,8 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
         text = as_json(sessions, results, words, prices)
     else:
         text = as_text(results, words, prices) if results else none_sentence(sessions[0])
-        if results and (others := len(sessions) - len(compacted)):
-            text += f"\nWithout a compaction, and not compared: {count(others, 'conversation')}."
+        if results and (rest_count := len(sessions) - len(compacted)):
+            text += (
+                f"\nWithout a compaction, and not compared: {count(rest_count, 'conversation')}."
+            )
     flush(text + "\n")

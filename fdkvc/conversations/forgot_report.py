@@ -67,31 +67,35 @@ def sentence(result: Forgot) -> str:
         return "What the model had after it is not in the file, so what it forgot is not known."
     # If what the session did is not known, the best way stands for it.
     recorded = result.recorded
-    way = recorded or max(result.ways, key=lambda way: sum(way.holds))
-    total = len(way.holds)
+    fitted = recorded or max(result.ways, key=lambda fitted: sum(fitted.holds))
+    total = len(fitted.holds)
     if not total:
-        return "No later call needed a value from the text before. " + redone_sentence(result, way)
-    subject = f"“{way.label}”"
+        return "No later call needed a value from the text before. " + redone_sentence(
+            result, fitted
+        )
+    subject = f"“{fitted.label}”"
     if recorded is not None:
-        subject = WHAT_STAYED if way.label == NO_SUMMARY else STAYED[result.compaction.kind]
+        subject = WHAT_STAYED if fitted.label == NO_SUMMARY else STAYED[result.compaction.kind]
     would = "" if recorded is not None else "would have "
     values = count(total, "value")
-    sentences = [f"{subject} {would}held {sum(way.holds):,} of {values} that later calls needed."]
+    sentences = [
+        f"{subject} {would}held {sum(fitted.holds):,} of {values} that later calls needed."
+    ]
     if recorded is not None:
-        sentences += [returned_sentence(result, way)]
-    sentences += [redone_sentence(result, way)]
+        sentences += [returned_sentence(result, fitted)]
+    sentences += [redone_sentence(result, fitted)]
     if recorded is not None and len(result.ways) > 1:
-        best = max(result.ways[1:], key=lambda way: sum(way.holds))
+        best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
         better_way = f"“{best.label}” would have held {sum(best.holds):,}."
         no_better_way = "No other way of the same size would have held more."
-        is_better = sum(best.holds) > sum(way.holds)
+        is_better = sum(best.holds) > sum(fitted.holds)
         sentences.append(f"At the same size, {better_way}" if is_better else no_better_way)
     return " ".join(filter(None, sentences))
 
 
-def returned_sentence(result: Forgot, way: Fitted) -> str:
+def returned_sentence(result: Forgot, fitted: Fitted) -> str:
     """Say how many of the values that a way does not hold came back before they were used."""
-    lost = [need for need, is_held in zip(result.needs, way.holds, strict=True) if not is_held]
+    lost = [need for need, is_held in zip(result.needs, fitted.holds, strict=True) if not is_held]
     if not lost:
         return ""
     returned = sum(need.giver >= 0 for need in lost)
@@ -103,9 +107,9 @@ def returned_sentence(result: Forgot, way: Fitted) -> str:
     return f"{words}: {returned:,} came back before use, {len(lost) - returned:,} did not."
 
 
-def redone_sentence(result: Forgot, way: Fitted) -> str:
+def redone_sentence(result: Forgot, fitted: Fitted) -> str:
     """Say which lines of results came back after a compaction."""
-    redone = way.redone
+    redone = fitted.redone
     if not redone.lines:
         return "No later result repeats lines that had left."
     verb = "repeats" if redone.calls == 1 else "repeat"
@@ -115,11 +119,11 @@ def redone_sentence(result: Forgot, way: Fitted) -> str:
 
 def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
     """Say after how many requests what the session did had paid for its price; "" if unknown."""
-    way = result.recorded
-    if way is None or way.rewrite is None or not way.rewrite.requests:
+    fitted = result.recorded
+    if fitted is None or fitted.rewrite is None or not fitted.rewrite.requests:
         return ""
-    requests, paid = way.rewrite.requests, way.rewrite.paid_after(prices)
-    spent, alternative = way.rewrite.costs(prices)[-1]
+    requests, paid = fitted.rewrite.requests, fitted.rewrite.paid_after(prices)
+    spent, alternative = fitted.rewrite.costs(prices)[-1]
     paid_words = f"it had paid after {count(paid, 'request')}" if paid else "it had not paid"
     followed = "1 followed" if requests == 1 else f"{requests:,} followed"
     return (
@@ -164,12 +168,18 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
 def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     """Return the table of ways."""
     rows = []
-    for way in result.ways:
-        holds = f"{sum(way.holds):,} of {len(way.holds):,}"
-        redone = f"{way.redone.calls:,} ({way.redone.tokens:,})"
-        numbers = [f"{way.tokens:,}", holds, redone, f"{way.read_again:,}", paid(way, prices)]
-        read = [] if way.reading is None else [way.reading.cell]
-        rows.append([way.label, *numbers, *read, way.policy])
+    for fitted in result.ways:
+        holds = f"{sum(fitted.holds):,} of {len(fitted.holds):,}"
+        redone = f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})"
+        numbers = [
+            f"{fitted.tokens:,}",
+            holds,
+            redone,
+            f"{fitted.read_again:,}",
+            paid(fitted, prices),
+        ]
+        read = [] if fitted.reading is None else [fitted.reading.cell]
+        rows.append([fitted.label, *numbers, *read, fitted.policy])
     heads = [
         "way",
         "tokens",
@@ -185,11 +195,11 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     return Grid(heads, rows)
 
 
-def paid(way: Fitted, prices: Prices) -> str:
+def paid(fitted: Fitted, prices: Prices) -> str:
     """Return after how many requests a way had paid, "" where it is not the text that changes."""
-    if way.rewrite is None or not way.rewrite.requests:
+    if fitted.rewrite is None or not fitted.rewrite.requests:
         return ""
-    return f"{way.rewrite.paid_after(prices):,}" if way.rewrite.paid_after(prices) else "no"
+    return f"{fitted.rewrite.paid_after(prices):,}" if fitted.rewrite.paid_after(prices) else "no"
 
 
 def given_by(need: Need) -> str:
@@ -298,27 +308,27 @@ def as_json(
 
 def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[dict[str, Any]]:
     """Return what each way keeps, what came back of what it does not hold, and what it cost."""
-    return [_way_row(way, prices) for way in result.ways]
+    return [_way_row(fitted, prices) for fitted in result.ways]
 
 
-def _way_row(way: Fitted, prices: Prices) -> dict[str, Any]:
-    costs = way.rewrite.costs(prices)[-1:] if way.rewrite else []
+def _way_row(fitted: Fitted, prices: Prices) -> dict[str, Any]:
+    costs = fitted.rewrite.costs(prices)[-1:] if fitted.rewrite else []
     spent, alternative = costs[0] if costs else (None, None)
     return {
-        "way": way.label,
-        "policy": way.policy,
-        "tokens": way.tokens,
-        "values": len(way.holds),
-        "held": sum(way.holds),
-        "calls again": way.redone.calls,
-        "lines again": way.redone.lines,
-        "tokens again": way.redone.tokens,
-        "read again": way.read_again,
-        "requests": way.rewrite.requests if way.rewrite else None,
-        "paid after": way.rewrite.paid_after(prices) or None if way.rewrite else None,
+        "way": fitted.label,
+        "policy": fitted.policy,
+        "tokens": fitted.tokens,
+        "values": len(fitted.holds),
+        "held": sum(fitted.holds),
+        "calls again": fitted.redone.calls,
+        "lines again": fitted.redone.lines,
+        "tokens again": fitted.redone.tokens,
+        "read again": fitted.read_again,
+        "requests": fitted.rewrite.requests if fitted.rewrite else None,
+        "paid after": fitted.rewrite.paid_after(prices) or None if fitted.rewrite else None,
         "dollars": spent,
         "dollars without": alternative,
-        "reading": None if way.reading is None else asdict(way.reading),
+        "reading": None if fitted.reading is None else asdict(fitted.reading),
     }
 
 

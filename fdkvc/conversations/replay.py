@@ -109,8 +109,10 @@ class Replay:
     def measured(self) -> tuple[Metric, ...]:
         """The metrics of evidence, of text that is read again if any is, and the requested ones."""
         evidence = metrics_of("evidence", optional=False).values()
-        again = ("tokens_reread",) if any(policy.reads_again for policy in self.policies) else ()
-        chosen = (METRICS[key] for key in (*again, *self.metrics))
+        extra_metrics = (
+            ("tokens_reread",) if any(policy.reads_again for policy in self.policies) else ()
+        )
+        chosen = (METRICS[key] for key in (*extra_metrics, *self.metrics))
         return tuple(dict.fromkeys((*evidence, *chosen)))
 
 
@@ -276,8 +278,8 @@ def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator
     """Yield the last columns of `ARGUMENTS` for each argument of a call."""
     for need, turns in zip(needs, evidence.lost, strict=True):
         if need:
-            held, evicted = float((turns < 0).mean()), turns[turns >= 0]
-            yield *need, held, int(evicted.min()) if evicted.size else -1
+            kept_share, evicted = float((turns < 0).mean()), turns[turns >= 0]
+            yield *need, kept_share, int(evicted.min()) if evicted.size else -1
 
 
 def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:

@@ -77,8 +77,8 @@ class Sources:
             return LexicalRecordings(transcripts, self.seed), digest
         if self.dialogs is not None:
             raise ValueError("--dialogs and --trace cannot be combined: give only one")
-        for name, given in (("calls", self.calls), ("tools", self.tools)):
-            if given:
+        for name, is_wanted in (("calls", self.calls), ("tools", self.tools)):
+            if is_wanted:
                 raise ValueError(
                     f"--{name} cannot be combined with --trace: a trace holds what the model read"
                 )
@@ -112,5 +112,5 @@ def skipped_text(skipped: Sequence[str]) -> str:
     """Return the list of skipped dialogs with reasons, "" if there are none."""
     if not skipped:
         return ""
-    rest = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
-    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *rest])
+    remainder = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
+    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *remainder])

@@ -90,7 +90,7 @@ def _tool(value: Any) -> Tool | None:
     if isinstance(schema, dict) and "properties" in schema:
         slots = schema["properties"]
     elif isinstance(schema, dict) and "type" not in schema:  # the slots themselves
-        slots = {slot: inner for slot, inner in schema.items() if isinstance(inner, dict)}
+        slots = {slot: part for slot, part in schema.items() if isinstance(part, dict)}
     listed = slots if isinstance(slots, dict | list) else ()
     names = (slot for slot in listed if isinstance(slot, str))
     return Tool(clean_name(tool["name"]), tuple(sorted(map(clean_name, names))))
@@ -149,7 +149,7 @@ def begin_with_tools(transcript: Transcript) -> Transcript:
     if not transcript.tools:
         raise ValueError(f"{transcript.name}: its file lists no tools")
     turns = zip(transcript.turns, transcript.spoken_by, strict=True)
-    speaker = next((turn.speaker for turn, by in turns if by == "system"), "system")
+    speaker = next((turn.speaker for turn, role in turns if role == "system"), "system")
     # All that names a turn moves on by one.
     demands = (
         replace(demand, turn=demand.turn + 1, mentions=tuple(map(_later, demand.mentions)))

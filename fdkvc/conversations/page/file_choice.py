@@ -72,10 +72,10 @@ def chosen_file(
         hold(page, DIGEST, "")
         return files.shipped_file(held(page, FILE))
     last = files.UPLOADS.get(st.session_state.get(f"{page}/uploaded"))
-    above: AbstractContextManager[object] = first or nullcontext()
-    with above if last is None else nullcontext():
+    container: AbstractContextManager[object] = first or nullcontext()
+    with container if last is None else nullcontext():
         file, problem = _read_upload(page, placed, last)
-    with above:
+    with container:
         problems(problem)
     if first is not None and last is None and file is not None:
         st.rerun()
@@ -159,9 +159,9 @@ def warn_skipped(file: files.DialogFile) -> None:
     for sentence in not_read_notes(file.transcripts):
         st.warning(plain(sentence))
     if file.skipped:
-        several = len(file.skipped) > 1
-        left_out = f"{count(len(file.skipped), 'dialog')} {'are' if several else 'is'} left out"
-        st.warning(plain(f"{left_out}: {file.skipped[0]}{', and so on' if several else ''}."))
+        are_several = len(file.skipped) > 1
+        left_out = f"{count(len(file.skipped), 'dialog')} {'are' if are_several else 'is'} left out"
+        st.warning(plain(f"{left_out}: {file.skipped[0]}{', and so on' if are_several else ''}."))
 
 
 def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:

@@ -126,17 +126,17 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
 
 def _shown(transcripts: Sequence[Transcript]) -> tuple[tuple[Transcript, ...], list[str]]:
     """Return the dialogs that a page shows, and a sentence for each that is too long."""
-    shown, too_long = list[Transcript](), list[str]()
+    readable, too_long = list[Transcript](), list[str]()
     for transcript in transcripts:
         it_has = f"{transcript.name}: it has"
         try:
             check_most(it_has, sum(transcript.word_counts), "words", MAX_SHOWN_TOKENS)
             characters = sum(map(len, transcript.texts))
             check_most(it_has, characters, "characters", MAX_SHOWN_CHARACTERS)
-            shown.append(transcript)
+            readable.append(transcript)
         except ValueError as error:
             too_long.append(f"{error} on a page; python -m fdkvc dialogs reads more")
-    return tuple(shown), too_long
+    return tuple(readable), too_long
 
 
 def _contexts(content: bytes, name: str) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
@@ -215,8 +215,8 @@ class HeadChoice(Spoken):
         if self.alone:
             run = simulate_long if entries > MAX_RECORDED_ENTRIES else simulate
             return run(policy, dialogs, budget)
-        what = f"The {self.deciding} heads that decide together have"
-        check_most(what, self.deciding * entries, "entries over all turns", MAX_JOINT_ENTRIES)
+        subject = f"The {self.deciding} heads that decide together have"
+        check_most(subject, self.deciding * entries, "entries over all turns", MAX_JOINT_ENTRIES)
         first = self.head - self.head % self.deciding
         shared = _shared_run(policy, self.recording, first, self.deciding, budget)
         return shared.row(self.head - first)
@@ -247,6 +247,6 @@ def shown_recording(
     transcript = recording.transcript
     if schedule:
         transcript = with_schedule(transcript, schedule)
-    shown = lettered(recording, transcript)
-    _ = shown.dialogs  # computed here, so that the cache counts them
-    return shown, transcript.topics
+    readable = lettered(recording, transcript)
+    _ = readable.dialogs  # computed here, so that the cache counts them
+    return readable, transcript.topics

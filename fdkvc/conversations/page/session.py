@@ -73,8 +73,10 @@ class CompactionCard:
         lost = result.lost()
         caption = " ".join([f"{heading(result)}.", *notes_of(result)])
         losses = tuple((need, _in_words(need, result)) for need in lost[:WORST])
-        needed, note = len(result.needs), tokens_note(result.session)
-        return cls(sentence(result), caption, ways_grid(result), losses, needed, len(lost), note)
+        need_count, note = len(result.needs), tokens_note(result.session)
+        return cls(
+            sentence(result), caption, ways_grid(result), losses, need_count, len(lost), note
+        )
 
 
 def _in_words(need: Need, result: Forgot) -> str:
@@ -311,7 +313,7 @@ def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]
 def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -> None:
     """Draw the messages around a moment, and say what was in context then."""
     context = session.in_context(moment)
-    gone = moment + 1 - len(context)
+    absent = moment + 1 - len(context)
     with st.expander("Transcript: what was in context at a message", expanded=loss is not None):
         last = len(session.messages)
         key = f"{scope}/message"
@@ -321,7 +323,7 @@ def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -
                 f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "
                 f"{count(len(context), 'message')} in context, "
                 f"{count(session.tokens_of(tuple(context)), 'token')}; "
-                f"{count(gone, 'earlier message')} had left it."
+                f"{count(absent, 'earlier message')} had left it."
             )
         )
         places: set[int] = set() if loss is None else {loss.source, loss.message, loss.giver} - {-1}
