@@ -1,12 +1,12 @@
 """How much of the paper a run reproduces, and the paper's claims with reasons and evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from fdkvc.paper.benchmark import matches_paper
-from fdkvc.paper.replication.claims import claim_results
+from fdkvc.paper.replication.claims import ClaimResult, claim_results
 from fdkvc.paper.replication.finding import finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.report.claims import MARKS, STYLE, claims_html, counted, name_of
@@ -15,6 +15,16 @@ from fdkvc.ui.fields import segments
 from fdkvc.ui.markdown import Markdown, plain
 
 EVERY = "all"
+
+SUBJECTS = {
+    **dict.fromkeys(("latency", "seconds", "score_bytes"), "Time and memory"),
+    **dict.fromkeys(("ownership_loss", "learning_rate", "highest_score"), "How the policy behaves"),
+    **dict.fromkeys(("same_entries", "parameters", "threshold_evictions"), "Hyperparameters"),
+}
+"""What claims are about, by their metric; by default the metric's own name."""
+
+FAILING_FIRST = ("does not hold", "open", "direction only", "holds", None)
+"""The order of verdicts."""
 
 
 def show_answer(study: Study) -> None:
@@ -51,4 +61,16 @@ def show_claims(page: str, study: Study) -> None:
     legend = " · ".join(f"{sign} {name}: {meaning}" for name, (sign, meaning) in marks.items())
     st.caption(plain(f"{legend} · click a claim for its numbers"))
     chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]
-    st.html(f"<style>{STYLE}</style>{claims_html(chosen)}")
+    st.html(f"<style>{STYLE}</style>")
+    for subject, group in by_subject(chosen).items():
+        st.subheader(plain(subject), anchor=False)
+        st.html(claims_html(group))
+
+
+def by_subject(results: Sequence[ClaimResult]) -> dict[str, list[ClaimResult]]:
+    """Group claims by what they are about; those that fail come first, also of the groups."""
+    groups = dict[str, list[ClaimResult]]()
+    for result in sorted(results, key=lambda result: FAILING_FIRST.index(result.verdict)):
+        metric = result.claim.measure.metric.removeprefix("late_")
+        groups.setdefault(SUBJECTS.get(metric, metric.capitalize()), []).append(result)
+    return groups

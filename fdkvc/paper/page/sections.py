@@ -1,6 +1,7 @@
 """The page Benchmark: a benchmark section by section, and sweeps of hyperparameters."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -13,7 +14,7 @@ from fdkvc.paper.page.alignment import show_alignment
 from fdkvc.paper.page.claims import show_answer, show_claims
 from fdkvc.paper.page.figures import show_figures
 from fdkvc.paper.page.pair import show_policies
-from fdkvc.paper.page.past import Kind, Past, open_run
+from fdkvc.paper.page.past import Kind, Past, listed_runs, open_run
 from fdkvc.paper.page.runs import show_runs
 from fdkvc.paper.page.tables import show_tables
 from fdkvc.paper.report.document import papers_report, study_report
@@ -21,7 +22,7 @@ from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
 from fdkvc.runs.export import stem_of
 from fdkvc.ui.downloads import files_of, report_button, show_files
-from fdkvc.ui.fields import held
+from fdkvc.ui.fields import held, hold
 from fdkvc.ui.frame import open_section_of
 
 
@@ -76,7 +77,13 @@ def show(page: str, place: DeltaGenerator) -> None:
     kind = _kind_of(section)
     with description:
         visible_run = open_run(page, kind, place)
-    open_section_of(page, SECTION, {section: partial(_draw, page, section, visible_run, answer)})
+    field = SECTION
+    if len(listed_runs(choices.kind())) < 2:
+        labels = {name: label for name, label in SECTION.labels.items() if name != "runs"}
+        field = replace(SECTION, choices=labels)  # there is nothing to compare with
+    if section not in field.labels:
+        hold(page, SECTION, section := SECTION.default)
+    open_section_of(page, field, {section: partial(_draw, page, section, visible_run, answer)})
     if visible_run is not None:
         with place, st.popover("Download", icon=":material/download:"):
             _offer(page, visible_run, stem_of(kind.describe(visible_run.result.settings)))
