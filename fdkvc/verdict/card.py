@@ -71,11 +71,14 @@ def ways_for(recordings: Sequence[Recording], added: Sequence[str] = ()) -> tupl
     Those without surprisal leave out what looks at it. Where there is a system prompt, the one that
     SmolLM2 loses least under also runs with the prompt pinned.
     """
-    without = recordings[0].surprisal is None
+    unread_surprisal = recordings[0].surprisal is None
     candidates = map(read_policy, (*CANDIDATES, *added))
-    policies = [row for row in candidates if not (without and "surprisal" in row.looks_at)]
+    policies = [row for row in candidates if not (unread_surprisal and "surprisal" in row.looks_at)]
     texts = transcripts_of(recordings)
-    if any("system" in (turn.kind for turn in text.turns) for text in texts) and not without:
+    if (
+        any("system" in (turn.kind for turn in text.turns) for text in texts)
+        and not unread_surprisal
+    ):
         policies += with_pinned_prompts([read_policy("sinks(weighted-recency)")])[1:]
     return tuple(dict.fromkeys(policies))
 
@@ -155,8 +158,8 @@ class ModelRead:
             values = sum(reading.values for reading in readings)
             scores[name] = Reading(right, values, kl, dialogs)
         names, tokens = (*self.names, *later.names), self.tokens + later.tokens
-        begun = self.begun + later.begun
-        return replace(later, names=names, tokens=tokens, scores=scores, begun=begun)
+        partial_dialogs = self.begun + later.begun
+        return replace(later, names=names, tokens=tokens, scores=scores, begun=partial_dialogs)
 
 
 @dataclass(frozen=True)
@@ -200,8 +203,8 @@ class Card:
     @property
     def today(self) -> Way | None:
         """What people do, of the ways compared."""
-        ways = {unpinned(way.policy): way for way in reversed(self.ways)}
-        return next((ways[name] for name in TODAY if name in ways), None)
+        by_name = {unpinned(candidate.policy): candidate for candidate in reversed(self.ways)}
+        return next((by_name[name] for name in TODAY if name in by_name), None)
 
 
 def smallest_size(rows: pd.DataFrame, target: float) -> int | None:
@@ -240,37 +243,39 @@ def find_card(
         table[table.metric == metric].groupby(["policy", "budget"]).value.mean()
         for metric in (REREAD, REFUSED)
     )
-    ways = list[Way]()
+    candidates = list[Way]()
     for name, rows in recalls.groupby("policy", sort=False):
         policy = by_name[str(name)]
         size = smallest_size(rows, target)
         means = mean_recalls(rows)
-        shown = max(means, key=means.__getitem__) if size is None else size
-        stored = policy.slots(shown, 1, 1) + policy.tier_places(shown, int(tokens))
-        cell = (arguments.policy == name) & (arguments.budget == shown)
-        ways.append(
+        shown_size = max(means, key=means.__getitem__) if size is None else size
+        stored = policy.slots(shown_size, 1, 1) + policy.tier_places(shown_size, int(tokens))
+        cell = (arguments.policy == name) & (arguments.budget == shown_size)
+        candidates.append(
             Way(
                 policy.name,
                 size,
-                means[shown],
+                means[shown_size],
                 min(float(stored), tokens),
                 forgets_most(arguments[cell]),
-                float(reread.get((name, shown), math.nan)) if policy.reads_again else math.nan,
-                float(refused.get((name, shown), 0.0)),
+                float(reread.get((name, shown_size), math.nan)) if policy.reads_again else math.nan,
+                float(refused.get((name, shown_size), 0.0)),
                 guessed(policy, source),
                 None if read is None else read.scores.get(policy.name),
             )
         )
-    ways.sort(key=_smallest)
+    candidates.sort(key=_smallest)
     if recalls.empty:
-        ways = ways_without_calls([*by_name.values()], tokens, source, read)
-    by_words = None if recalls.empty else chosen_way(ways)
-    best = by_words if read is None or not read.complete else judged_way(ways, by_words, read)
+        candidates = ways_without_calls([*by_name.values()], tokens, source, read)
+    by_words = None if recalls.empty else chosen_way(candidates)
+    best = by_words if read is None or not read.complete else judged_way(candidates, by_words, read)
     dialogs = recalls.drop_duplicates("dialog")
     # What is chosen on one half: any way that words may choose, or the one that the model chose.
-    chosen = [row for row in ([best] if best != by_words else ways) if row and not row.guessed]
+    chosen = [
+        row for row in ([best] if best != by_words else candidates) if row and not row.guessed
+    ]
     return Card(
-        tuple(ways),
+        tuple(candidates),
         best,
         by_words,
         tokens,
@@ -290,30 +295,37 @@ def ways_without_calls(
 ) -> list[Way]:
     """Return the ways at one share of the text, for a model to compare; best first if it did."""
     size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
-    ways = list[Way]()
+    candidates = list[Way]()
     for policy in policies:
         slots, by_letters = float(min(size, tokens)), guessed(policy, source)
-        way = Way(policy.name, size, math.nan, slots, "", guessed=by_letters)
-        if keeps_start(way):
-            ways.append(replace(way, reading=scores.get(policy.name)))
-    return sorted(ways, key=lambda way: math.inf if way.reading is None else way.reading.kl)
+        candidate = Way(policy.name, size, math.nan, slots, "", guessed=by_letters)
+        if keeps_start(candidate):
+            candidates.append(replace(candidate, reading=scores.get(policy.name)))
+    return sorted(
+        candidates,
+        key=lambda candidate: math.inf if candidate.reading is None else candidate.reading.kl,
+    )
 
 
-def _smallest(way: Way) -> tuple[float, ...]:
+def _smallest(candidate: Way) -> tuple[float, ...]:
     """Return what orders ways: the smallest first, and of a size one that reads nothing again."""
-    again = read_policy(way.policy).reads_again
-    return way.size is None, way.size or 0, again, -way.recall
+    rereads = read_policy(candidate.policy).reads_again
+    return candidate.size is None, candidate.size or 0, rereads, -candidate.recall
 
 
-def chosen_way(ways: Sequence[Way]) -> Way | None:
+def chosen_way(candidates: Sequence[Way]) -> Way | None:
     """Return the first way that may be recommended by text, of those that keep the first tokens."""
-    enough = [way for way in ways if way.size is not None and not way.guessed]
-    return next(filter(keeps_start, enough), enough[0] if enough else None)
+    sized = [
+        candidate
+        for candidate in candidates
+        if candidate.size is not None and not candidate.guessed
+    ]
+    return next(filter(keeps_start, sized), sized[0] if sized else None)
 
 
-def keeps_start(way: Way) -> bool:
+def keeps_start(candidate: Way) -> bool:
     """Whether a model has the first tokens that it needs: they stay, or the text is read again."""
-    return sinks_of(read_policy(way.policy), way.size or 1) == SINKS
+    return sinks_of(read_policy(candidate.policy), candidate.size or 1) == SINKS
 
 
 CLEARLY = 0.1
@@ -325,18 +337,18 @@ FEW = 0.05
 twenty, and one value at least."""
 
 
-def judged_way(ways: Sequence[Way], by_words: Way | None, read: ModelRead) -> Way | None:
+def judged_way(candidates: Sequence[Way], by_words: Way | None, read: ModelRead) -> Way | None:
     """Return the smallest of the ways read that loses hardly more than the one that loses least.
 
     That by words comes before all others, and what is sized by letters after them. A dialog from
     which a way evicts nothing loses nothing.
     """
-    ordered = sorted(ways, key=lambda way: (way != by_words, way.guessed))
+    ordered = sorted(candidates, key=lambda candidate: (candidate != by_words, candidate.guessed))
     losses = list[tuple[Way, float, int]]()
-    for way in ordered:
-        if way.size is not None and way.reading is not None:
-            kl = way.reading.kl * way.reading.dialogs / read.dialogs
-            losses.append((way, kl, way.reading.values - way.reading.right))
+    for candidate in ordered:
+        if candidate.size is not None and candidate.reading is not None:
+            kl = candidate.reading.kl * candidate.reading.dialogs / read.dialogs
+            losses.append((candidate, kl, candidate.reading.values - candidate.reading.right))
     if not losses:
         return by_words
     smallest_kl = min(kl for _, kl, _ in losses)
@@ -345,9 +357,9 @@ def judged_way(ways: Sequence[Way], by_words: Way | None, read: ModelRead) -> Wa
     fewest_wrong = min(wrong for _, _, wrong in losses)
     values = max(reading.values for reading in read.scores.values())
     few_values = max(1, round(FEW * values))
-    for way, kl, wrong in losses:
+    for candidate, kl, wrong in losses:
         if kl <= smallest_kl + CLEARLY and wrong <= fewest_wrong + few_values:
-            return way
+            return candidate
     return by_words
 
 
@@ -372,7 +384,7 @@ def forgets_most(arguments: pd.DataFrame) -> str:
 
 
 def promised(
-    ways: Sequence[Way], recalls: pd.DataFrame, arguments: pd.DataFrame, target: float
+    chosen_ways: Sequence[Way], recalls: pd.DataFrame, arguments: pd.DataFrame, target: float
 ) -> Promise | None:
     """Return what ways hold that were chosen on the other half of the clusters.
 
@@ -382,31 +394,31 @@ def promised(
     halves = halves_of(recalls)
     half = recalls.dialog.map(halves)
     values, services, calls = list[float](), list[str](), 0
-    names = [way.policy for way in ways]
-    for other in (0, 1):
+    names = [candidate.policy for candidate in chosen_ways]
+    for half_number in (0, 1):
         chosen = list[Way]()
         for name in names:
-            rows = recalls[(recalls.policy == name) & (half != other)]
+            rows = recalls[(recalls.policy == name) & (half != half_number)]
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
                 chosen.append(Way(name, size, rows[rows.budget == size].value.mean(), size, ""))
         way = chosen_way(sorted(chosen, key=_smallest))
         if way is None:  # the half that needs most would be told of, but would choose nothing
             return None
-        told = recalls[(recalls.policy == way.policy) & (recalls.budget == way.size)]
-        told = told[told.dialog.map(halves) == other]
-        values += told.value.tolist()
-        services += told.services.tolist()
+        test_rows = recalls[(recalls.policy == way.policy) & (recalls.budget == way.size)]
+        test_rows = test_rows[test_rows.dialog.map(halves) == half_number]
+        values += test_rows.value.tolist()
+        services += test_rows.services.tolist()
         needs = arguments[(arguments.policy == way.policy) & (arguments.budget == way.size)]
-        needs = needs[needs.dialog.isin(told.dialog)]
+        needs = needs[needs.dialog.isin(test_rows.dialog)]
         calls += len(needs.drop_duplicates(["dialog", "turn", "call", "call_number"]))
     if not values or not calls:
         return None
     mean = float(np.mean(values))
     low, high = share_interval(round(mean * calls), calls)
-    ends = cluster_mean(values, services).interval
-    if not math.isnan(ends[0]):
-        low, high = min(low, max(ends[0], 0.0)), max(high, min(ends[1], 1.0))
+    interval = cluster_mean(values, services).interval
+    if not math.isnan(interval[0]):
+        low, high = min(low, max(interval[0], 0.0)), max(high, min(interval[1], 1.0))
     return Promise(mean, low, high)
 
 
@@ -424,15 +436,15 @@ def card_sentences(card: Card) -> tuple[str, str]:
             "No model has read them yet.",
         )
     if best is None or best.size is None or not card.pays:
-        most = percent(1 - PAYS)
-        why = f"no way tried holds {percent(card.target)} of what calls need in less than {most}"
+        limit = percent(1 - PAYS)
+        why = f"no way tried holds {percent(card.target)} of what calls need in less than {limit}"
         if not card.clusters:
             why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
         if best is not None and best.size is not None:
             saved = round(card.tokens - best.slots)
-            least = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
-            way = way_words(best.policy)
-            why = f"“{way}” would save {count(saved, 'token')}, less than {least}"
+            bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
+            name = way_words(best.policy)
+            why = f"“{name}” would save {count(saved, 'token')}, less than {bound}"
         lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
         lead = f"{lead} in {card.shape.name}."
     else:
@@ -464,8 +476,8 @@ def _basis(card: Card, read: ModelRead | None) -> str:
     if source.startswith(FITTED):
         parts.append(f"this way was {source.removeprefix(FITTED)}")
     if card.promise is not None:
-        held = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
-        parts.append(f"on conversations not used to choose, {held} of what calls need is held")
+        promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
+        parts.append(f"on conversations not used to choose, {promise} of what calls need is held")
     if not card.clusters:
         parts.append("no call says which values must stay")
     elif card.clusters < MIN_CLUSTERS:
@@ -512,33 +524,35 @@ def card_grid(card: Card, *, policies: bool = True) -> Grid:
     Without these it is narrower, for a terminal.
     """
     rows = []
-    for way in card.ways:
-        mark = " ←" if way == card.best and card.pays else ""
-        note = f"{' *' if way.guessed else ''}{' †' if way.refused > 0 else ''}"
-        row = [f"{way_words(way.policy)}{note}{mark}"]
-        if way.size is None:
-            held = math.floor(100 * way.recall + 1e-6) / 100  # below the target, so it reads so
-            sizes = [f"never: {percent(held)}", "", ""]
+    for candidate in card.ways:
+        mark = " ←" if candidate == card.best and card.pays else ""
+        note = f"{' *' if candidate.guessed else ''}{' †' if candidate.refused > 0 else ''}"
+        row = [f"{way_words(candidate.policy)}{note}{mark}"]
+        if candidate.size is None:
+            recall = (
+                math.floor(100 * candidate.recall + 1e-6) / 100
+            )  # below the target, so it reads so
+            sizes = [f"never: {percent(recall)}", "", ""]
         else:
-            stored = written_bytes(way.slots * card.shape.entry_bytes)
-            sizes = [f"{way.size:,}", percent(way.size / card.tokens), stored]
+            stored = written_bytes(candidate.slots * card.shape.entry_bytes)
+            sizes = [f"{candidate.size:,}", percent(candidate.size / card.tokens), stored]
             sizes = sizes if policies else [f"{sizes[0]} ({sizes[1]})", "", stored]
-        again = "–" if math.isnan(way.reread) else f"{way.reread:,.0f}"
-        read = "" if way.reading is None else way.reading.cell
-        code = [way.policy] if policies else []
-        forgets = way.forgets if policies else way.forgets.removesuffix(" turns")
-        rows.append([*row, *sizes, again, read, forgets, *code])
+        reread = "–" if math.isnan(candidate.reread) else f"{candidate.reread:,.0f}"
+        read = "" if candidate.reading is None else candidate.reading.cell
+        code = [candidate.policy] if policies else []
+        forgets = candidate.forgets if policies else candidate.forgets.removesuffix(" turns")
+        rows.append([*row, *sizes, reread, read, forgets, *code])
     if (recorded := card.recorded) is not None:
         times = count(recorded.compactions, "time")
-        gone = f"{recorded.lost:,} of {recorded.needed:,} gone"
-        row = [RECORDED, times, "", "", "", "", gone]
+        losses = f"{recorded.lost:,} of {recorded.needed:,} gone"
+        row = [RECORDED, times, "", "", "", "", losses]
         rows.append([*row, ""] if policies else row)
     heads = ["way", "tokens", "of text", "cache", "again", "right, KL"]
     heads += ["forgets most", "policy"] if policies else ["forgets (turns)"]
     empty = {"", "–"}
     kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
-    shown = [[row[place] for place in kept] for row in rows]
-    return Grid([heads[place] for place in kept] if rows else heads, shown)
+    cells = [[row[place] for place in kept] for row in rows]
+    return Grid([heads[place] for place in kept] if rows else heads, cells)
 
 
 MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=user))"
@@ -574,17 +588,17 @@ OURS = (
 """How this project's own cache is set, in *transformers*."""
 
 
-def settings_of(way: Way, tokens: float, unit: str) -> dict[str, str]:
+def settings_of(candidate: Way, tokens: float, unit: str) -> dict[str, str]:
     """Return what sets a way and its size, by engine or library.
 
     Each begins with a comment: engines count by tokenizers of their own, and the size is in tokens
     of `unit`, of conversations with so many on average.
     """
-    size = way.size or 0
+    size = candidate.size or 0
     comment = f"# {size:,} tokens of {unit}, {percent(size / tokens)} of a conversation"
-    lines = SETTINGS.get(way.policy)
+    lines = SETTINGS.get(candidate.policy)
     if lines is None:
-        name = way.policy.replace(", ", ",")  # so that no line ends within it
+        name = candidate.policy.replace(", ", ",")  # so that no line ends within it
         return {"transformers": f"{comment}\n{OURS.format(name, size)}"}
     return {engine: f"{comment}\n{line.format(size)}" for engine, line in lines.items()}
 
@@ -592,17 +606,23 @@ def settings_of(way: Way, tokens: float, unit: str) -> dict[str, str]:
 def card_record(card: Card) -> dict[str, Any]:
     """Return the card in values that JSON can hold: its fields, and what is said of them."""
     lead, basis = card_sentences(card)
-    said = {"sentence": lead, "basis": basis, "pays": card.pays, "settings": card.settings}
+    sentences = {"sentence": lead, "basis": basis, "pays": card.pays, "settings": card.settings}
     fields = asdict(replace(card, read=None))
     fields["read_by"] = None if card.read is None else card.read.model
-    fields["ways"] = [_way_record(card, way) for way in card.ways]
-    return said | {name: _plain(value) for name, value in fields.items() if name != "read"}
+    fields["ways"] = [_way_record(card, candidate) for candidate in card.ways]
+    return sentences | {name: _plain(value) for name, value in fields.items() if name != "read"}
 
 
-def _way_record(card: Card, way: Way) -> dict[str, Any]:
-    size = way.slots * card.shape.entry_bytes
-    more = {"way": way_words(way.policy), "share": (way.size or math.nan) / card.tokens}
-    return {name: _plain(value) for name, value in {**more, **asdict(way), "bytes": size}.items()}
+def _way_record(card: Card, candidate: Way) -> dict[str, Any]:
+    size = candidate.slots * card.shape.entry_bytes
+    added_fields = {
+        "way": way_words(candidate.policy),
+        "share": (candidate.size or math.nan) / card.tokens,
+    }
+    return {
+        name: _plain(value)
+        for name, value in {**added_fields, **asdict(candidate), "bytes": size}.items()
+    }
 
 
 def _plain(value: Any) -> Any:

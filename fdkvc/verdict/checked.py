@@ -77,14 +77,14 @@ def installed() -> bool:
 
 
 def sample_of(
-    transcripts: Sequence[Transcript], sizes: TurnSizes, evicting: int, most: int = SAMPLE_TOKENS
+    transcripts: Sequence[Transcript], sizes: TurnSizes, evicting: int, limit: int = SAMPLE_TOKENS
 ) -> list[Transcript]:
-    """Return dialogs that a way of `evicting` tokens evicts from, of at `most` so many in all.
+    """Return dialogs that a way of `evicting` tokens evicts from, of at most `limit` in all.
 
     They are drawn evenly over all lengths, of different clusters first, and only those with calls
     if any has some. Of one that is longer than what is left, it has the first turns.
     """
-    sample, room = list[Transcript](), most
+    sample, room = list[Transcript](), limit
     for dialog in drawn_over_lengths(transcripts, sizes):
         part = evicted_part(dialog, sizes[dialog.name], evicting, room)
         if part is not None:
@@ -103,17 +103,17 @@ def drawn_over_lengths(transcripts: Sequence[Transcript], sizes: TurnSizes) -> l
 
 
 def evicted_part(
-    dialog: Transcript, turn_sizes: Sequence[int], evicting: int, most: int
+    dialog: Transcript, turn_sizes: Sequence[int], evicting: int, limit: int
 ) -> Transcript | None:
     """Return the first turns of a dialog, all if they have at most so many tokens.
 
     None if nothing is needed after the turn in which more than `evicting` tokens are held.
     """
-    ends = [*accumulate(turn_sizes)]
-    turns, full_turn = bisect_right(ends, most), bisect_right(ends, evicting)
+    turn_ends = [*accumulate(turn_sizes)]
+    turns, full_turn = bisect_right(turn_ends, limit), bisect_right(turn_ends, evicting)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
     calls = [demand.turn for demand in dialog.demands if demand.kind == "call"]
-    needing_turns = calls or range(len(ends))
+    needing_turns = calls or range(len(turn_ends))
     if not any(full_turn < turn < turns for turn in needing_turns):
         return None
     if turns == len(dialog.turns):
@@ -124,14 +124,18 @@ def evicted_part(
 
 def ways_to_read(card: Card) -> list[list[Way]]:
     """Return the ways that a model reads, in groups: the first decide most."""
-    sized = [way for way in card.ways if way.size is not None and way.slots < card.tokens]
+    sized = [
+        candidate
+        for candidate in card.ways
+        if candidate.size is not None and candidate.slots < card.tokens
+    ]
     text = [way for way in sized if not way.guessed]
     habits = [way for name in TODAY for way in text if unpinned(way.policy) == name]
     by_attention = [way for way in sized if way.guessed and way.policy.startswith("sinks(")]
     leading = card.ways[:1] if card.by_words is None else (card.by_words,)
     first_group = dict.fromkeys(way for way in (*leading, *habits[:1]) if way in sized)
-    others = dict.fromkeys([*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]])
-    return [[*first_group], [way for way in others if way not in first_group]]
+    remaining = dict.fromkeys([*text[:BY_TEXT], *by_attention[:BY_ATTENTION], *habits[:BY_HABIT]])
+    return [[*first_group], [way for way in remaining if way not in first_group]]
 
 
 def read_card(
@@ -140,12 +144,12 @@ def read_card(
     transcripts: Sequence[Transcript],
     on_read: Callable[[ModelRead], object] = lambda read: None,
     previous: ModelRead | None = None,
-    most: int = SAMPLE_TOKENS,
+    limit: int = SAMPLE_TOKENS,
     **execution: Unpack[Execution],
 ) -> ModelRead:
     """Let a model read a few dialogs under the ways that matter, each at its size.
 
-    `transcripts` are the dialogs of the card. Those read have at `most` so many tokens. `on_read`
+    `transcripts` are the dialogs of the card. Those read have at most `limit` tokens. `on_read`
     gets what is known after each group of ways. Given what it has read `previous`ly, it reads
     others, and `on_read` gets that until all is known of both. Raises a ValueError if there is no
     dialog to read, or no way.
@@ -161,7 +165,7 @@ def read_card(
         transcripts = [dialog for dialog in transcripts if dialog.name not in previous.names]
     sizes = {name: _readable(turn_sizes, model) for name, turn_sizes in sizes.items()}
     runs = [_sized(group, ratio) for group in groups]
-    sample = _affordable(runs, model, transcripts, sizes, most)
+    sample = _affordable(runs, model, transcripts, sizes, limit)
     tokens = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in sample}
     unread = [dialog for dialog in transcripts if dialog.name not in tokens]
     read = ModelRead(
@@ -171,7 +175,7 @@ def read_card(
         {},
         complete=False,
         begun=sum(dialog not in transcripts for dialog in sample),
-        unread=sum(bool(sample_of([dialog], sizes, runs[0].sizes[0], most)) for dialog in unread),
+        unread=sum(bool(sample_of([dialog], sizes, runs[0].sizes[0], limit)) for dialog in unread),
     )
     title = f"{count(read.dialogs, 'conversation')}, {count(read.tokens, 'token')}, under "
     title += count(sum(map(len, groups)), "way")
@@ -184,8 +188,8 @@ def read_card(
 
 def _readable(turn_sizes: Sequence[int], model: AnyModel) -> Sequence[int]:
     """Return the sizes of the first turns, as many as the model's context holds."""
-    ends = [*accumulate(turn_sizes)]
-    return turn_sizes[: bisect_right(ends, model.decoder.shape.positions)]
+    turn_ends = [*accumulate(turn_sizes)]
+    return turn_sizes[: bisect_right(turn_ends, model.decoder.shape.positions)]
 
 
 def _readings(
@@ -219,14 +223,14 @@ def _affordable(
     model: AnyModel,
     transcripts: Sequence[Transcript],
     sizes: TurnSizes,
-    most: int,
+    limit: int,
 ) -> list[Transcript]:
-    """Return a sample of at `most` so many tokens, and fewer where ways read much again.
+    """Return a sample of at most `limit` tokens, and fewer where ways read much again.
 
     Raises a ValueError if there is none that is read in time.
     """
-    allowed, evicting = MOST_WORK * most / SAMPLE_TOKENS, runs[0].sizes[0]
-    room = most
+    allowed, evicting = MOST_WORK * limit / SAMPLE_TOKENS, runs[0].sizes[0]
+    room = limit
     while sample := sample_of(transcripts, sizes, evicting, room):
         works = [_works(run, model, sample) for run in runs]
         # The groups of one dialog are read at once, each by one core; several dialogs share cores.
@@ -236,13 +240,13 @@ def _affordable(
         room = room * 9 // 10
     raise ValueError(
         f"no conversation that needs a value after {evicting:,} tokens can be read within "
-        f"{most:,} tokens; on the command line, --read N reads more"
+        f"{limit:,} tokens; on the command line, --read N reads more"
     )
 
 
 def _sized(group: Sequence[Way], ratio: float) -> Sized:
     """Return the run of some ways, at sizes that many times theirs."""
-    sizes = tuple(max(1, round(ratio * (way.size or 0))) for way in group)
+    sizes = tuple(max(1, round(ratio * (candidate.size or 0))) for candidate in group)
     policies = tuple(read_policy(way.policy) for way in group)
     return Sized(policies, tuple(sorted({*sizes})), sizes=sizes)
 
@@ -251,14 +255,14 @@ def _reports(
     report: Callable[[Progress], None] | None, works: Sequence[int], title: str
 ) -> list[Callable[[Progress], None] | None]:
     """Return what reports the progress of each part of a run, as that of the whole."""
-    began, done, lock = perf_counter(), [0.0] * len(works), Lock()
+    began, work_done, lock = perf_counter(), [0.0] * len(works), Lock()
     if report is None:
         return [None] * len(works)
 
     def on_progress(number: int, step: Progress) -> None:
         with lock:
-            done[number] = works[number] * step.done / step.total
-            report(Progress(round(sum(done)), sum(works), title, perf_counter() - began))
+            work_done[number] = works[number] * step.done / step.total
+            report(Progress(round(sum(work_done)), sum(works), title, perf_counter() - began))
 
     return [partial(on_progress, number) for number in range(len(works))]
 

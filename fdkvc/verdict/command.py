@@ -34,7 +34,7 @@ def dialogs(options: Namespace) -> None:
     warn_each([skipped_text(skipped)])
     # 2. The replay, for a card at the sizes that each way needs, and what a model reads of it.
     settings, searched = _fitted(settings, options, recordings)
-    about = {
+    run_fields = {
         "name": sources.trace or sources.dialogs,
         "digest": digest,
         "seed": sources.seed,
@@ -44,8 +44,8 @@ def dialogs(options: Namespace) -> None:
         "target": int(options.target) / 100,
         "searched": searched or None,
     }
-    with running(options.workers, options.dask) as how:
-        run = ReplayRun.measure(settings, recordings, about, **how)
+    with running(options.workers, options.dask) as execution:
+        run = ReplayRun.measure(settings, recordings, run_fields, **execution)
     if run.card is not None:
         warn_each(missing_value_notes(transcripts_of(run.recordings)))
         if model is not None:
@@ -103,10 +103,10 @@ def _read(run: ReplayRun, model: AnyModel, options: Namespace) -> ReplayRun:
     """Return a run with what a model reads for its card; warn if there is nothing to read."""
     assert run.card is not None
     warn_each([model.tokens.note])
-    texts, most = transcripts_of(run.recordings), options.read or SAMPLE_TOKENS
-    with running(options.workers, options.dask) as how:
+    texts, limit = transcripts_of(run.recordings), options.read or SAMPLE_TOKENS
+    with running(options.workers, options.dask) as execution:
         try:
-            return replace(run, read=read_card(run.card, model, texts, most=most, **how))
+            return replace(run, read=read_card(run.card, model, texts, limit=limit, **execution))
         except ValueError as error:
             warn_each([f"No model read it: {error}."])
             return run

@@ -109,8 +109,8 @@ def option_of(shape: ModelShape) -> str:
     >>> option_of(SHAPES["mistral-7b"]), option_of(read_shape("4x2x64x8"))
     ('mistral-7b', '4x2x64x8')
     """
-    known = next((key for key, value in SHAPES.items() if value == shape), None)
-    return known or (shape.name if _NUMBERS.fullmatch(shape.name) else "config.json")
+    known_key = next((key for key, value in SHAPES.items() if value == shape), None)
+    return known_key or (shape.name if _NUMBERS.fullmatch(shape.name) else "config.json")
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
@@ -120,8 +120,8 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     stores. Multi-head latent attention stores a latent vector and a rotated key (DeepSeek-AI 2024,
     *DeepSeek-V2*, Section 2.1).
     """
-    inner = config.get("text_config")
-    fields = {**config, **inner} if isinstance(inner, dict) else config
+    text_config = config.get("text_config")
+    fields = {**config, **text_config} if isinstance(text_config, dict) else config
     all_layers = _number(fields, *_LAYERS)
     if all_layers is None:
         raise ValueError(_unknown("layers"))
@@ -157,11 +157,13 @@ def _full_layers(config: Mapping[str, Any], layers: int) -> int:
         unused = {"use_sliding_window"}
         if config.get("use_sliding_window") is False:
             unused.add("sliding_window")
-        other = [key for key in config.keys() - unused if config[key] and _OTHERWISE.search(key)]
-        if other:
+        unclear_fields = [
+            key for key in config.keys() - unused if config[key] and _OTHERWISE.search(key)
+        ]
+        if unclear_fields:
             raise ValueError(
-                f"config.json has {min(other)!r} but does not say which layers attend to all "
-                f"tokens: give {IN_NUMBERS}"
+                f"config.json has {min(unclear_fields)!r} but does not say which layers attend to "
+                f"all tokens: give {IN_NUMBERS}"
             )
     if full < 1:
         raise ValueError("config.json: no layer attends to all tokens, so there is nothing to save")
@@ -182,5 +184,5 @@ def _number(config: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
-def _unknown(what: str) -> str:
-    return f"config.json does not say the model's {what}: give {IN_NUMBERS}"
+def _unknown(quantity: str) -> str:
+    return f"config.json does not say the model's {quantity}: give {IN_NUMBERS}"

@@ -20,9 +20,9 @@ from fdkvc.verdict.model_shape import option_of
 from fdkvc.verdict.results import LOSS_COLUMNS, ReplayRun, replay_grid
 
 
-def replay_report(run: ReplayRun, more: Sequence[str] = ()) -> str:
+def replay_report(run: ReplayRun, notes: Sequence[str] = ()) -> str:
     """Return the report on a replay; `more` has a string per paragraph on the run."""
-    scope = ["What policies keep of real dialogs, and what that costs.", *more]
+    scope = ["What policies keep of real dialogs, and what that costs.", *notes]
     return report_html("Cache policies on real dialogs", scope, replay_parts(run))
 
 
@@ -81,5 +81,5 @@ def replay_parts(run: ReplayRun) -> dict[str, str]:
     commands = [dialogs, REPORT]
     if run.vectors:
         commands = [f"python -m fdkvc app  # the page Dialogs with {run.vectors} in its address"]
-    again = provenance(commands, ran_on(run.seed), run.files)
-    return {**parts, "How to repeat the dialogs": again}
+    repeat_html = provenance(commands, ran_on(run.seed), run.files)
+    return {**parts, "How to repeat the dialogs": repeat_html}

@@ -145,46 +145,46 @@ class ReplayRun(Run):
         cls,
         settings: Replay,
         recordings: Sequence[Recording],
-        about: dict[str, Any],
+        run_fields: dict[str, Any],
         **how: Unpack[Execution],
     ) -> Self:
         """Run a replay; `about` has the other fields by name."""
         began = perf_counter()
-        if about.get("searched"):
-            tables = find_sizes(settings, recordings, about["target"], **how)
+        if run_fields.get("searched"):
+            tables = find_sizes(settings, recordings, run_fields["target"], **how)
         else:
             tables = replay_arguments(settings, recordings, **how)
         settings = at_sizes(settings, tables)
-        return cls(settings, recordings, *tables, perf_counter() - began, **about)
+        return cls(settings, recordings, *tables, perf_counter() - began, **run_fields)
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        about, name = record.about, record.about.get("name")
-        if about.get("vectors"):
+        run_fields, name = record.about, record.about.get("name")
+        if run_fields.get("vectors"):
             raise ValueError(
                 "this run has vectors of a model that only the page Dialogs reads: run it there, "
-                f"with {about['vectors']} in its address"
+                f"with {run_fields['vectors']} in its address"
             )
-        encoding = about.get("encoding")
+        encoding = run_fields.get("encoding")
         if encoding == TOKENIZER:
             raise ValueError(
                 "this run counted tokens by a tokenizer.json that only the page Dialogs was given"
             )
-        source = about["source"]
+        source = run_fields["source"]
         named = Path(name or "").suffix == ENDING
         traced = bool(sources.trace) or not source.startswith(LEXICAL) or named
         kind = "trace" if traced else "dialogs"
         calls = not traced and CALLS_NOTE in source
-        sources = replace(sources.named_in_run(kind, name), seed=about["seed"], calls=calls)
+        sources = replace(sources.named_in_run(kind, name), seed=run_fields["seed"], calls=calls)
         recordings, digest = sources.read_recordings()
-        if digest != about["file"]:
+        if digest != run_fields["file"]:
             raise ValueError(OTHER_FILE[kind])
         if encoding is not None:
             recordings, _ = Encoding.of_model(encoding).in_tokens(recordings)
-        recordings = recordings[: max(1, about["dialogs"])]
-        kept = ("name", "seed", "shape", "baseline", "searched")
-        again = {key: about.get(key) for key in kept}
-        again["target"] = about.get("target") or TARGETS[1]
+        recordings = recordings[: max(1, run_fields["dialogs"])]
+        field_names = ("name", "seed", "shape", "baseline", "searched")
+        again = {key: run_fields.get(key) for key in field_names}
+        again["target"] = run_fields.get("target") or TARGETS[1]
         again["recorded"] = sources.read_recorded() if again["shape"] else None
         return cls.measure(record.settings, recordings, again | {"digest": digest}, **how)
 
@@ -249,8 +249,10 @@ class ReplayRun(Run):
             "replay_forgotten.csv": self.forgotten,
         }
         if (card := self.card) is not None:
-            ways = pd.json_normalize(card_record(card)["ways"])  # what a model lost, in columns
-            tables["plan.csv"] = ways.drop(columns="reading", errors="ignore")
+            candidates = pd.json_normalize(
+                card_record(card)["ways"]
+            )  # what a model lost, in columns
+            tables["plan.csv"] = candidates.drop(columns="reading", errors="ignore")
         return tables
 
     @cached_property
@@ -329,15 +331,15 @@ def replay_grid(
     table, paired = mean_table(rows), paired_differences(rows, baseline)
     order = dict.fromkeys(rows.metric)
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
-    over = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
+    headings = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
     named = table.policy + table.heads.map(OF_HEADS)
     names = ["policy"] if metric else ["metric", "policy"]
-    shown, label = table.assign(metric=over, policy=named), "budget {}".format
-    grid = pivot(shown, marked(table, paired, places), names, label=label)
+    labelled, label = table.assign(metric=headings, policy=named), "budget {}".format
+    grid = pivot(labelled, marked(table, paired, places), names, label=label)
     if width is None or grid.within(width) is grid:
         return grid
     table = table.assign(ci_low=np.nan, ci_high=np.nan)
-    return pivot(shown, marked(table, paired, places), names, label=label)
+    return pivot(labelled, marked(table, paired, places), names, label=label)
 
 
 def _heading(metric: str, dialogs: int) -> str:
@@ -399,9 +401,11 @@ def summary_text(run: ReplayRun) -> str:
     """Return what was asked for, in few lines: the recall of calls, and the metrics chosen."""
     measured = run.table.dropna(subset="value").groupby("metric", sort=False).dialog.nunique()
     first = [name for name in ("call_recall", *measured.index) if name in measured][:1]
-    wanted = [name for name in measured.index if late_metric(name).key in run.settings.metrics]
+    wanted_metrics = [
+        name for name in measured.index if late_metric(name).key in run.settings.metrics
+    ]
     parts = [f"{run.source}; sizes in {run.unit}" if run.unit == WORDS_OF else run.source]
-    for name in dict.fromkeys((*first, *wanted)):
+    for name in dict.fromkeys((*first, *wanted_metrics)):
         parts.append(_heading(name, int(measured[name])))
         parts.append(replay_grid(run.table, run.baseline, name, width=WIDTH).text())
     parts += missing_value_notes(transcripts_of(run.recordings))
@@ -417,22 +421,25 @@ def _indent(line: str) -> str:
 def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
     lead, basis = card_sentences(card)
-    above = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
+    top_lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
     below = list[str]()
     for engine, lines in card.settings.items():
         comment, *code = f"{lines}  # {engine}".splitlines()
         below += [*([] if comment in below else [comment]), *code]
     if card.read is None:
         below.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
-    shown = card.clusters or card.read is not None
-    below += [legend(card)] if shown else []
+    has_table = card.clusters or card.read is not None
+    below += [legend(card)] if has_table else []
     wrapped = (wrap(line, WIDTH, subsequent_indent=_indent(line), **UNBROKEN) for line in below)
     below = [*chain.from_iterable(wrapped)]
-    if not shown:
-        return "\n".join([*above, *below])
-    grid, room = card_grid(card, policies=False).within(WIDTH), LINES - len(above) - len(below) - 3
+    if not has_table:
+        return "\n".join([*top_lines, *below])
+    grid, room = (
+        card_grid(card, policies=False).within(WIDTH),
+        LINES - len(top_lines) - len(below) - 3,
+    )
     table = grid.text().splitlines()
-    if (left := len(grid.rows) - room) > 0:  # the last ways hold least
+    if (hidden_ways := len(grid.rows) - room) > 0:  # the last ways hold least
         end = len(table) - (card.recorded is not None)
-        table[end - left - 1 : end] = [f"… and {left + 1} ways more, with --json"]
-    return "\n".join([*above, "", *table, "", *below])
+        table[end - hidden_ways - 1 : end] = [f"… and {hidden_ways + 1} ways more, with --json"]
+    return "\n".join([*top_lines, "", *table, "", *below])

@@ -120,7 +120,7 @@ def halves_of(table: pd.DataFrame) -> dict[str, int]:
 
 
 def next_place(
-    recalls: Mapping[int, float], count: int, target: float, near: int | None = None
+    recalls: Mapping[int, float], count: int, target: float, start_place: int | None = None
 ) -> int | None:
     """Return which of so many sizes to try next, given the recall at some; None once it is found.
 
@@ -137,10 +137,10 @@ def next_place(
     high = min((i for i in recalls if i > low), default=count)
     if high - low <= 1:
         return None
-    if near is not None and high == count:
-        return min(low + max(low - near, 1), count - 1)
-    if near is not None and low < 0:
-        return max(high - max(near - high, 1), 0)
+    if start_place is not None and high == count:
+        return min(low + max(low - start_place, 1), count - 1)
+    if start_place is not None and low < 0:
+        return max(high - max(start_place - high, 1), 0)
     return (low + high) // 2
 
 
@@ -153,22 +153,23 @@ def find_sizes(
     settings: Replay,
     recordings: Sequence[Recording],
     target: float,
-    on_first: Callable[[Tables, Sequence[Recording]], object] = lambda tables, first: None,
+    on_first: Callable[[Tables, Sequence[Recording]], object] = lambda tables, recordings: None,
     **how: Unpack[Execution],
 ) -> Tables:
     """Search all dialogs, a few of them first; `on_first` gets these and their tables."""
     source = recordings[0].source
     chosen = {policy.name for policy in settings.policies if not guessed(policy, source)}
-    places, found = first_dialogs(recordings), None
+    places, first_search = first_dialogs(recordings), None
     if places and 2 * len(places) < len(recordings):
         first = selected(recordings, places)
         sizes = sizes_for(first)[::2]  # coarse, to be there soon
-        alone = [first[place : place + 1] for place in range(len(first))]  # for several workers
-        tables = search(settings, alone, target, sizes, {}, (), **how)
+        # For several workers, each dialog alone.
+        single_dialogs = [first[place : place + 1] for place in range(len(first))]
+        tables = search(settings, single_dialogs, target, sizes, {}, (), **how)
         on_first(tables, first)
-        found = tables, sizes
+        first_search = tables, sizes
     sizes = sizes_for(recordings)
-    guesses = guesses_from(found, sizes, target)
+    guesses = guesses_from(first_search, sizes, target)
     jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
     return search(settings, jobs, target, sizes, guesses, chosen, **how)
 
@@ -224,16 +225,16 @@ def search(
     def progress(step: Progress) -> None:
         if report is not None:
             ahead = max(int(np.ceil(np.log2(len(sizes)))), rounds + 1) * total
-            done, seconds = rounds * total + step.done, perf_counter() - began
+            work_done, seconds = rounds * total + step.done, perf_counter() - began
             title = f"{total} dialogs at {len(policies)} ways, size {rounds + 1}"
-            report(Progress(done, max(ahead, done), title, seconds))
+            report(Progress(work_done, max(ahead, work_done), title, seconds))
 
     how["on_progress"] = progress
     while cancelled is None or not cancelled.is_set():
         next_sizes = dict[str, tuple[int, ...]]()
-        for policy, done in tried.items():
+        for policy, recalls_by_size in tried.items():
             groups = halves if policy in halved else halves[:1]
-            places = _places(done, len(sizes), target, guesses.get(policy), groups)
+            places = _places(recalls_by_size, len(sizes), target, guesses.get(policy), groups)
             if places:
                 next_sizes[policy] = tuple(sizes[place] for place in places)
         if not next_sizes:
@@ -245,8 +246,9 @@ def search(
         ran = run_chunks(cases, jobs, **how)
         chunks += ran
         measured = chain.from_iterable(rows for rows, _ in filter(None, ran))
-        told = [row for row in measured if RECALL in row]  # of the many metrics, the one needed
-        recalls = call_recalls(replay_tables([(told, [])])[0])
+        # Of the many metrics, the one needed.
+        recall_rows = [row for row in measured if RECALL in row]
+        recalls = call_recalls(replay_tables([(recall_rows, [])])[0])
         if recalls.empty:
             break
         of_half = halves_of(recalls)
@@ -264,19 +266,21 @@ def _places(
     tried: Mapping[int, pd.Series],
     count: int,
     target: float,
-    near: int | None,
+    start_place: int | None,
     halves: Sequence[list[str]],
 ) -> list[int]:
     """Return the next places for all dialogs, the first of the `halves`, or else for a half."""
     if not tried:
-        return [count // 2 if near is None else near]
+        return [count // 2 if start_place is None else start_place]
     for dialogs in filter(None, halves):
         means = {place: values.loc[dialogs].mean() for place, values in tried.items()}
-        place = next_place(means, count, target, near)
+        place = next_place(means, count, target, start_place)
         if place is not None:
             return [place]
         if dialogs is halves[0]:  # a half needs about as much
-            near = min((i for i, mean in means.items() if reaches(mean, target)), default=count - 1)
+            start_place = min(
+                (i for i, mean in means.items() if reaches(mean, target)), default=count - 1
+            )
     return []
 
 
@@ -294,11 +298,11 @@ def mean_recalls(rows: pd.DataFrame) -> dict[int, float]:
 
 def with_calls(texts: Sequence[Transcript]) -> list[int]:
     """Return the places of dialogs with calls: one of each cluster, then a second, and so on."""
-    seen, ranked = Counter[str](), list[tuple[int, int]]()
+    cluster_counts, ranked = Counter[str](), list[tuple[int, int]]()
     for place, text in enumerate(texts):
         if any(demand.kind == "call" for demand in text.demands):
-            ranked.append((seen[text.services], place))
-            seen[text.services] += 1
+            ranked.append((cluster_counts[text.services], place))
+            cluster_counts[text.services] += 1
     return [place for _, place in sorted(ranked)]
 
 
@@ -315,14 +319,16 @@ def first_dialogs(recordings: Sequence[Recording]) -> list[int]:
 
 
 def guesses_from(
-    found: tuple[Tables, Sequence[int]] | None, sizes: Sequence[int], target: float
+    first_search: tuple[Tables, Sequence[int]] | None, sizes: Sequence[int], target: float
 ) -> dict[str, int]:
     """Return at which size each policy begins, by what was found at other sizes, if anything."""
     guesses = dict[str, int]()
-    if found is not None:
-        (table, _), others = found
+    if first_search is not None:
+        (table, _), first_sizes = first_search
         for name, rows in call_recalls(table).groupby("policy", sort=False):
-            enough = [size for size, mean in mean_recalls(rows).items() if reaches(mean, target)]
-            size = sizes[-1] / others[-1] * min(enough, default=others[-1])
+            sufficient = [
+                size for size, mean in mean_recalls(rows).items() if reaches(mean, target)
+            ]
+            size = sizes[-1] / first_sizes[-1] * min(sufficient, default=first_sizes[-1])
             guesses[str(name)] = int(np.abs(np.log(np.array(sizes) / size)).argmin())
     return guesses

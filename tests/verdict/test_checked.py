@@ -39,37 +39,37 @@ def test_a_sample_has_dialogs_with_calls_of_different_clusters_first() -> None:
     object.__setattr__(silent, "demands", ())
     dialogs = [silent, one, again, other]
     sizes = {dialog.name: MODEL.tokens.count_by_turn(dialog) for dialog in dialogs}
-    read = sample_of(dialogs, sizes, 80, most=sum(TOTALS))
+    read = sample_of(dialogs, sizes, 80, limit=sum(TOTALS))
     assert {dialog.name for dialog in read} == {one.name, other.name}
-    assert len(sample_of([one, again], sizes, 80, most=2 * TOTALS[0])) == 2
+    assert len(sample_of([one, again], sizes, 80, limit=2 * TOTALS[0])) == 2
 
 
 def test_a_sample_is_drawn_over_all_lengths_of_what_is_evicted_from() -> None:
     dialogs, sizes = long_dialogs(*range(5, 85))
-    sample = sample_of(dialogs, sizes, 400, most=3_000)
+    sample = sample_of(dialogs, sizes, 400, limit=3_000)
     lengths = [len(dialog.turns) * 10 for dialog in sample]
     assert min(lengths[:-1]) > 400
     assert sum(lengths) <= 3_000
     whole = [len(dialog.turns) for dialog in sample if dialog in dialogs]
     assert min(whole) < 55
     assert max(whole) > 70, "not only the shortest, which fit best"
-    assert not sample_of(dialogs, sizes, 900, most=30_000), "nothing is evicted"
+    assert not sample_of(dialogs, sizes, 900, limit=30_000), "nothing is evicted"
 
 
 def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
-    (begun,) = sample_of(DIALOGS[:1], SIZES, 80, most=TOTALS[0] - 1)
+    (begun,) = sample_of(DIALOGS[:1], SIZES, 80, limit=TOTALS[0] - 1)
     assert begun.turns == DIALOGS[0].turns[:-1]
     assert {call.turn for call in begun.calls} < {*range(len(begun.turns))}
     assert begun.demands == tuple(
         demand for demand in DIALOGS[0].demands if demand.turn < len(begun.turns)
     )
-    read = read_card(card_of(("sink", 80)), MODEL, DIALOGS, most=sum(TOTALS) - 1, workers=1)
+    read = read_card(card_of(("sink", 80)), MODEL, DIALOGS, limit=sum(TOTALS) - 1, workers=1)
     assert (read.dialogs, read.begun, read.unread) == (2, 1, 0)
 
 
 def test_what_cannot_be_read_in_time_is_said() -> None:
     with pytest.raises(ValueError, match="after 500 tokens can be read within 400 tokens"):
-        read_card(card_of(("sink", 500)), MODEL, DIALOGS, most=400)
+        read_card(card_of(("sink", 500)), MODEL, DIALOGS, limit=400)
 
 
 def test_no_more_is_read_than_the_context_of_a_model_holds() -> None:
@@ -84,7 +84,7 @@ def test_a_sample_is_smaller_where_ways_read_much_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(checked, "SAMPLE_TOKENS", sum(TOTALS))
     monkeypatch.setattr(checked, "MOST_WORK", 1_300)
     whole, less = (
-        read_card(card_of((name, 80)), MODEL, DIALOGS, most=sum(TOTALS), workers=1)
+        read_card(card_of((name, 80)), MODEL, DIALOGS, limit=sum(TOTALS), workers=1)
         for name in ("sink", "reread(messages(fifo))")
     )
     assert whole.complete

@@ -117,8 +117,8 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def which_dialog(page: str, dialog: int | None = None, vectors: str = "") -> tuple[object, ...]:
     """Return what identifies a dialog and its tokens: by default, those on the page."""
-    shown = held(page, DIALOG) if dialog is None else dialog
-    return held(page, FILE), held(page, DIGEST), shown, vectors or held(page, VECTORS)
+    shown_dialog = held(page, DIALOG) if dialog is None else dialog
+    return held(page, FILE), held(page, DIGEST), shown_dialog, vectors or held(page, VECTORS)
 
 
 # ------------------------------------------------------------------------------- controls
@@ -175,10 +175,11 @@ def _follow_card(page: str, file: files.DialogFile) -> None:
     if followed == "":
         st.session_state[key] = file.digest
     elif (
-        followed != file.digest and (before := st.session_state.get(f"{page}/begun")) != file.digest
+        followed != file.digest
+        and (earlier_file := st.session_state.get(f"{page}/begun")) != file.digest
     ):
         st.session_state[f"{page}/begun"] = file.digest
-        if before is not None:
+        if earlier_file is not None:
             hold(page, BUDGET, max(1, round(file.mean_words / 5)))  # a word has two tokens
 
 
@@ -228,12 +229,12 @@ def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
 
     By default, heads decide as in a model's own cache.
     """
-    several, default = len(recording.heads) > 1, default_heads(recording)
-    ways = {key: words for key, words in HEADS.labels.items() if key != "kv" or default == "kv"}
-    field = replace(HEADS, default=default, choices=ways) if several else HEADS
-    mode = fields.choice(page, field, several)
+    has_heads, default = len(recording.heads) > 1, default_heads(recording)
+    modes = {key: words for key, words in HEADS.labels.items() if key != "kv" or default == "kv"}
+    field = replace(HEADS, default=default, choices=modes) if has_heads else HEADS
+    mode = fields.choice(page, field, has_heads)
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
-    return fields.choice(page, replace(HEAD, choices=labels), several), mode
+    return fields.choice(page, replace(HEAD, choices=labels), has_heads), mode
 
 
 def offer_own_file(page: str) -> None:
@@ -254,10 +255,10 @@ def choose_view(page: str) -> str:
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
     """Choose the policy whose cache is shown; by default, the last."""
     labels = {lane.name: f"Show {lane.label}" for lane in lanes}
-    whose = replace(WHOSE, default=lanes[-1].name, choices=labels)
+    field = replace(WHOSE, default=lanes[-1].name, choices=labels)
     name = fields.choice(
         page,
-        whose,
+        field,
         label_visibility="collapsed",
         width="content",
         on_change=partial(show_stage, page),

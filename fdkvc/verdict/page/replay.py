@@ -93,40 +93,40 @@ def in_tokens_of(file: DialogFile, dialog: int, encoding: Encoding) -> Recording
     return lexical_recording(file.transcripts[dialog], encoding=encoding)
 
 
-def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
+def replay_file(run: FileRun, **execution: Unpack[Execution]) -> Replayed | None:
     """Search the sizes that ways need for a file; progress has those of its first dialogs.
 
     With a model's vectors, the numbers are means over KV heads. Once cancelled, it returns those of
     the first dialogs, None if they are not complete.
     """
     file, began = run.file, perf_counter()
-    about: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
-    about |= {"target": run.target, "searched": True}
-    ran = shown = measured_recordings(file, run.encoding)
+    run_fields: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
+    run_fields |= {"target": run.target, "searched": True}
+    ran = page_recordings = measured_recordings(file, run.encoding)
     if run.vectors is not None:
-        read = read_file(run.vectors, file, run.first, **how)
+        read = read_file(run.vectors, file, run.first, **execution)
         if not read.recordings:
             for reason in read.skipped.values():
                 raise ValueError(reason)
             return None
         ran = [*chain.from_iterable(rows for _, rows in sorted(read.recordings.items()))]
-        shown = ReadRecordings(run.vectors, file, read)
-        about |= {"model": run.vectors, "vectors": f"vectors={run.vectors}"}
-    report, latest = how.pop("on_progress", None), None
+        page_recordings = ReadRecordings(run.vectors, file, read)
+        run_fields |= {"model": run.vectors, "vectors": f"vectors={run.vectors}"}
+    report, latest = execution.pop("on_progress", None), None
     so_far = Progress(0, len(ran), "", 0.0)
-    cancelled = how.get("cancelled") or Event()
+    cancelled = execution.get("cancelled") or Event()
 
     def replayed(tables: Tables, recordings: Sequence[Recording]) -> Replayed:
         table, arguments = tables if run.vectors is None else map(_over_heads, tables)
         settings = at_sizes(run.replay, tables)
         seconds = perf_counter() - began
-        return Replayed(settings, recordings, table, arguments, seconds, **about)
+        return Replayed(settings, recordings, table, arguments, seconds, **run_fields)
 
     def on_first(tables: Tables, first: Sequence[Recording]) -> None:
         nonlocal latest
         if cancelled.is_set():  # the search that found these tables, too
             return
-        latest = replayed(tables, first if run.vectors is None else shown)
+        latest = replayed(tables, first if run.vectors is None else page_recordings)
         # Now, since the first step over all dialogs takes seconds; and the page, which shares the
         # interpreter with this thread, is drawn before it goes on.
         progress(so_far)
@@ -139,25 +139,27 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
         if report is not None:
             report(replace(step, partial=latest))
 
-    tables = find_sizes(run.replay, ran, run.target, on_first, **how | {"on_progress": progress})
+    tables = find_sizes(
+        run.replay, ran, run.target, on_first, **execution | {"on_progress": progress}
+    )
     KEPT.clear()  # in this process; workers, which have the rest, end when they are idle
     if cancelled.is_set():  # a way may need a size that was not tried
         return latest
-    return replayed(tables, shown)
+    return replayed(tables, page_recordings)
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of KV heads, whose dialogs end in layer and head, with their means."""
-    how = {"held": "mean", "lost": "min"} if "lost" in table else {"value": "mean"}
+    aggregates = {"held": "mean", "lost": "min"} if "lost" in table else {"value": "mean"}
     rows = table.assign(dialog=table.dialog.str.rpartition(", ")[0])
     unsigned = rows.astype({"lost": np.uint32} if "lost" in table else {})  # −1, held, is largest
-    names = [name for name in table if name not in how]
-    means = unsigned.groupby(names, sort=False, dropna=False).agg(how).reset_index()
+    names = [name for name in table if name not in aggregates]
+    means = unsigned.groupby(names, sort=False, dropna=False).agg(aggregates).reset_index()
     return means[[*table]].astype({"lost": np.int32} if "lost" in table else {})
 
 
 def check_replay(
-    card: Card, done: Replayed, previous: ModelRead | None, **how: Unpack[Execution]
+    card: Card, replayed: Replayed, previous: ModelRead | None, **execution: Unpack[Execution]
 ) -> ModelRead:
     """Let a model read dialogs of a replay under the ways of its card; progress has what it read.
 
@@ -166,7 +168,7 @@ def check_replay(
     """
     give_way()
     model = shared_language_model(CHECKED_WITH)
-    report, latest = how.pop("on_progress", None), None
+    report, latest = execution.pop("on_progress", None), None
 
     def on_read(read: ModelRead) -> None:
         nonlocal latest
@@ -176,8 +178,10 @@ def check_replay(
         if report is not None:
             report(replace(step, partial=latest))
 
-    how = how | {"on_progress": progress}
-    return read_card(card, model, transcripts_of(done.recordings), on_read, previous, **how)
+    execution = execution | {"on_progress": progress}
+    return read_card(
+        card, model, transcripts_of(replayed.recordings), on_read, previous, **execution
+    )
 
 
 def read_on(result: Forgot, on_read: OnRead) -> Forgot:
@@ -185,8 +189,8 @@ def read_on(result: Forgot, on_read: OnRead) -> Forgot:
     return after_compaction.read_on(shared_language_model(CHECKED_WITH), result, on_read)
 
 
-def report_of(done: Replayed) -> str:
+def report_of(replayed: Replayed) -> str:
     """Return a run as a report with its first failed call."""
-    total, requested = len(done.file.transcripts), len(done.recordings)
+    total, requested = len(replayed.file.transcripts), len(replayed.recordings)
     note = [f"These are {requested:,} of {total:,} dialogs of a file."] if requested < total else []
-    return replay_report(done, note)
+    return replay_report(replayed, note)

@@ -37,21 +37,21 @@ def show_view(
     recording: Recording,
     lanes: tuple[Lane, ...],
     lane: Lane,
-    beside: DeltaGenerator,
+    title_column: DeltaGenerator,
 ) -> None:
     """Show the dialog on the stage, and `beside` the title its files."""
     write, uploaded = fields.link_writer(page, FIELDS), fields.held(page, FILE) == OWN
-    alone, ghost = view == "cache" and not lane.run.long, NO_GHOST
-    if alone:
+    one_cache, ghost = view == "cache" and not lane.run.long, NO_GHOST
+    if one_cache:
         ghost = choose_ghost(page, lane.run, lambda *_: RUN_FIELDS, which_dialog(page))
-    with beside:
-        packed = partial(payload, lane.run, "", *ghost) if alone else None
-        show_downloads(page, [lane] if alone else lanes, packed, uploaded=uploaded)
+    with title_column:
+        packed = partial(payload, lane.run, "", *ghost) if one_cache else None
+        show_downloads(page, [lane] if one_cache else lanes, packed, uploaded=uploaded)
     if view == "words":
         show_transcript(page, recording, lanes, lane, write)
     elif view == "lanes":
         scenes.show(page, lanes, write)
-    elif alone:
+    elif one_cache:
         scene.show(page, lane, write, ghost)
     else:
         note = lane.run.long_note("One cache, with its order by score,")
@@ -146,10 +146,10 @@ def _text(recording: Recording, runs: tuple[StageRun, ...], underlined: int) -> 
     rows = zip(*(outcomes_of(run, recording) for run in runs), strict=True)
     rows_of_kind = [row for row in rows if row[0].demand.kind == kind]
     demands: dict[tuple[int, str, int], list[tuple[Any, ...]]] = {}
-    needed: set[int] = set()
+    needed_tokens: set[int] = set()
     for row in rows_of_kind:
         demand, mentions = row[0].demand, row[0].mentions
-        needed.update(*mentions)
+        needed_tokens.update(*mentions)
         lost = tuple("" if outcome.lost < 0 else outcome.words for outcome in row)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
@@ -159,7 +159,7 @@ def _text(recording: Recording, runs: tuple[StageRun, ...], underlined: int) -> 
     return DialogText(
         recording.transcript.roles,
         tuple((text, tuple(recording.piece_lengths(turn))) for turn, text in texts),
-        tuple(sorted(needed)),
+        tuple(sorted(needed_tokens)),
         name if rows_of_kind else "",
         underlined,
         [

@@ -81,7 +81,9 @@ READ: Shelf[ReadFile] = Shelf()
 """What models have read, by the file's key and the model."""
 
 
-def read_file(model: str, file: DialogFile, first: int = 0, **how: Unpack[Execution]) -> ReadFile:
+def read_file(
+    model: str, file: DialogFile, first: int = 0, **execution: Unpack[Execution]
+) -> ReadFile:
     """Let a model read a file's dialogs, the `first` before the others, and keep what it computed.
 
     As many dialogs as `MAX_READ_MEGABYTES` hold; what was read before is returned at once. Raises a
@@ -91,7 +93,7 @@ def read_file(model: str, file: DialogFile, first: int = 0, **how: Unpack[Execut
     stored = READ.get(key)
     if stored is None or first not in (*stored.recordings, *stored.skipped):
         order = sorted(places, key=lambda dialog: dialog != first)
-        stored = _read(model, file, order, **how)
+        stored = _read(model, file, order, **execution)
         READ.put(key, stored)
     return stored
 
@@ -101,18 +103,20 @@ def _read_at_once(model: str, file: DialogFile, dialog: int) -> ReadFile:
     return _read(model, file, [dialog])
 
 
-def _read(key: str, file: DialogFile, order: Sequence[int], **how: Unpack[Execution]) -> ReadFile:
-    on_progress, cancelled = how.get("on_progress"), how.get("cancelled")
+def _read(
+    key: str, file: DialogFile, order: Sequence[int], **execution: Unpack[Execution]
+) -> ReadFile:
+    on_progress, cancelled = execution.get("on_progress"), execution.get("cancelled")
     began, texts, loading = perf_counter(), file.transcripts, f"Loading {label_of(key)}"
 
-    def report(done: float, total: float, title: str) -> None:
+    def report(units_done: float, total: float, title: str) -> None:
         if on_progress is not None:
-            on_progress(Progress(round(done), round(total), title, perf_counter() - began))
+            on_progress(Progress(round(units_done), round(total), title, perf_counter() - began))
 
     model = shared_language_model(MODELS[key], lambda share: report(100 * share, 100, loading))
     shape, began = model.decoder.shape, perf_counter()
-    few = sorted({part * shape.layers // 4 for part in (1, 2, 3)})
-    layers = range(shape.layers) if key == AT_ONCE else few
+    quarter_layers = sorted({part * shape.layers // 4 for part in (1, 2, 3)})
+    layers = range(shape.layers) if key == AT_ONCE else quarter_layers
     of_layer = 4 * (shape.width + (shape.heads + 2 * shape.kv_heads) * shape.head_width)
     room = MAX_READ_MEGABYTES * 1_000_000 // (len(layers) * of_layer)
     counts, skipped = dict[int, int](), dict[int, str]()
@@ -124,15 +128,15 @@ def _read(key: str, file: DialogFile, order: Sequence[int], **how: Unpack[Execut
             continue
         if sum(counts.values()) > room:
             tokens = f"{counts.pop(dialog):,} tokens in {count(len(layers), 'layer')}"
-            most = f"{MAX_READ_MEGABYTES} MB hold {room:,} of a file"
-            skipped[dialog] = f"{texts[dialog].name}: {tokens}, but {most}"
+            limit = f"{MAX_READ_MEGABYTES} MB hold {room:,} of a file"
+            skipped[dialog] = f"{texts[dialog].name}: {tokens}, but {limit}"
             break
-    done, total = 0, sum(counts.values())
+    tokens_read, total = 0, sum(counts.values())
 
     def on_read(tokens: int) -> None:
-        nonlocal done
-        done = min(done + tokens, total)
-        report(done, total, f"{label_of(key)} has read {done:,} of {total:,} tokens")
+        nonlocal tokens_read
+        tokens_read = min(tokens_read + tokens, total)
+        report(tokens_read, total, f"{label_of(key)} has read {tokens_read:,} of {total:,} tokens")
         if cancelled is not None and cancelled.is_set():
             raise CancelledError
 
@@ -168,7 +172,7 @@ class ReadRecordings(Sequence[Recording]):
 
 
 def choose_vectors(
-    page: str, file: DialogFile, dialog: int, above: DeltaGenerator
+    page: str, file: DialogFile, dialog: int, column: DeltaGenerator
 ) -> tuple[str | None, Recording | None]:
     """Choose a model and a KV head; return them with the head's recording of a dialog.
 
@@ -188,14 +192,14 @@ def choose_vectors(
         if dialog in read.skipped:
             raise ValueError(read.skipped[dialog])
     except ValueError as error:
-        with above:
+        with column:
             problems(f"{error}. Showing letters of words instead.")
         return None, None
     if dialog in read.recordings:
-        shown = replace(KV_HEAD, default=next(iter(read.heads)), choices=read.heads)
-        head = [*read.heads].index(fields.choice(page, shown))
+        head_field = replace(KV_HEAD, default=next(iter(read.heads)), choices=read.heads)
+        head = [*read.heads].index(fields.choice(page, head_field))
         return model, read.recordings[dialog][head]
-    with above:
+    with column:
         st.info(
             plain(
                 f"{label_of(model)} has not read this dialog yet. It reads in the background, at "

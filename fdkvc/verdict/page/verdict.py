@@ -69,34 +69,34 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
     """Show the card of a file, whose run starts by itself; `policies` are compared, too."""
     dialog, heads = held(page, DIALOG), default_heads(chosen.head.recording)
     with st.container(border=True, key="verdict"):
-        shown = st.container()
+        card_column = st.container()
         with st.container(horizontal=True, key="verdict-controls"):
             with st.popover("Model and target", icon=":material/tune:"):
                 model, shape = _choose_shape(page)
                 target = int(fields.choice(page, TARGET)) / 100
 
-            def card_of(done: Replayed, read: ModelRead | None) -> Card:
-                return _card(done, read, shape, target, chosen.recorded)
+            def card_of(replay: Replayed, read: ModelRead | None) -> Card:
+                return _card(replay, read, shape, target, chosen.recorded)
 
             added = tuple(row.name for row in policies if row.name not in CANDIDATES)
             file, encoding = chosen.file, chosen_encoding(page)
-            wanted = Replay(_ways(file, added, encoding), (1,), (heads,))
-            run = FileRun(wanted, target, file.key, chosen.vectors, encoding, file, dialog)
+            settings = Replay(_ways(file, added, encoding), (1,), (heads,))
+            run = FileRun(settings, target, file.key, chosen.vectors, encoding, file, dialog)
             key = f"{page}/verdict"
             job = session_job(key, shared_jobs(), partial(replay_file, run), run)
             running = not job.finished  # now: it may end while the page is drawn
             stopped = job.cancelled.is_set() and not running
-            check = before = None
+            check = previous = None
             if running or job.result is None:  # a model that reads would slow this one down
                 session_jobs().let_go(f"{page}/check")
             else:
                 by_words = _card(job.result, None, shape, target, None)
                 if not stopped:
-                    check, before = _check(page, job.result, by_words)
-                read = before if check is None else check.result or before
+                    check, previous = _check(page, job.result, by_words)
+                read = previous if check is None else check.result or previous
                 card = card_of(job.result, read)
-                about = {"shape": shape, "target": target, "recorded": chosen.recorded}
-                planned = replace(job.result, read=read, **about)
+                card_fields = {"shape": shape, "target": target, "recorded": chosen.recorded}
+                planned = replace(job.result, read=read, **card_fields)
                 if check is not None and check.finished:
                     _offer_more(page, job.result, by_words, read)
                 _offer(page, planned, card, _command(run, added, model, check is not None))
@@ -122,10 +122,10 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
     def draw() -> None:
         if reading and check is not None and check.finished:
             st.rerun()
-        _draw(page, job, check, before, card_of)
+        _draw(page, job, check, previous, card_of)
 
     empty, reading = job.latest is None, check is not None and not check.finished
-    with shown:
+    with card_column:
         if running:  # the card below is drawn once: that of the first dialogs does not change
             st.fragment(run_every=POLL_SECONDS * (1 if empty else 2))(wait)()
         if stopped:
@@ -154,46 +154,46 @@ def _checks() -> Jobs:
     return Jobs(running=1)
 
 
-def _check(page: str, done: Replayed, card: Card) -> tuple[Job | None, ModelRead | None]:
+def _check(page: str, replayed: Replayed, card: Card) -> tuple[Job | None, ModelRead | None]:
     """Return the job in which a model reads, and what it has read before that counts, too.
 
     No job where the model is missing, or nothing is to read.
     """
     if not card.ways or not installed():
         return None, None
-    content = _ways_of(done, card)
-    asked, before = st.session_state.get(f"{page}/read-before", (None, None))
-    before = before if asked == content else None
-    work = partial(check_replay, card, done, before)
-    read = () if before is None else before.names
-    return session_job(f"{page}/check", _checks(), work, (*content, read)), before
+    content = _ways_of(replayed, card)
+    read_content, previous = st.session_state.get(f"{page}/read-before", (None, None))
+    previous = previous if read_content == content else None
+    work = partial(check_replay, card, replayed, previous)
+    read = () if previous is None else previous.names
+    return session_job(f"{page}/check", _checks(), work, (*content, read)), previous
 
 
-def _ways_of(done: Replayed, card: Card) -> tuple[str, tuple[tuple[str, int | None], ...]]:
+def _ways_of(replayed: Replayed, card: Card) -> tuple[str, tuple[tuple[str, int | None], ...]]:
     """Return the file, and the ways with their sizes."""
-    return done.file.key, tuple((way.policy, way.size) for way in card.ways)
+    return replayed.file.key, tuple((way.policy, way.size) for way in card.ways)
 
 
-def _offer_more(page: str, done: Replayed, card: Card, read: ModelRead | None) -> None:
+def _offer_more(page: str, replayed: Replayed, card: Card, read: ModelRead | None) -> None:
     """Offer to let the model read conversations that it has not read yet."""
-    rest = 0 if read is None else read.unread
-    words = f"{count(rest, 'conversation')} not read yet: it reads some more, in about a minute."
-    if rest and st.button(
+    unread = 0 if read is None else read.unread
+    words = f"{count(unread, 'conversation')} not read yet: it reads some more, in about a minute."
+    if unread and st.button(
         "Read more", key=f"{page}/verdict/more", icon=":material/playlist_add:", help=plain(words)
     ):
-        st.session_state[f"{page}/read-before"] = _ways_of(done, card), read
+        st.session_state[f"{page}/read-before"] = _ways_of(replayed, card), read
         st.rerun()
 
 
 @cached
 def _card(
-    done: Replayed,
+    replayed: Replayed,
     read: ModelRead | None,
     shape: ModelShape,
     target: float,
     recorded: Recorded | None,
 ) -> Card:
-    return replace(done, read=read, recorded=recorded).card_for(shape, target)
+    return replace(replayed, read=read, recorded=recorded).card_for(shape, target)
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
@@ -237,8 +237,12 @@ def _shown_values(card: Card) -> list[tuple[Field, Any]]:
     best = card.best
     if best is None or best.size is None:
         return []
-    others = (way for way in (card.today, *card.ways) if way is not None and way != best)
-    names = [*(way.policy for way in islice(others, 1)), best.policy]
+    other_ways = (
+        candidate
+        for candidate in (card.today, *card.ways)
+        if candidate is not None and candidate != best
+    )
+    names = [*(way.policy for way in islice(other_ways, 1)), best.policy]
     size = shown_size(best.size)
     return [(choices.POLICIES, (*names,)), (choices.WHOSE, best.policy), (choices.BUDGET, size)]
 
@@ -255,21 +259,21 @@ def _draw(
     page: str,
     job: Job,
     check: Job | None,
-    before: ModelRead | None,
+    previous: ModelRead | None,
     card_of: Callable[[Replayed, ModelRead | None], Card],
 ) -> None:
     """Draw the sentence, the table and the curve, so far."""
     problems(job.problem)
-    done: Replayed | None = job.latest
-    if done is None:
+    replayed: Replayed | None = job.latest
+    if replayed is None:
         return
-    read = before if check is None else check.latest or before
-    card = card_of(done, read)
+    read = previous if check is None else check.latest or previous
+    card = card_of(replayed, read)
     with panel("verdict-words"):
-        whole = job.finished and not job.cancelled.is_set()
-        begun = "" if whole else f"So far, from {count(len(done.recordings), 'dialog')}: "
+        total = job.finished and not job.cancelled.is_set()
+        prefix = "" if total else f"So far, from {count(len(replayed.recordings), 'dialog')}: "
         lead, basis = card_sentences(card)
-        st.markdown(Markdown("**{}{}**").format(begun, lead))
+        st.markdown(Markdown("**{}{}**").format(prefix, lead))
         st.markdown(plain(basis), help=help_on(basis))
         if card.ways and not installed():
             st.caption(plain(f"No model is installed to read them: {NO_MODEL}."))
@@ -284,34 +288,36 @@ def _draw(
     if not card.clusters and card.read is None:
         return
     show_grid(card_grid(card), "Ways to fit the conversations")
-    words = _legend(done, card)
+    words = _legend(replayed, card)
     st.caption(plain(words), help=help_on(words))
     best = card.best
     if best is not None and best.size is not None:
-        ways = dict.fromkeys((best, card.today, *card.ways[:2]))
-        names = tuple(way.policy for way in ways if way is not None)
+        candidates = dict.fromkeys((best, card.today, *card.ways[:2]))
+        names = tuple(way.policy for way in candidates if way is not None)
         if card.clusters:  # without calls there is no recall to draw
             with panel("verdict-curve"):
-                curve = _chart(done, names, (best.policy, best.size), page_theme())
+                curve = _chart(replayed, names, (best.policy, best.size), page_theme())
                 show_chart(page, "verdict", curve)
-        _show_losses(page, done, best)
-    if notes := _notes(done):
+        _show_losses(page, replayed, best)
+    if notes := _notes(replayed):
         st.caption(plain(" ".join(notes)))
 
 
-def _legend(done: Replayed, card: Card) -> str:
+def _legend(replayed: Replayed, card: Card) -> str:
     """Return what the cells of the table count, and of how many dialogs."""
-    total, measured = len(done.file.transcripts), len(done.recordings)
+    total, measured = len(replayed.file.transcripts), len(replayed.recordings)
     part = "" if measured == total else f" These are {measured:,} of {total:,} dialogs."
     return f"{legend(card)} Cache: {card.shape.name}.{part}"
 
 
 @cached
-def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], theme: Theme) -> Spec:
+def _chart(
+    replayed: Replayed, names: tuple[str, ...], chosen: tuple[str, int], theme: Theme
+) -> Spec:
     """Return recall by size of some ways, of which one is chosen at a size."""
-    means = mean_table(done.table)
+    means = mean_table(replayed.table)
     means = means[(means.metric == "call_recall") & means.policy.isin(names)]
-    means = means[means.heads == done.settings.heads[0]]
+    means = means[means.heads == replayed.settings.heads[0]]
     policy, size = chosen
     return budgets_chart(
         means.assign(policy=means.policy.map(way_words)),
@@ -322,9 +328,9 @@ def _chart(done: Replayed, names: tuple[str, ...], chosen: tuple[str, int], them
     )
 
 
-def _show_losses(page: str, done: Replayed, way: Way) -> None:
+def _show_losses(page: str, replayed: Replayed, candidate: Way) -> None:
     """Offer the worst losses, each of which leads to its moment on the stage."""
-    losses = worst_losses(done.lost(way.policy, way.size or 0))
+    losses = worst_losses(replayed.lost(candidate.policy, candidate.size or 0))
     if losses.empty:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
@@ -337,26 +343,26 @@ def _show_losses(page: str, done: Replayed, way: Way) -> None:
             )
             words = f"{row['slot']} “{row['value'][:24]}”"
             if st.button(plain(words), key=f"{page}/loss/{number}", help=plain(story)):
-                go_to(page, done, row)
+                go_to(page, replayed, row)
 
 
 def go_to(
-    page: str, done: Replayed, row: Mapping[Any, Any], policies: tuple[str, ...] = ()
+    page: str, replayed: Replayed, row: Mapping[Any, Any], policies: tuple[str, ...] = ()
 ) -> None:
     """Show the moment at which a forgotten argument was needed, and rerun the page.
 
     It is shown under these policies, by default under those on the page.
     """
-    names = [transcript.name for transcript in done.file.transcripts]
+    names = [transcript.name for transcript in replayed.file.transcripts]
     dialog = names.index(row["dialog"])
     policies = policies or held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
-    needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
-    evidence = done.recording(dialog).evidence
-    mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed)
+    needed_value = (row["turn"], row["call"], row["call_number"]), row["slot"]
+    evidence = replayed.recording(dialog).evidence
+    mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed_value)
     token = int(mentions[-1][0])
-    model = LETTERS if done.model is None else done.model
+    model = LETTERS if replayed.model is None else replayed.model
     values: list[tuple[Field, Any]] = [(VECTORS, model)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, shown_size(int(row["budget"])))]
@@ -366,27 +372,29 @@ def go_to(
 
 
 @cached
-def _notes(done: Replayed) -> list[str]:
-    texts, settings = transcripts_of(done.recordings), done.settings
-    pinned = pinned_notes(texts, settings.policies, settings.budgets, prompt_size(done.recordings))
+def _notes(replayed: Replayed) -> list[str]:
+    texts, settings = transcripts_of(replayed.recordings), replayed.settings
+    pinned = pinned_notes(
+        texts, settings.policies, settings.budgets, prompt_size(replayed.recordings)
+    )
     return pinned + missing_value_notes(texts)
 
 
-def _offer(page: str, done: Replayed, card: Card, command: str) -> None:
+def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
     """Offer the transcript at the worst loss, the command line, the files and a report."""
     values, best = _shown_values(card), card.best
     if values and st.button(
         "Show in the transcript", key=f"{page}/verdict/show", icon=":material/visibility:"
     ):
         assert best is not None
-        for row in worst_losses(done.lost(best.policy, best.size or 0), 1).to_dict("records"):
-            go_to(page, done, row, values[0][1])
+        for row in worst_losses(replayed.lost(best.policy, best.size or 0), 1).to_dict("records"):
+            go_to(page, replayed, row, values[0][1])
         fields.hold_and_rerun(page, values)  # nothing was lost
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
-    name = f"fdkvc-{Path(done.file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"
-    offer_zip(f"{page}/verdict/zip", f"{name}.zip", lambda: done.files, "Download")
-    report = partial(report_of, done)
+    name = f"fdkvc-{Path(replayed.file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"
+    offer_zip(f"{page}/verdict/zip", f"{name}.zip", lambda: replayed.files, "Download")
+    report = partial(report_of, replayed)
     report_button(f"{page}/verdict", report, "The card and all tables", f"{name}.html")
 
 
