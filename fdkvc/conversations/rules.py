@@ -58,7 +58,13 @@ def rules_at(session: Session, number: int) -> tuple[Rule, ...]:
         turn = messages[index].turn
         if span_kind(messages[index]) == "user" and index not in session.summaries:
             places |= dict.fromkeys(rules_in(turn.text), index)
-    stayed = " ".join(" ".join(messages[index].turn.text.split()) for index in compaction.stayed)
-    stayed = stayed.lower()
     newest = [*places.items()][-MAX_RULES:]
-    return tuple(Rule(text, index, text.lower() in stayed) for text, index in newest)
+    staying = {*compaction.stayed}
+    text_that_stayed = ""
+    if not staying.issuperset(index for _, index in newest):
+        texts = (" ".join(messages[index].turn.text.split()) for index in compaction.stayed)
+        text_that_stayed = " ".join(texts).lower()
+    return tuple(
+        Rule(text, index, index in staying or text.lower() in text_that_stayed)
+        for text, index in newest
+    )
