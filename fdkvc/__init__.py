@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fdkvc.synthetic.scenarios import SCENARIOS as SCENARIOS
     from fdkvc.synthetic.scenarios import custom_scenario as custom_scenario
 
-__version__ = "2.0.0"
+__version__ = "2.1.0"
 
 _NAMES = {
     "conversations.formats": ("read_file",),
