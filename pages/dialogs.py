@@ -26,7 +26,8 @@ with page(
         chosen = choices.choose_dialog(shown)
         metrics = sidebar.choose_metrics(PAGE)
 
-    show_verdict(PAGE, chosen, policies)
+    if chosen.recorded is None:  # a session has its own card
+        show_verdict(PAGE, chosen, policies)
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     except ValueError as error:

@@ -226,7 +226,7 @@ def search(
         if report is not None:
             ahead = max(int(np.ceil(np.log2(len(sizes)))), rounds + 1) * total
             work_done, seconds = rounds * total + step.done, perf_counter() - began
-            title = f"{total} dialogs at {len(policies)} ways, size {rounds + 1}"
+            title = f"size {rounds + 1}, dialogs: {total:,}, ways: {len(policies)}"
             report(Progress(work_done, max(ahead, work_done), title, seconds))
 
     how["on_progress"] = progress

@@ -755,11 +755,9 @@ def test_a_model_reads_more_conversations_on_request(monkeypatch: pytest.MonkeyP
     assert not [button for button in app.button if button.label == "Read more"], "all are read"
 
 
-def test_the_card_of_a_session_has_its_recorded_compactions() -> None:
-    app = run_until(card(open_page("dialogs", file="agent")), "Sizes are")
-    settled(app.run())
-    assert "<td>your compactions, recorded</td>" in html(app)
-    assert "<td>2 times</td>" in html(app)
+def test_a_session_has_no_card_but_its_own() -> None:
+    assert "dialogs/verdict" in open_page("dialogs", file="dialogues").session_state
+    assert "dialogs/verdict" not in open_page("dialogs", file="agent").session_state
 
 
 def test_the_card_is_of_the_first_dialogs_then_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

