@@ -220,9 +220,31 @@ def _conversations(
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
     dialogs, file_unread = _dialogs_in(values)
     objects = [dialog for dialog in dialogs if isinstance(dialog, dict)]
-    if objects and not any(map(_format_of, objects)):
+    formats = [*map(_format_of, objects)]
+    if objects and not any(formats):
         return general.read_any(values, calls)
-    return [*read_each(_read, dialogs, "dialog", 0, calls, file_unread)], ""
+    try:
+        transcripts = [*read_each(_read, dialogs, "dialog", 0, calls, file_unread)]
+        if transcripts and all(type(dialog) is SkippedError for dialog in transcripts):
+            raise ValueError(str(transcripts[0]))
+    except ValueError as error:
+        if any(format and format.recognizes for format in formats):
+            raise
+        return _read_by_shape(values, calls, error)
+    return transcripts, ""
+
+
+def _read_by_shape(
+    values: Any, calls: bool, error: ValueError
+) -> tuple[list[Transcript | SkippedError], str]:
+    """Return the dialogs of a file that has the field of a format, but another shape.
+
+    Raises the format's error if nothing in the file is like messages.
+    """
+    try:
+        return general.read_any(values, calls)
+    except ValueError:
+        raise error from None
 
 
 def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:

@@ -297,4 +297,19 @@ def _texts(values: Any, place: str) -> list[str]:
     return [clean(str(value)) for value in values[:MAX_WORDINGS]]
 
 
-FORMAT = Format("annotated", "SGD or MultiWOZ 2.2", ("json", "jsonl"), "turns", read_dialogue)
+def _has_turns(value: Mapping[str, Any]) -> bool:
+    """Whether turns are as these datasets have them, and not messages of another kind."""
+    turns = value["turns"]
+    first = turns[0] if isinstance(turns, list) and turns else {}
+    fields = first.keys() if isinstance(first, dict) else ()
+    return not fields or "utterance" in fields or "frames" in fields
+
+
+FORMAT = Format(
+    "annotated",
+    "SGD or MultiWOZ 2.2",
+    ("json", "jsonl"),
+    "turns",
+    read_dialogue,
+    recognizes=_has_turns,
+)
