@@ -51,10 +51,14 @@ _ARGUMENT = re.compile(r"<arg_key>\s?([^<>]{1,128})</arg_key>\s?<arg_value>")
 _XML = re.compile(r"(?s)\s*<(\w{1,64})>(.*?)</\1>\s*")
 # A list of Python's calls, as Llama and LFM write it; names may have spaces, as ToolACE's.
 _PYTHON = re.compile(r"(?s)\[\s?[^\W\d][\w .:/&-]{0,127}\(.*\)\s?\]")
+_PYTHON_BEGIN = re.compile(  # such a list before words
+    rf"(?s)\s*(\[\s?[^\W\d][\w .:/&-]{{0,127}}\(.{{0,{MAX_LITERAL_CHARACTERS}}}?\)\s?\])"
+)
 # A text, which stays; the name of a call; JSON's constants.
 _TOKEN = re.compile(
     r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-    r"|([^\W\d][\w.:/&-]{0,64}(?: [\w.:/&-]{1,64}){0,8})\s?\(|\b(true|false|null)\b"
+    r"|([^\W\d][\w.:/&-]{0,64}(?: [\w.:/&-]{1,64}){0,8}(?: ?\([\w .:/&-]{1,32}\)(?=\s?\())?)\s?\("
+    r"|\b(true|false|null)\b"
 )
 _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
@@ -173,6 +177,9 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
     whole_calls = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
     if whole_calls and all(isinstance(call["arguments"], dict) for call in whole_calls):
         return "", whole_calls
+    listed_calls = _PYTHON_BEGIN.match(text)
+    if listed_calls and (calls := _python_calls(listed_calls[1])):
+        return text[listed_calls.end() :].strip(), calls
     # 2. Calls between marks. What is between marks but is no call stays in the words.
     all_calls: list[Mapping[str, Any]] = []
     named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}

@@ -12,6 +12,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.calls import blocks, calls_in
 from fdkvc.core.json_input import check_structure, parse_within
+from fdkvc.core.unread import bare
 
 Part = Mapping[str, Any]
 
@@ -19,12 +20,19 @@ RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TO
 """The marks before and after a tool's result in a user's words."""
 
 _RESULT_HEADING = re.compile(
-    r"\s{0,9}(?:EXECUTION RESULT of \[[^]\n]{1,128}]|\[\w{1,64}(?: for [^\n]{0,512}?)?] Result"
-    r"|(?i:observation|(?:tool|function)[ _](?:result|response|output))(?: \d{1,4})?):\s{0,9}"
+    r"\s{0,9}\*{0,2}(?:EXECUTION RESULT of \[[^]\n]{1,128}]"
+    r"|\[\w{1,64}(?: for [^\n]{0,512}?)?] Result"
+    r"|(?i:observation|(?:tool|function)[ _](?:result|response|output))(?: \d{1,4})?)"
+    r"(?::\*\*|\*{0,2}:)\s{0,9}"
 )
 """How a user's words begin that are a tool's result, of OpenHands, Cline, ReAct and others."""
 
-_STEP = re.compile(r"(?m)^(Thought|Action Input|Action|Observation|Final Answer)(?: \d{1,4})?:")
+_STEP = re.compile(  # a label, which may be bold
+    r"(?m)^\*{0,2}(Thought|Action Input|Action|Observation|Final Answer)(?: \d{1,4})?"
+    r"(?::\*\*|\*{0,2}:)"
+)
+_FINAL = ("finalanswer", "finish")
+"""Actions that are the answer to the user, as `bare` writes them."""
 _FENCE = re.compile(r"\A```(?:json)?\s|```\s*\Z")
 _BRACKETED = re.compile(r"(?s)\s*(\w{1,128})\[(.*)]\s*")
 _HARMONY = re.compile(r"<\|(?:start|end|return|call)\|>")
@@ -36,6 +44,8 @@ def parts_of_words(text: str, is_assistant: bool) -> list[Part]:
         parts = [*_results(text)]
     elif "<|message|>" in text:
         return [*_channels(text)]
+    elif '"action_input"' in text and text.lstrip().startswith(("{", "```")):
+        parts = [*map(_acted, _action(text)[0])]
     else:
         parts = [*_steps(text)] if "Action" in text else []
     return parts if any(part["type"] != "text" for part in parts) else []
@@ -43,6 +53,18 @@ def parts_of_words(text: str, is_assistant: bool) -> list[Part]:
 
 def _text(words: str) -> Part:
     return {"type": "text", "text": words.strip()}
+
+
+def _answer(words: str) -> Part:
+    return {"type": "output_text", "text": words.strip()}
+
+
+def _acted(call: Part) -> Part:
+    """Return an action as a call, or as the words of a final answer."""
+    match call["arguments"]:
+        case str(words) | {"input": str(words)} if bare(call["name"]) in _FINAL:
+            return _answer(words)
+    return {"type": "tool_use", **call}
 
 
 def _result(words: str) -> Part:
@@ -83,7 +105,7 @@ def _steps(text: str) -> Iterator[Part]:
         elif not calls:
             words = f"{label}:{body}" if label else body
         for call in calls:
-            yield {"type": "tool_use", **call}
+            yield _acted(call)
         if words.strip():
             yield _text(words)
 
@@ -123,4 +145,4 @@ def _channels(text: str) -> Iterator[Part]:
         elif recipient is not None:
             yield {"type": "tool_use", "name": recipient[1], "arguments": body}
         else:
-            yield _text(body)
+            yield _answer(body)
