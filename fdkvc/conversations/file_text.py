@@ -129,7 +129,7 @@ def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
     # macOS adds files of its own; those with a dot are hidden.
     hidden = re.compile(r"(^|/)(__MACOSX/|\.(?!\.?/))")
     files = (member for member in archive.infolist() if not member.is_dir())
-    members = [member for member in files if not hidden.search(member.filename)]
+    members = [row for row in files if not hidden.search(row.filename.replace("\\", "/"))]
     if len(members) != 1:
         names = first_three([clean_name(member.filename) for member in members])
         files_words = f"{len(members):,} files ({names})" if members else "no file"

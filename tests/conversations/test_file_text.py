@@ -47,6 +47,7 @@ READ: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "xz": ("a.xz", lzma.compress),
     "ZIP": ("a.zip", lambda text: zipped("folder/", "folder/a.jsonl", content=text)),
     "ZIP from beside": ("a.zip", lambda text: zipped("../a.jsonl", content=text)),
+    "ZIP of Windows": ("a.zip", lambda text: zipped("..\\a.jsonl", content=text)),
     "ZIP of a Mac": ("a.zip", lambda _: zipped("./a.jsonl", "__MACOSX/._a.jsonl", ".DS_Store")),
     "stored": ("a.zip", lambda _: zipped("a.jsonl", method=zipfile.ZIP_STORED)),
     "big-endian mark": ("a.jsonl", lambda text: ("\ufeff" + text.decode()).encode("utf-16-be")),
@@ -76,6 +77,8 @@ def test_the_name_within_decides_on_the_format(pack: Callable[[bytes], bytes]) -
         read_dialogs(pack(b"[10:03] hello"), "log.txt.gz")
     with pytest.raises(ValueError, match="line 1 is not JSON"):
         read_dialogs(gzip.compress(b"[10:03] hello"), "log.json.gz")
+    with pytest.raises(ValueError, match="begin each turn with a heading, such as '## User'"):
+        read_dialogs(b"# Notes\n\nThe gate uses port 8443.", "notes.md")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

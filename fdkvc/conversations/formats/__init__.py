@@ -142,6 +142,11 @@ def read_dialogs(
     if log is not None:
         dialogs, reading = list(log.read(text, 0, calls)), ""
     elif by_name or not text.lstrip().startswith(("{", "[")):
+        if not by_name and ending in markdown.FORMAT.endings:
+            raise ValueError(
+                "the file names no speakers: begin each turn with a heading, such as '## User' and "
+                "'## Assistant'"
+            )
         if not by_name and ending in endings():
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
         if not by_name and ending in TABLES:

@@ -60,6 +60,9 @@ ASKS = (
 ANSWERS = ("assistant", "bot", "ai", "model", "response", "answer", "output", "reply", "completion")
 """Fields of an exchange, as `bare` writes them."""
 
+NOTICES = frozenset(("info", "error", "warning", "notice"))
+"""Types of items that are nobody's words, as `bare` writes them: they are counted."""
+
 SIDES = {
     "request": frozenset(("input", "inputs", "request", "prompt", "prompts")),
     "response": frozenset(("output", "outputs", "response", "responses", "completion")),
@@ -127,6 +130,8 @@ class Reading:
             if not self.speaker:
                 question, answered = _sides_of(item)
                 for name, role in ((question, "user"), (answered, "assistant")):
+                    if not name:
+                        continue
                     fields = item[name] if isinstance(item[name], dict) else {"content": item[name]}
                     yield {**fields, "role": role}, location
                 unread.fields(item, (question, answered))
@@ -141,8 +146,10 @@ class Reading:
                     message = restated(message, self.words, content=item.get(self.words))
                 yield message, location
             else:
-                name = clean_name(str(field_at(item, self.speaker)))[:40]
-                unread.add(f"item of {self.speaker} {name!r}", has_words(item))
+                names = (self.speaker, *SPEAKERS)
+                field = next((name for name in names if field_at(item, name)), self.speaker)
+                name = clean_name(str(field_at(item, field)))[:40]
+                unread.add(f"item of {field} {name!r}", has_words(item))
 
 
 def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], str]:
@@ -177,7 +184,7 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         unread = Unread()
     for listed in chosen_readings[0].lists:
         _check_speakers(listed, listed.place)
-    read_items = {id(item) for tree in trees for item in tree.items}
+    read_items = {id(item) for tree in trees for item in tree.items if not _is_notice(item)}
     items = [item for listed in chosen_readings[0].lists for item in listed.items]
     passed_over = word_counts([item for item in items if id(item) not in read_items])
     _check_covered(value, passed_over, dialogs, readings)
@@ -320,9 +327,11 @@ def _readings(value: Any) -> Iterator[Reading]:
         items = [item for listed in lists for item in listed.items]
         speaker = _speaker_field(items)
         words = _words_field(items, speaker)
-        is_exchange = not speaker and lists[0].path and all(map(_sides_of, items))
+        sides = [*map(_sides_of, items)]
+        complete = next(filter(all, sides), ())
+        is_exchange = not speaker and lists[0].path and complete and all(map(any, sides))
         if is_exchange:
-            words = " and ".join(f"`{name}`" for name in _sides_of(items[0]))
+            words = " and ".join(f"`{name}`" for name in complete)
         roles = {speaker_of(item, speaker) for item in items if speaker}
         is_spoken = is_exchange or len(roles) > 1 or words in ("content", *WORDS)
         if words and is_spoken:
@@ -342,7 +351,7 @@ def _speaker_field(items: Sequence[Mapping[str, Any]]) -> str:
             if role:
                 known_names[path] += 1
                 spoken.setdefault(path, set()).add(role)
-    speaking = sum(map(has_words, items))
+    speaking = sum(has_words(item) for item in items if not _is_notice(item))
     fits = [
         path
         for path, times in known_names.items()
@@ -371,12 +380,18 @@ def _is_asked(value: Any) -> bool:
     return isinstance(value, dict) and role_of_name(unwrapped(value).get("role")) in USERS
 
 
-def _sides_of(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields with what was asked and answered, nothing if there is one side alone."""
-    sides = []
-    for names in (ASKS, ANSWERS):
-        sides += [name for name in item if bare(name) in names and has_words(item[name])][:1]
-    return tuple(sides) if len(sides) == 2 else ()
+def _is_notice(item: Mapping[str, Any]) -> bool:
+    """Whether an item is a notice of a program, which nobody says."""
+    return any(bare(str(item.get(name))) in NOTICES for name in ("role", "type", "kind"))
+
+
+def _sides_of(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the fields with what was asked and what was answered, "" for a side without words."""
+    asked, answered = (
+        next((name for name in item if bare(name) in names and has_words(item[name])), "")
+        for names in (ASKS, ANSWERS)
+    )
+    return asked, answered
 
 
 # ------------------------------------------------------------------------------- what is covered

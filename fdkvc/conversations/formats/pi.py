@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer
+from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -37,9 +38,11 @@ class _Reader:
             case {"type": "message", "message": dict(message)}:
                 self._say(message, place)
             case {"type": "branch_summary", "summary": str(summary)}:
-                self._say({"role": "user", "content": summary}, place)
-            case {"type": "custom_message", "content": content}:
-                self._say({"role": "user", "content": content}, place)
+                self.thread.attach(summary, place)
+            case {"type": "custom_message", "content": str(content)}:
+                self.thread.attach(content, place)
+            case {"type": "custom_message", "content": list(parts)}:
+                self.thread.attach("\n".join(texts_in(parts)), place)
             case {"type": "compaction"}:
                 self._compact(line, place)
             case _:
@@ -54,7 +57,10 @@ class _Reader:
         """Add a message, or a command of the user's own with its output."""
         match message:
             case {"role": "bashExecution", "command": command, "output": output}:
-                message = {"role": "user", "content": f"{command}\n{output}"}
+                arguments = {"command": command}
+                call = {"type": "tool_use", "id": place, "name": "bash", "input": arguments}
+                result = {"type": "tool_result", "tool_use_id": place, "content": output}
+                message = {"role": "assistant", "content": [call, result]}
             case {"summary": str(summary)}:
                 message = {"role": "user", "content": summary}
         for turn, location in turns_of_answer(message, place, self.unread):

@@ -132,10 +132,18 @@ def _requests(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
             yield {"role": "assistant", "content": parts}, location
 
 
+def _has_requests(value: Mapping[str, Any]) -> bool:
+    """Whether an object is an export of VS Code, which may lack the name of who answers."""
+    match value["requests"]:
+        case [{"requestId": str(), "message": {"text": str()}}, *_]:
+            return True
+    return "responderUsername" in value
+
+
 COPILOT = chat_format(
     "copilot",
     "VS Code's export of Copilot",
     "requests",
     _requests,
-    recognizes=lambda value: "responderUsername" in value,
+    recognizes=_has_requests,
 )

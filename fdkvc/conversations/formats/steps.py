@@ -64,6 +64,8 @@ def _acted(call: Part) -> Part:
     match call["arguments"]:
         case str(words) | {"input": str(words)} if bare(call["name"]) in _FINAL:
             return _answer(words)
+        case str(words):
+            call = {**call, "arguments": _given(words)[0]}
     return {"type": "tool_use", **call}
 
 

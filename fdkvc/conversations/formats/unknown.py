@@ -24,6 +24,7 @@ SEEMS: Mapping[tuple[str, ...], str] = {
     ("guild", "channel"): "an export of Discord",
     ("sessionId", "projectHash"): "a session of Gemini CLI",
     ("responderUsername", "requests"): "VS Code's export of Copilot",
+    ("id", "version", "cwd"): "a session of pi in which nobody says anything",
     ("run_type", "inputs"): "a run of LangSmith",
     ("chat", "title"): "a chat of Open WebUI",
     ("openapi",): "a description of an API",
