@@ -26,7 +26,7 @@ with page(
         chosen = choices.choose_dialog(shown)
         metrics = sidebar.choose_metrics(PAGE)
 
-    if chosen.recorded is None:  # a session has its own card
+    if not chosen.file.is_log:  # a session has its own card
         show_verdict(PAGE, chosen, policies)
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)

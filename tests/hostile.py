@@ -30,4 +30,4 @@ def hostile_dialogs() -> bytes:
 
 def refused_dialogs() -> bytes:
     """Return a file whose error message names one of its dialogs."""
-    return json.dumps([{"dialogue_id": HOSTILE, "turns": [{"speaker": "USER"}]}]).encode()
+    return json.dumps([{"dialogue_id": HOSTILE, "turns": [{"speaker": "USER", "utterance": 1}]}]).encode()

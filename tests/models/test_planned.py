@@ -158,5 +158,5 @@ def test_the_first_page_has_the_points_of_three_comparisons() -> None:
     differences = rows.set_index(["more", "less"])["mean_diff"].loc[compared]
 
     readme = (ROOT / "README.md").read_text("utf-8")
-    points = [int(number) for number in re.findall(r"\[(\d+) points\]", readme)]
+    points = [int(number) for number in re.findall(r"\[(\d+)\s+points\]", readme)]
     assert points == [round(100 * abs(difference)) for difference in differences]

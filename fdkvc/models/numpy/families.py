@@ -120,7 +120,7 @@ def llama3_stretch(angles: Floats, settings: Mapping[str, Any]) -> Floats:
     Examples
     --------
     >>> llama3_stretch(np.array([1, 1e-3, 1e-4]), {"factor": 8.0}).round(2).tolist()
-    [1.0, 2.16, 8.0]
+    [1.0, 4.68, 8.0]
     """
     defaults = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     low, high = (_number(settings, name, value, float) for name, value in defaults.items())

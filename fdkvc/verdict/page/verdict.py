@@ -138,7 +138,7 @@ def _show_stopped(key: str, job: Job) -> None:
     """Say that the run was stopped, and offer to go on."""
     words = "Stopped before any dialog had its result." if job.result is None else "Stopped."
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(words, width="content")
+        st.markdown(plain(words), width="content")
         st.button(
             "Go on",
             key=f"{key}/go-on",
