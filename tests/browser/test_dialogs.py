@@ -350,8 +350,9 @@ def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_dialogs(page, file="rental")
     card = page.locator(".st-key-verdict")
-    card.locator("[data-testid=stCode]").first.hover()
-    card.get_by_role("button", name="Copy to clipboard").first.click()
+    setting = card.locator("[data-testid=stCode]").filter(has_not_text="pip install").first
+    setting.hover()
+    setting.get_by_role("button", name="Copy to clipboard").click()
     copied = page.evaluate("navigator.clipboard.readText()")
     row = card.get_by_role("row").filter(has_text="←").get_by_role("cell").all_inner_texts()
     way = Way(row[-1], int(row[1].replace(",", "")), 1, 1, "")

@@ -152,7 +152,7 @@ def test_claims_are_grouped_by_subject_and_failed_ones_come_first() -> None:
         places = [FAILING_FIRST.index(result.verdict) for result in group]
         assert places == sorted(places)
     assert sum(map(len, groups.values())) == len(claim_results(papers_run().study))
-    titles = [header.value for header in open_page("benchmark").subheader]
+    titles = [header.value for header in open_page("benchmark").header]
     assert titles == [*groups]
 
 

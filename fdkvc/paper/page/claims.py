@@ -63,7 +63,7 @@ def show_claims(page: str, study: Study) -> None:
     chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>")
     for subject, group in by_subject(chosen).items():
-        st.subheader(plain(subject), anchor=False)
+        st.header(plain(subject), anchor=False)
         st.html(claims_html(group))
 
 
