@@ -172,7 +172,8 @@ def build_parser() -> _Parser:
     reads = "let this model count tokens and read a few dialogs under the ways of a plan"
     dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
     max_tokens_help = (
-        "tokens of dialogs that it reads in all; default: 3,000, in a minute with smollm2"
+        "tokens of dialogs that it reads in all, of a long one the beginning only; default: 3,000, "
+        "in a minute with smollm2"
     )
     dialogs.option("--read", "N", max_tokens_help, type=parse_number)
     dialogs.flag("--tables", "print all tables")
@@ -182,7 +183,7 @@ def build_parser() -> _Parser:
     dialogs.option("--out", "DIR", TABLES)
 
     forgot = command("forgot", "say what a coding agent's session forgot when it was compacted")
-    log = "log of Claude Code or Codex (.jsonl); default: an example"
+    log = "log of Claude Code, Codex or pi (.jsonl); default: an example"
     forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
     forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
     middle = "in a session without compactions: tokens to keep when it is cut at its middle"

@@ -87,7 +87,7 @@ def sentence(result: Forgot) -> str:
     if recorded is not None and len(result.ways) > 1:
         best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
         better_way = f"“{best.label}” would have held {sum(best.holds):,}."
-        no_better_way = "No other way of the same size would have held more."
+        no_better_way = "No other way of at most that size would have held more."
         is_better = sum(best.holds) > sum(fitted.holds)
         sentences.append(f"At the same size, {better_way}" if is_better else no_better_way)
     return " ".join(filter(None, sentences))
@@ -256,7 +256,7 @@ def none_sentence(session: Session) -> str:
         outcome = "what an earlier one forgot, before the file begins, is not known"
     return textwrap.fill(
         f"No compaction in this session of {tokens:,} {session.unit}: {outcome}. To see what each "
-        f"way would forget at a size of {size:,} tokens, add --at {size}.",
+        f"way would forget at a size of {count(size, 'token')}, add --at {size}.",
         WIDTH,
         break_on_hyphens=False,
     )

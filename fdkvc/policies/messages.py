@@ -48,7 +48,9 @@ class Messages(Paging):
         "anywhere",
         "Begins",
         "With user, what stays begins with a user's message, as services ask for: that and all up "
-        "to the next user's message, calls and results among it, leave together.",
+        "to the next user's message, calls and results among it, leave together, as under "
+        'LangChain\'s trim_messages with start_on="human". With anywhere, the oldest messages '
+        "leave one by one, as in Ollama.",
         choices=("anywhere", "user"),
     )
 

@@ -308,9 +308,13 @@ def ways_without_calls(
 
 
 def _smallest(candidate: Way) -> tuple[float, ...]:
-    """Return what orders ways: the smallest first, and of a size one that reads nothing again."""
+    """Return what orders ways: the smallest first.
+
+    Of a size, one whose turns services never refuse, and then one that reads nothing again.
+    """
     rereads = read_policy(candidate.policy).reads_again
-    return candidate.size is None, candidate.size or 0, rereads, -candidate.recall
+    is_refused = candidate.refused > 0
+    return candidate.size is None, candidate.size or 0, is_refused, rereads, -candidate.recall
 
 
 def chosen_way(candidates: Sequence[Way]) -> Way | None:
@@ -394,14 +398,15 @@ def promised(
     halves = halves_of(recalls)
     half = recalls.dialog.map(halves)
     values, services, calls = list[float](), list[str](), 0
-    names = [candidate.policy for candidate in chosen_ways]
     for half_number in (0, 1):
         chosen = list[Way]()
-        for name in names:
+        for candidate in chosen_ways:
+            name, refused = candidate.policy, candidate.refused
             rows = recalls[(recalls.policy == name) & (half != half_number)]
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
-                chosen.append(Way(name, size, rows[rows.budget == size].value.mean(), size, ""))
+                recall = rows[rows.budget == size].value.mean()
+                chosen.append(Way(name, size, recall, size, "", refused=refused))
         way = chosen_way(sorted(chosen, key=_smallest))
         if way is None:  # the half that needs most would be told of, but would choose nothing
             return None
@@ -453,6 +458,8 @@ def card_sentences(card: Card) -> tuple[str, str]:
         size = f"{best.size:,} tokens of {card.unit} ({share} of a conversation)"
         lead = f"{_imperative(best.policy)} with {size}: {stored} instead of {full}"
         lead = f"{lead} in {card.shape.name}."
+        if best.refused > 0:
+            lead = f"{lead} After {refused_words(best.refused)}."
         if read is None:
             lead = f"By its words, before a model has read it: {lead[0].lower()}{lead[1:]}"
     return lead, _basis(card, read)
@@ -493,6 +500,15 @@ def reading_words(reading: ModelLoss) -> str:
     return f"{reading.right} of {count(reading.values, 'value')} stay right"
 
 
+def refused_words(share: float) -> str:
+    """Return after which share of turns services refuse what stays, and why."""
+    shown = "under 1 %" if share < 0.01 else percent(share)
+    return (
+        f"{shown} of the turns, what stays has no user's message or a result without its call, "
+        "which services refuse"
+    )
+
+
 def legend(card: Card) -> str:
     """Return what the cells of the table count."""
     parts = [
@@ -508,10 +524,7 @@ def legend(card: Card) -> str:
     if any(way.guessed for way in card.ways):
         parts.append("*: sized by letters of words, not by a model's vectors")
     if refused := max((way.refused for way in card.ways), default=0.0):
-        parts.append(
-            f"†: after up to {percent(refused)} of the turns, what stays has no user's message or "
-            "a result without its call, which services refuse"
-        )
+        parts.append(f"†: after up to {refused_words(refused)}")
     return f"{'; '.join(parts)}."
 
 
@@ -559,6 +572,8 @@ MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=u
 CLEARED = "reread(clear-results)"
 
 TRIM = (
+    "# all from a user's message to the next leave together, so it may keep less than that: where\n"
+    "# the newest exchange is larger, nothing but the system prompt may stay\n"
     "trim_messages(messages, max_tokens={}, token_counter=model, "
     'start_on="human", include_system=True)'
 )
@@ -567,7 +582,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "shift": {"llama.cpp": "llama-server --context-shift --ctx-size {}"},
     MESSAGES: {
         "Ollama": "OLLAMA_CONTEXT_LENGTH={} ollama serve",
-        "LangChain": f"# it begins with a user's message, so it may keep less than that\n{TRIM}",
+        "LangChain": TRIM,
     },
     USER_FIRST: {"LangChain": TRIM},
     CLEARED: {

@@ -38,6 +38,7 @@ from fdkvc.verdict.card import (
 )
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, card_text
+from fdkvc.verdict.search import REFUSED
 
 SHAPE = read_shape("4x2x64x16")
 SIZES = (100, 200, 400)
@@ -316,6 +317,33 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     assert len({*map(way_words, CANDIDATES)}) == len(CANDIDATES)
 
 
+def refused(recall: Mapping[str, tuple[float, ...]], policy: str, share: float) -> Card:
+    """Return a card of which services refuse what one way leaves, after a share of turns."""
+    recalls = replayed(recall)
+    turns = recalls[recalls.policy == policy].assign(metric=REFUSED, value=share)
+    tables = pd.concat([recalls, turns]), needs(recall)
+    policies = [*map(read_policy, recall)]
+    return find_card(policies, tables, [800, 1200], "lexical embedding", SHAPE, 0.95, "SmolLM2")
+
+
+def test_of_one_size_a_way_that_services_refuse_comes_last() -> None:
+    recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.96, 0.97, 0.98)}
+    for share, policy in ((0.0, MESSAGES), (0.97, USER_FIRST)):
+        best = refused(recall, MESSAGES, share).best
+        assert best is not None
+        assert (best.policy, best.size) == (policy, 100)
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0.97, "97 %"), (0.001, "under 1 %")])
+def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, shown: str) -> None:
+    recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.9, 0.97, 0.98)}
+    lead, _ = card_sentences(refused(recall, MESSAGES, share))
+    assert f"After {shown} of the turns" in lead
+    assert "which services refuse" in lead
+    lead, _ = card_sentences(refused(recall, USER_FIRST, share))
+    assert "services refuse" not in lead
+
+
 def snippets(policy: str, size: int = 1150) -> dict[str, str]:
     """Return what sets a way, for conversations of 10,000 tokens on average."""
     return settings_of(Way(policy, size, 0.96, size, ""), 10_000, "SmolLM2")
@@ -375,6 +403,12 @@ def test_what_clears_results_is_as_documented() -> None:
     edits, method = eval(lines["LangChain"], names)
     assert method in ("approximate", "model")
     assert edits == [(1150, read_policy(CLEARED).settings["keep"].default)]
+
+
+@pytest.mark.parametrize("policy", [MESSAGES, USER_FIRST])
+def test_langchains_lines_say_that_only_the_system_prompt_may_stay(policy: str) -> None:
+    comments = [line for line in snippets(policy)["LangChain"].splitlines() if line[0] == "#"]
+    assert "nothing but the system prompt may stay" in " ".join(comments)
 
 
 @pytest.mark.parametrize("policy", [MESSAGES, USER_FIRST])
