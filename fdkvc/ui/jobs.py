@@ -145,7 +145,7 @@ class Held:
         One that was stopped while this session waited stays, with what had finished.
         """
         own_job = self._jobs.get(key)
-        if own_job is not None and own_job.content == content:
+        if own_job is not None and own_job.content == content and jobs.find(own_job.name):
             return own_job
         job = jobs.of(content)
         # Another session may let go of a job, and so cancel it, after it was found here.
