@@ -30,4 +30,6 @@ def hostile_dialogs() -> bytes:
 
 def refused_dialogs() -> bytes:
     """Return a file whose error message names one of its dialogs."""
-    return json.dumps([{"dialogue_id": HOSTILE, "turns": [{"speaker": "USER", "utterance": 1}]}]).encode()
+    return json.dumps(
+        [{"dialogue_id": HOSTILE, "turns": [{"speaker": "USER", "utterance": 1}]}]
+    ).encode()
