@@ -15,7 +15,7 @@ from time import perf_counter
 
 import streamlit as st
 
-from fdkvc.conversations.forgot import Forgot, Need, ReadOn, Recorded, forgot
+from fdkvc.conversations.forgot import Forgot, Need, ReadOn, forgot
 from fdkvc.conversations.forgot_report import (
     WORST,
     given_by,
@@ -148,15 +148,14 @@ def read_compaction(
 
 def show_session(
     page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None = None
-) -> Recorded | None:
+) -> None:
     """Show a coding agent's session, if the file is one: its cards, its bar and its transcript.
 
-    A model may `read_on` after a compaction, on request. Return what its compactions forgot, once
-    that is known.
+    A model may `read_on` after a compaction, on request.
     """
     sessions = sessions_of(file, encoding)
     if not sessions:
-        return None
+        return
     with st.container(border=True, key="session"):
         labels = {str(place): session.name for place, session in enumerate(sessions)}
         chosen = fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"
@@ -184,11 +183,6 @@ def show_session(
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
-    cards: Sequence[CompactionCard] = job.result or ()
-    if not cards or size:
-        return None
-    total, lost = sum(card.needs for card in cards), sum(card.lost for card in cards)
-    return Recorded(len(cards), total, lost)
 
 
 def _imagined(page: str, session: Session) -> tuple[Session, int]:

@@ -8,7 +8,6 @@ from typing import NamedTuple, NoReturn
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.page import files
 from fdkvc.conversations.page.file_choice import (
     DIALOG,
@@ -57,8 +56,6 @@ class Chosen(NamedTuple):
     head: files.HeadChoice
     """A head of the chosen dialog."""
     budget: int
-    recorded: Recorded | None
-    """What the compactions of a coding agent's session forgot."""
 
 
 # ------------------------------------------------------------------------------- fields
@@ -134,7 +131,7 @@ def choose_dialog(shown: Page) -> Chosen:
         _stop(page, below_title)
     with below_title:  # whatever can be replayed of it
         encoding = chosen_encoding(page)
-        recorded = show_session(page, file, encoding, read_on if installed() else None)
+        show_session(page, file, encoding, read_on if installed() else None)
         if not file.transcripts:  # all contexts of a session are too long
             warn_skipped(file)
             fields.write_link(page, FIELDS)
@@ -163,7 +160,7 @@ def choose_dialog(shown: Page) -> Chosen:
     head, mode = _choose_head(page, recording)
     chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
     with beside_dialog:
-        return Chosen(file, vectors, chosen, fields.number(page, BUDGET), recorded)
+        return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
 
 
 def _follow_card(page: str, file: files.DialogFile) -> None:

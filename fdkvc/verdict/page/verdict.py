@@ -13,7 +13,6 @@ import streamlit as st
 from fdkvc.charts.results import budgets_chart
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.conversations.arguments import worst_losses
-from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.page.file_choice import DIALOG
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
@@ -76,7 +75,7 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
                 target = int(fields.choice(page, TARGET)) / 100
 
             def card_of(replay: Replayed, read: ModelRead | None) -> Card:
-                return _card(replay, read, shape, target, chosen.recorded)
+                return _card(replay, read, shape, target)
 
             added = tuple(row.name for row in policies if row.name not in CANDIDATES)
             file, encoding = chosen.file, chosen_encoding(page)
@@ -90,12 +89,12 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
             if running or job.result is None:  # a model that reads would slow this one down
                 session_jobs().let_go(f"{page}/check")
             else:
-                by_words = _card(job.result, None, shape, target, None)
+                by_words = _card(job.result, None, shape, target)
                 if not stopped:
                     check, previous = _check(page, job.result, by_words)
                 read = previous if check is None else check.result or previous
                 card = card_of(job.result, read)
-                card_fields = {"shape": shape, "target": target, "recorded": chosen.recorded}
+                card_fields = {"shape": shape, "target": target}
                 planned = replace(job.result, read=read, **card_fields)
                 if check is not None and check.finished:
                     _offer_more(page, job.result, by_words, read)
@@ -191,9 +190,8 @@ def _card(
     read: ModelRead | None,
     shape: ModelShape,
     target: float,
-    recorded: Recorded | None,
 ) -> Card:
-    return replace(replayed, read=read, recorded=recorded).card_for(shape, target)
+    return replace(replayed, read=read).card_for(shape, target)
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
