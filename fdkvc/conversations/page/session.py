@@ -60,10 +60,8 @@ class CompactionCard:
     ways: Grid
     losses: tuple[tuple[Need, str], ...]
     """The worst losses, each with words on it."""
-    needs: int
-    """How many values later calls needed."""
     lost: int
-    """How many of them were lost."""
+    """How many values that later calls needed were lost."""
     note: str
     """A sentence on what its numbers count."""
 
@@ -73,10 +71,8 @@ class CompactionCard:
         lost = result.lost()
         caption = " ".join([f"{heading(result)}.", *notes_of(result)])
         losses = tuple((need, _in_words(need, result)) for need in lost[:WORST])
-        need_count, note = len(result.needs), tokens_note(result.session)
-        return cls(
-            sentence(result), caption, ways_grid(result), losses, need_count, len(lost), note
-        )
+        note = tokens_note(result.session)
+        return cls(sentence(result), caption, ways_grid(result), losses, len(lost), note)
 
 
 def _in_words(need: Need, result: Forgot) -> str:
