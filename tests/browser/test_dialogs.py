@@ -184,7 +184,8 @@ def test_a_file_is_brought_its_text_is_never_markup_and_a_broken_one_loses_nothi
     ]
     good, broken = tmp_path / "good.json", tmp_path / "broken.json"
     good.write_text(json.dumps([{"id": NASTY, "messages": said}]), encoding="utf-8")
-    broken.write_text('[{"dialogue_id": "<b>x</b>", "turns": [{"speaker": "USER"}]}]', "utf-8")
+    turn = {"speaker": "USER", "utterance": 5}
+    broken.write_text(json.dumps([{"dialogue_id": "<b>x</b>", "turns": [turn]}]), "utf-8")
     open_dialogs(page, file="own")
     for shown in (
         page.get_by_role("heading", name="Dialogs"),
