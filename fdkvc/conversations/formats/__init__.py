@@ -257,6 +257,8 @@ def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
     file_unread = Unread()
     if isinstance(values, dict):
         contents = values.get("conversations", [values])
+        if isinstance(contents, dict):
+            contents = _dialogs_by_id(contents)
         if not isinstance(contents, list):
             raise ValueError("'conversations' is not a list")
         is_dialog = values.keys() & {*preferences.ANSWERS} or _are_messages(contents)
@@ -273,6 +275,17 @@ def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
     if _are_messages(values):
         values = [values]  # one conversation
     return [*map(_dialog, values)], file_unread
+
+
+def _dialogs_by_id(value: Mapping[str, Any]) -> list[Any]:
+    """Return the dialogs of an object that names each by its id, or the one that it is."""
+    if _format_of(value) is not None:
+        return [value]
+    dialogs = []
+    for key, content in value.items():
+        dialog = _dialog(content)
+        dialogs.append({"id": key, **dialog} if isinstance(dialog, dict) else dialog)
+    return dialogs
 
 
 def _read(

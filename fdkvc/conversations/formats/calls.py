@@ -54,6 +54,9 @@ _PYTHON = re.compile(r"(?s)\[\s?[^\W\d][\w .:/&-]{0,127}\(.*\)\s?\]")
 _PYTHON_BEGIN = re.compile(  # such a list before words
     rf"(?s)\s*(\[\s?[^\W\d][\w .:/&-]{{0,127}}\(.{{0,{MAX_LITERAL_CHARACTERS}}}?\)\s?\])"
 )
+_PYTHON_MARK = re.compile(  # how such a list begins, also one that cannot be read
+    r"""\s*\[\s?[^\W\d][\w .:/&-]{0,127}\(\s?(?:\w{1,64}\s?=|["'])"""
+)
 # A text, which stays; the name of a call; JSON's constants.
 _TOKEN = re.compile(
     r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
@@ -180,6 +183,7 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
     listed_calls = _PYTHON_BEGIN.match(text)
     if listed_calls and (calls := _python_calls(listed_calls[1])):
         return text[listed_calls.end() :].strip(), calls
+    unread.add(UNKNOWN_CALL, _PYTHON_MARK.match(text) is not None)
     # 2. Calls between marks. What is between marks but is no call stays in the words.
     all_calls: list[Mapping[str, Any]] = []
     named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}

@@ -69,6 +69,9 @@ SIDES = {
 }
 """Words in the names of two places of which the second goes on after the first."""
 
+SWIPES = ("swipes", "swipe_info")
+"""Fields of SillyTavern with all answers that a message had: it shows one of them."""
+
 Path = tuple[str | int, ...]
 
 
@@ -119,6 +122,11 @@ class Reading:
         """The names of fields that lead to its lists."""
         return tuple(name for name in self.lists[0].path if isinstance(name, str))
 
+    @property
+    def is_tree(self) -> bool:
+        """Whether its messages name their parents."""
+        return any(map(_has_parent, self.lists[0].items))
+
     def is_within(self, place: tuple[str, ...]) -> bool:
         """Whether its lists stand in the objects of another place."""
         return self.place[: len(place)] == place and self.place != place
@@ -137,6 +145,9 @@ class Reading:
                 unread.fields(item, (question, answered))
                 continue
             role = speaker_of(item, self.speaker)
+            swipes = item.get(SWIPES[0])
+            unread.add(OTHER_BRANCH, len(swipes) - 1 if isinstance(swipes, list) and swipes else 0)
+            item = restated(item, *SWIPES)
             word_fields = {self.words, "content", *WORDS, *filter(is_call_field, item)}
             if role and word_fields.isdisjoint(item):
                 unread.fields(item, (self.speaker,))
@@ -147,9 +158,10 @@ class Reading:
                 yield message, location
             else:
                 names = (self.speaker, *SPEAKERS)
-                field = next((name for name in names if field_at(item, name)), self.speaker)
+                field = next((name for name in names if field_at(item, name)), "")
                 name = clean_name(str(field_at(item, field)))[:40]
-                unread.add(f"item of {field} {name!r}", has_words(item))
+                kind = f"item of {field} {name!r}" if field else "item without a speaker"
+                unread.add(kind, has_words(item))
 
 
 def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], str]:
@@ -161,7 +173,7 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
     possible = [*_readings(value)]
     places = [reading.place for reading in possible]
     readings = [row for row in possible if not any(map(row.is_within, places))]
-    readings.sort(key=lambda reading: -reading.size)
+    readings.sort(key=lambda reading: (-reading.size, not reading.is_tree))
     if not readings:
         needs = "a speaker, such as 'role', and words, such as 'content'"
         raise ValueError(f"{_seems(value)}; no list in it has objects with {needs}")
@@ -292,7 +304,7 @@ def items_in(value: Any) -> Iterator[Items]:
 
 
 def _has_parent(item: Mapping[str, Any]) -> bool:
-    return bool(field_of(item, PARENTS))
+    return not {*map(bare, item)}.isdisjoint(PARENTS)
 
 
 def field_at(item: Mapping[str, Any], path: str) -> Any:
@@ -369,7 +381,8 @@ def _words_field(items: Sequence[Mapping[str, Any]], speaker: str) -> str:
             is_said = isinstance(child, str | list | dict) and not is_thinking(name)
             if isinstance(child, list) and any(_is_asked(part) for part in child):
                 continue
-            if is_said and name != speaker and not is_call_field(name) and has_words(child, name):
+            is_said = is_said and not is_call_field(name) and name not in (speaker, *SWIPES)
+            if is_said and has_words(child, name):
                 sizes[name] += sum(word_counts(child).values())
     known_names = [name for name in ("content", *WORDS) if sizes[name]]
     return known_names[0] if known_names else next((name for name, _ in sizes.most_common(1)), "")
@@ -418,17 +431,23 @@ def word_counts(value: Any) -> Counter[str]:
 
 
 def _is_aside(name: str) -> bool:
-    return is_thinking(name) or name in LISTS
+    return is_thinking(name) or name in LISTS or name in SWIPES
 
 
 def _count_beside(value: Any, lists: Sequence[Items], unread: Unread) -> None:
-    """Count what stands beside the lists that are read."""
+    """Count what stands beside the lists that are read, and does not repeat their words."""
+    spoken = word_counts([listed.value for listed in lists])
     ancestors = {id(owner): owner for listed in lists for owner in listed.owners}
     read = {id(listed.value) for listed in lists} | ancestors.keys()
     for owner in ancestors.values():
         if isinstance(owner, dict):
             inside = {name for name, child in owner.items() if id(child) in read}
-            unread.fields(owner, {*inside, *LISTS, *filter(is_prompt, owner)})
+            repeated = {
+                name
+                for name in owner.keys() - inside
+                if (counts := word_counts(owner[name])) and counts <= spoken
+            }
+            unread.fields(owner, {*inside, *repeated, *LISTS, *filter(is_prompt, owner)})
         else:
             siblings = [item for item in owner if id(item) not in read]
             unread.add("item beside the messages", sum(map(has_words, siblings)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import restated
 from fdkvc.conversations.formats.parts import KINDS
-from fdkvc.core.json_input import optional, require
+from fdkvc.core.json_input import check_object, optional, require
 from fdkvc.core.transcripts import ASSISTANTS, USERS, clean_name
 from fdkvc.core.unread import Unread, bare, is_thinking
 
@@ -38,6 +38,19 @@ DETAILS = re.compile(r"(?s)<details\b.*?</details>")
 
 WRAPPERS = ("message", "data", "kwargs", "info", "author", "additional_kwargs")
 """Fields with an object that has a part of the message."""
+
+INSTRUCTIONS = "user_editable_context"
+"""The type of custom instructions."""
+
+CHATGPT_TEXTS: Mapping[str, tuple[str, ...]] = {
+    INSTRUCTIONS: ("user_profile", "user_instructions"),
+    "model_editable_context": ("model_set_context",),
+    "tether_browsing_display": ("result", "summary"),
+}
+"""Fields with the words of a content by its type; of others, `text` and `parts`."""
+
+THOUGHTS = ("thoughts", "reasoning_recap")
+"""Types of content that is thinking, which is counted."""
 
 METADATA = ("response_metadata", "usage_metadata")
 _LABELS = ("id", "model_name", "model_provider", "service_tier", "system_fingerprint")
@@ -107,6 +120,9 @@ def as_message(sent: Mapping[str, Any], place: str, unread: Unread) -> dict[str,
         calls = [restated(call, "error") if isinstance(call, dict) else call for call in refused]
         message["tool_calls"] = [*called, *calls]
     message = restated(message, "invalid_tool_calls", *METADATA, *_REPEATED)
+    content = message.get("content")
+    if isinstance(content, dict) and not content.keys().isdisjoint(("content_type", "parts")):
+        return of_chatgpt(message, place, unread)
     field = "output" if _is_items(message.get("output")) else "parts"
     parts: Any = message.get(field)
     if parts:
@@ -126,6 +142,49 @@ def as_message(sent: Mapping[str, Any], place: str, unread: Unread) -> dict[str,
             message = restated(message, name, content=words)
     repeated = [name for name in WORDS if message.get(name) == message.get("content")]
     return restated(message, *repeated)
+
+
+def of_chatgpt(message: Mapping[str, Any], place: str, unread: Unread) -> dict[str, Any]:
+    """Return a message of ChatGPT, whose ``content`` is an object, with a list of parts.
+
+    What the assistant addresses to a tool, its ``recipient``, is a call; what tools answer is a
+    result. Custom instructions are the system prompt. Images and thoughts are counted.
+    """
+    content = message["content"]
+    parts = [*parts_of_content(content, place, unread)]
+    recipient = message.get("recipient")
+    spoken = restated(message, "recipient", content=parts)
+    if content.get("content_type") == INSTRUCTIONS:
+        spoken["role"] = "system"
+    elif message.get("role") == "assistant" and recipient not in (None, "", "all"):
+        text = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        spoken["content"] = [part for part in parts if part["type"] != "text"]
+        spoken["tool_calls"] = [{"function": {"name": recipient, "arguments": text}}]
+    return spoken
+
+
+def parts_of_content(
+    content: Mapping[str, Any], location: str, unread: Unread
+) -> Iterator[dict[str, Any]]:
+    """Yield what a content says as parts of a chat message; what is empty is left out."""
+    kind = optional(content, "content_type", str, location)
+    if kind in THOUGHTS:
+        yield {"type": "thoughts"}
+        return
+    fields = CHATGPT_TEXTS.get(kind, ("text",))
+    unread.fields(content, {*fields, "content_type", "parts"})
+    texts: list[Any] = [optional(content, field, str, location) for field in fields]
+    for text in [*texts, *optional(content, "parts", list, location)]:
+        if text in (None, ""):
+            continue
+        part = {"text": text} if isinstance(text, str) else text
+        part = check_object(part, f"{location}: a part of 'parts'")
+        if isinstance(part.get("text"), str):
+            yield restated(part, "content_type", type="text")
+        elif "content_type" in part:
+            yield restated(part, "content_type", type=str(part["content_type"]))
+        else:
+            yield part
 
 
 def _is_items(value: Any) -> bool:

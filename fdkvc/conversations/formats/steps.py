@@ -36,14 +36,20 @@ _FINAL = ("finalanswer", "finish")
 _FENCE = re.compile(r"\A```(?:json)?\s|```\s*\Z")
 _BRACKETED = re.compile(r"(?s)\s*(\w{1,128})\[(.*)]\s*")
 _HARMONY = re.compile(r"<\|(?:start|end|return|call)\|>")
+_CHANNELS = ("analysis", "commentary", "final")
+_BARE_HEADING = re.compile(  # of a channel whose marks are gone
+    r"(?P<result>functions\.[\w.-]{1,64}? to=)?assistant(?: to=functions\.(?P<tool>[\w.-]{1,64}?))?"
+    rf"(?P<channel>{'|'.join(_CHANNELS)})(?: to=functions\.(?P<called>[\w.-]{{1,64}}))?"
+    r"(?: (?:json|code)(?=\s*\{))?"
+)
 
 
 def parts_of_words(text: str, is_assistant: bool) -> list[Part]:
     """Return the parts of a text that is several turns, none if it is one."""
     if not is_assistant:
         parts = [*_results(text)]
-    elif "<|message|>" in text:
-        return [*_channels(text)]
+    elif "<|message|>" in (marked := _with_marks(text)):
+        return [*_channels(marked)]
     elif '"action_input"' in text and text.lstrip().startswith(("{", "```")):
         parts = [*map(_acted, _action(text)[0])]
     else:
@@ -131,6 +137,24 @@ def _given(body: str) -> tuple[Any, str]:
             return arguments, text[end:]
     parsed = parse_within(text)
     return (parsed if isinstance(parsed, dict) else {"input": text}), ""
+
+
+def _with_marks(text: str) -> str:
+    """Return a text of Harmony with its marks, also if these were taken as special tokens."""
+    marked = text.lstrip()
+    is_begun = marked.startswith("assistant")
+    marked = f"assistant{marked}" if marked.startswith(_CHANNELS) else marked
+    headings = [*_BARE_HEADING.finditer(marked)]
+    if not headings or headings[0].start() > 0 or len(headings) + is_begun < 2:
+        return text
+
+    def with_marks(heading: re.Match[str]) -> str:
+        tool = heading["tool"] or heading["called"]
+        recipient = f" to=functions.{tool}" if tool else ""
+        begin = f"<|start|>{heading['result'] or ''}<|channel|>"
+        return f"{begin}{heading['channel']}{recipient}<|message|>"
+
+    return _BARE_HEADING.sub(with_marks, marked)
 
 
 def _channels(text: str) -> Iterator[Part]:
