@@ -128,5 +128,5 @@ def test_a_run_of_a_later_format_is_refused_in_a_sentence() -> None:
     (first, *_) = sorted((ROOT / "tests" / "earlier_runs").iterdir())
     run = json.loads((first / "run.json").read_text("utf-8"))
 
-    with pytest.raises(ValueError, match=f"format 2, but version {fdkvc.__version__} reads"):
-        read_run(json.dumps({**run, "format": 2}))
+    with pytest.raises(ValueError, match=f"format 3, but version {fdkvc.__version__} reads"):
+        read_run(json.dumps({**run, "format": 3}))

@@ -23,7 +23,6 @@ from fdkvc.paper.shipped import (
     ablation_name,
 )
 from fdkvc.paper.study import Study, run_study
-from fdkvc.runs.workers import processor
 from fdkvc.runs.write import write_files
 
 
@@ -48,7 +47,6 @@ def packed(study: Study, made: str) -> dict[str, bytes]:
     head = {
         "version": fdkvc.__version__,
         "made": made,
-        "processor": processor(),
         "seconds": {part: results.seconds for part, results in parts.items()},
         "latencies": [
             {"policy": policy, "milliseconds": milliseconds}

@@ -1,5 +1,6 @@
 """``report`` and ``repeat``: share a run, and run it again."""
 
+import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,14 +74,13 @@ def _examples() -> Sequence[Recording]:
 def repeat(options: Namespace) -> None:
     """Run a ``run.json`` again and compare the numbers."""
     record = read_run(read_bytes(options.file, MAX_RUN_JSON_BYTES))
-    if not record.digests:
-        raise ValueError(
-            "nothing was compared, because the file has no digests of the run's numbers"
-        )
+    folder = Path(options.file).parent
+    if not any(os.path.isfile(folder / Path(name).name) for name in record.files):
+        raise ValueError("there is nothing to compare: none of the run's tables is beside run.json")
     with running(options.workers, options.dask) as execution:
         run = KINDS[record.kind].again(record, settings_from(Sources, options), **execution)
-    comparison = compare(record, run.files, Path(options.file).parent)
+    comparison = compare(record, run.files, folder)
     sentence = comparison_sentence(record, comparison)
-    if not comparison.repeated:
+    if comparison.differences:
         raise ValueError(sentence)
     print_results(f"Repeated: {sentence}.")

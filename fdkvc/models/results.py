@@ -157,7 +157,7 @@ def answers_key(
     transcripts: Sequence[Transcript],
     description: Mapping[str, Any],
 ) -> str:
-    """Return a digest of everything that the scores depend on, to the last bit.
+    """Return a digest of everything that the scores depend on, but the processor.
 
     An interrupted run goes on from finished results only if this is the same.
     """
@@ -167,7 +167,7 @@ def answers_key(
         "more": description.get("also_depends"),
     }
     names = [transcript.name for transcript in transcripts]
-    return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **subject))
+    return digest(run_json(AnswersRun.kind, settings, (), dialogs=names, **subject))
 
 
 def small_model(folder: str | None) -> AnyModel:

@@ -35,7 +35,6 @@ class PapersRun:
     """The project's version that measured it."""
     date: str
     """The date, as 2026-01-31."""
-    processor: Mapping[str, str]
 
 
 @cache
@@ -61,7 +60,7 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
         {name: CacheBytes(**size) for name, size in head["memories"].items()},
         {place[1]: values for place, values in rows.items() if place[0] == PROBE},
     )
-    return PapersRun(study, head["version"], head["made"], head["processor"])
+    return PapersRun(study, head["version"], head["made"])
 
 
 # ------------------------------------------------------------------------------- names of arrays

@@ -13,8 +13,7 @@ from fdkvc.player.run import StageRun
 from fdkvc.player.scene import moment_html
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.page import css, page
-from fdkvc.runs.record import digest, versions
-from fdkvc.runs.workers import processor
+from fdkvc.runs.record import versions
 
 PICTURE_WIDTH = 560
 
@@ -53,29 +52,17 @@ def report_html(
     return page(title, body, f"{css('document')}{style}")
 
 
-def ran_on(
-    seed: int | None,
-    packages: Mapping[str, str] | None = None,
-    processors: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """Return what numbers depend on: a seed, and by default the current versions and processor."""
-    ran = {} if seed is None else {"seed": str(seed)}
-    ran |= packages or versions()
-    for name, value in (processors or processor()).items():
-        ran[f"processor, {name}"] = value
-    return ran
-
-
-def provenance(commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str]) -> str:
-    """Return how to repeat a run: commands, seeds, versions, and digests of the files."""
+def provenance(
+    commands: Sequence[str], seed: int | None, packages: Mapping[str, str] | None = None
+) -> str:
+    """Return how to repeat a run: commands, the seed, and by default the current versions."""
     lines = "\n".join(commands)
-    seeds = Grid(["item", "value"], [*ran.items()]).html("Seeds and versions", "grid words")
-    digests = [(name, digest(text)) for name, text in files.items()]
-    sums = Grid(["file", "SHA-256"], digests).html("Digests", "grid words")
+    items = {} if seed is None else {"seed": str(seed)}
+    items |= packages or versions()
+    grid = Grid(["item", "value"], [*items.items()])
     return (
         f"<p>The commands:</p><pre>{escape(lines)}</pre>"
-        f"{seeds}<details><summary>SHA-256 of the files that the first command writes; those with "
-        f"times differ from run to run</summary>{sums}</details>"
+        f"{grid.html('Seeds and versions', 'grid words')}"
     )
 
 

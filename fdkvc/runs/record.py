@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -21,12 +21,11 @@ import fdkvc
 from fdkvc.core.json_input import WORDS
 from fdkvc.core.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, baseline_of, recorded_policy
-from fdkvc.runs.workers import processor
 
-FORMAT = 1
+FORMAT = 2
 """The format of ``run.json``; increased when this version could misread a later one's file."""
 
-INFORMATIVE = ("versions", "processor", "seconds")
+INFORMATIVE = ("versions", "seconds")
 """Keys that do not affect the repeated run; they are reported where numbers differ."""
 
 
@@ -42,12 +41,10 @@ class Record:
     """What the numbers depend on beside the settings."""
     parameters: Mapping[str, Any]
     """`settings` and `about` as JSON values."""
-    digests: Mapping[str, str]
-    """SHA-256 of each file that the repeated run writes again, by its name."""
+    files: Sequence[str]
+    """Names of the tables that the repeated run writes again."""
     versions: Mapping[str, str]
     """Of the packages and the code."""
-    processor: Mapping[str, str]
-    """Of the machine."""
 
     @property
     def benchmark(self) -> Any:
@@ -69,11 +66,11 @@ class Record:
 
 
 def run_json(
-    kind: str, settings: Any, files: Mapping[str, str], seconds: float = 0.0, **details: Any
+    kind: str, settings: Any, files: Iterable[str], seconds: float = 0.0, **details: Any
 ) -> str:
     """Return a ``run.json``, with its keys in a fixed order.
 
-    `files` are those that the same run writes again byte for byte; their digests are stored.
+    `files` are the names of those that the same run writes again.
     `about` is what else the numbers depend on, in values that JSON can hold; None is omitted.
     """
     depends = {name: as_values(value) for name, value in details.items() if value is not None}
@@ -82,9 +79,8 @@ def run_json(
         "kind": kind,
         "parameters": {**as_values(settings), **depends},
         "versions": versions(),
-        "processor": processor(),
         "seconds": seconds,
-        "digests": {name: digest(text) for name, text in files.items()},
+        "files": [*files],
     }
     text = json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     # Bytes of a file name that are not UTF-8 are surrogates in Python, which only escapes write.
@@ -176,13 +172,23 @@ def parse_run(
         raise ValueError(
             "the file does not name its kind of run: repeat it with the version that wrote it"
         )
-    if run.get("format", 1) != FORMAT:
+    if run.setdefault("format", 1) == 1:  # it had a digest of each file, and the processor
+        digests = run.pop("digests", {})
+        run |= {"format": FORMAT, "files": [*digests] if isinstance(digests, dict) else digests}
+        run.pop("processor", None)
+    if run["format"] != FORMAT:
         raise ValueError(
             f"the file has format {run['format']!r}, but version {fdkvc.__version__} reads format "
             f"{FORMAT}: repeat it with the version that wrote it"
         )
-    texts = dict.fromkeys(("digests", "versions", "processor"), dict[str, str])
-    parts = {"format": int, "kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
+    parts = {
+        "format": int,
+        "kind": str,
+        "parameters": dict[str, Any],
+        "versions": dict[str, str],
+        "seconds": float,
+        "files": tuple[str, ...],
+    }
     fields_read = _read_fields(parts, run, "")
     name, parameters = fields_read["kind"], fields_read["parameters"]
     if name not in kinds:
@@ -211,9 +217,8 @@ def parse_run(
         settings,
         about,
         parameters,
-        fields_read.get("digests", {}),
+        fields_read.get("files", ()),
         fields_read.get("versions", {}),
-        fields_read.get("processor", {}),
     )
 
 

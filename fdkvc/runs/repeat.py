@@ -1,6 +1,6 @@
-"""Compare a repeated run with its ``run.json``."""
+"""Compare a repeated run with the tables beside its ``run.json``."""
 
-import csv
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -8,161 +8,125 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fdkvc.core.attention import TOLERANCE
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.words import count, listed
-from fdkvc.runs.record import Record, digest, versions
+from fdkvc.runs.record import Record, versions
 
 QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3}
 """Tolerances of columns that divide by a spread, which may be as small as rounding errors."""
 
-WORDS = ("words",)
+WORD_COLUMNS = ["words"]
 """Columns that say their row's numbers in words."""
 
 MAX_GROWTH = 8
 """How many times as long a table may be for its digits alone: 0.12345678901234567 for 0.1."""
 
+ROWS = "rows"
+"""Stands for a column where two tables have other rows or columns."""
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the files of a repeated run differ from its record."""
+    """How a repeated run differs from its record."""
 
-    identical: tuple[str, ...]
-    """Identical files."""
-    close: Mapping[str, float]
-    """Files within the tolerance, each with its largest difference."""
-    apart: Mapping[str, float]
-    """Files beyond it, each with its largest difference; infinity if rows differ."""
-    unknown: tuple[str, ...]
-    """Files that are not identical and of which the record has only a digest."""
-    other: tuple[str, ...] = ()
-    """Parameters that differ, and files that the run does not write."""
-
-    @property
-    def repeated(self) -> bool:
-        """Whether the run has the same numbers and parameters."""
-        unlike = self.apart or self.unknown or self.other
-        return bool(self.identical or self.close) and not unlike
+    largest: float
+    """The largest difference of a number that is within the tolerance."""
+    differences: tuple[str, ...]
+    """The parameters and tables that differ, each with the columns and by how much."""
 
 
-def compare(record: Record, files: Mapping[str, str], folder: Path | None = None) -> Comparison:
-    """Compare the files of a run, including its ``run.json``, with a record.
-
-    Where a file is not identical, the recorded one in the folder shows how far the two differ.
-    """
-    identical, unknown = [], []
-    close: dict[str, float] = {}
-    apart: dict[str, float] = {}
-    again = json.loads(files["run.json"])["parameters"]
-    other = list(_unlike(record.parameters, again, "parameters"))
-    for name, recorded in record.digests.items():
+def compare(record: Record, files: Mapping[str, str], folder: Path) -> Comparison:
+    """Compare the files of a run, including its ``run.json``, with a record and its folder."""
+    parameters = json.loads(files["run.json"])["parameters"]
+    differences = list(_differences(record.parameters, parameters, "parameters"))
+    largest = 0.0
+    for name in record.files:
         if name not in files:
-            other.append(name)
-        elif digest(files[name]) == recorded:
-            identical.append(name)
-        elif folder is None or (text := _recorded(folder, name, recorded, files[name])) is None:
-            unknown.append(name)
-        else:
-            largest, within = difference(text, files[name])
-            (close if within else apart)[name] = largest
-    return Comparison(tuple(identical), close, apart, tuple(unknown), tuple(other))
+            differences.append(f"{name}, which the run does not write")
+            continue
+        recorded = _recorded(folder / Path(name).name, files[name])
+        if recorded is None:
+            differences.append(f"{name}, which is not beside run.json, or is far larger there")
+            continue
+        columns = []
+        for column, change in column_differences(recorded, files[name]).items():
+            if change > QUOTIENTS.get(column, TOLERANCE):
+                amount = f" (by up to {change:.0e})" if math.isfinite(change) else ""
+                columns.append(f"{column}{amount}")
+            elif column not in QUOTIENTS:
+                largest = max(largest, change)
+        if columns:
+            differences.append(f"{name}: {', '.join(columns)}")
+    return Comparison(largest, tuple(differences))
 
 
-def _recorded(folder: Path, name: str, recorded: str, again: str) -> str | None:
-    """Return the text of a file in a folder if it has this digest.
-
-    At most `MAX_GROWTH` times the bytes of the repeated file are read: a longer one has other rows.
-    """
+def _recorded(path: Path, repeated: str) -> str | None:
+    """Return the text of a table, unless it is missing or longer than digits explain."""
+    most_bytes = MAX_GROWTH * len(repeated.encode())
     try:
-        content = read_bytes(folder / Path(name).name, MAX_GROWTH * len(again.encode()))
-    except ValueError:  # it is missing or cannot be read
+        content = read_bytes(path, most_bytes)
+    except ValueError:
         return None
-    text = content.decode(errors="replace")
-    return text if digest(text) == recorded else None
+    return content.decode(errors="replace") if len(content) <= most_bytes else None
 
 
-def _unlike(before: Any, again: Any, place: str) -> Iterator[str]:
+def _differences(recorded: Any, repeated: Any, place: str) -> Iterator[str]:
     """Yield the places where two JSON values differ."""
-    if isinstance(before, dict) and isinstance(again, dict):
-        for name, value in before.items():
+    if isinstance(recorded, dict) and isinstance(repeated, dict):
+        for name, value in recorded.items():
             # For a missing key, this function stands: nothing in JSON equals it.
-            yield from _unlike(value, again.get(name, _unlike), f"{place}.{name}")
-    elif isinstance(before, list) and isinstance(again, list) and len(before) == len(again):
-        for index, (value, twin) in enumerate(zip(before, again, strict=True)):
-            yield from _unlike(value, twin, f"{place}[{index}]")
-    elif before != again:
+            yield from _differences(value, repeated.get(name, _differences), f"{place}.{name}")
+    elif recorded != repeated:
         yield place
 
 
-def difference(one: str, other: str) -> tuple[float, bool]:
-    r"""Return the largest difference of two CSV texts, and whether all are within the tolerance.
+def column_differences(recorded: str, repeated: str) -> dict[str, float]:
+    r"""Return the largest difference of each column of two CSV texts, but of words about numbers.
 
-    Differences are relative to numbers above 1, and infinite where rows, words or missing numbers
-    differ. `QUOTIENTS` have their own tolerances and do not count for the largest.
+    Differences are relative to numbers above 1, and infinite where words or missing numbers differ.
+    Where rows or columns differ, `ROWS` is the only name.
 
     Examples
     --------
-    >>> difference("mean,t\n0.5,9\n", "mean,t\n0.50000001,9.001\n")
-    (1e-08, True)
-    >>> difference("mean\n0.5\n", "mean\n0.75\n")
-    (0.25, False)
+    >>> column_differences("mean,t\n0.5,9\n", "mean,t\n0.75,9\n")
+    {'mean': 0.25, 't': 0.0}
     """
-    rows, others = (list(csv.reader(text.splitlines())) for text in (one, other))
-    if [len(row) for row in rows] != [len(row) for row in others] or rows[:1] != others[:1]:
-        return math.inf, False
-    largest, within = 0.0, True
-    for row, again in zip(rows[1:], others[1:], strict=True):
-        for name, cell, twin in zip(rows[0], row, again, strict=False):
-            if name in WORDS:
-                continue
-            # `QUOTIENTS` must be within their tolerance, but are not reported as the largest.
-            moved = _moved(cell, twin)
-            within = within and moved <= QUOTIENTS.get(name, TOLERANCE)
-            if name not in QUOTIENTS:
-                largest = max(largest, moved)
-    return float(f"{largest:.2g}"), within
-
-
-def _moved(cell: str, twin: str) -> float:
-    if cell == twin:
-        return 0.0
     try:
-        before, now = float(cell), float(twin)
-    except ValueError:
-        return math.inf
-    moved = abs(now - before) / max(1.0, abs(before))
-    return math.inf if math.isnan(moved) else moved  # a number in one, "nan" in the other
+        tables = [
+            pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+            for text in (recorded, repeated)
+        ]
+    except ValueError:  # not a table
+        return {ROWS: math.inf}
+    if [*tables[0]] != [*tables[1]] or len(tables[0]) != len(tables[1]):
+        return {ROWS: math.inf}
+    moved = {}
+    for name in tables[0].columns.difference(WORD_COLUMNS, sort=False):
+        cells = [table[name] for table in tables]
+        one, two = (pd.to_numeric(column, errors="coerce") for column in cells)
+        change = (two - one).abs() / one.abs().clip(lower=1)
+        # Of a word, "nan" or an empty cell there is no change: all are infinite unless the same.
+        change = change.fillna(math.inf).where(cells[0] != cells[1], 0.0)
+        moved[str(name)] = float(max(change, default=0.0))
+    return moved
 
 
 def comparison_sentence(record: Record, comparison: Comparison) -> str:
     """Return the result of a comparison in a sentence."""
-    close, apart = comparison.close, comparison.apart
-    identical, unknown = comparison.identical, comparison.unknown
-    parts = []
-    if comparison.other:
-        parts.append(f"the run differs from the file at {listed(comparison.other)}")
-    if apart:
-        largest = max(apart.values())
-        by = f"by up to {largest:.0e}" if math.isfinite(largest) else "in their rows or words"
-        parts.append(f"the numbers are not the same in {', '.join(apart)}, where they differ {by}")
-    if close:
-        largest = max(close.values())
-        parts.append(f"the numbers are the same to {largest:.0e} in {', '.join(close)}")
-    if identical:
-        parts.append(f"the numbers are the same, byte for byte, in {', '.join(identical)}")
-    if unknown:
-        parts.append(
-            f"not identical: {', '.join(unknown)} (the original files are missing or far larger, "
-            "so their numbers cannot be compared)"
-        )
+    tolerance = f" to {comparison.largest:.0e}" if comparison.largest else ""
+    sentence = f"the numbers are the same{tolerance} in {', '.join(record.files)}"
+    if comparison.differences:
+        places = "; ".join(comparison.differences)
+        sentence = f"the run differs from its record in {places}; {_circumstances(record)}"
     if record.finished:
         low, high = min(record.finished.values()), max(record.finished.values())
-        done = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        dialogs = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         requested = count(record.benchmark.dialogs, "dialog")
-        parts.append(f"the original run was cancelled after {done} of {requested} per scenario")
-    if apart or close or unknown:
-        parts.append(_circumstances(record))
-    return "; ".join(parts)
+        sentence += f"; the original run was cancelled after {dialogs} of {requested} per scenario"
+    return sentence
 
 
 def _circumstances(record: Record) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import platform
 import subprocess
 import sys
 import threading
@@ -28,9 +27,6 @@ from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
-
-import numpy as np
-from threadpoolctl import threadpool_info
 
 IDLE_SECONDS = 300.0
 """A worker without work exits after this time."""
@@ -112,19 +108,6 @@ def _stop(calls: _Calls, count: int) -> None:
 
 
 # ------------------------------------------------------------------------------- caller's side
-
-
-def processor() -> dict[str, str]:
-    """Return what the last bits of numbers depend on: architecture, BLAS kernels and SIMD."""
-    # BLAS kernels and NumPy's SIMD loops add in different orders on different processors.
-    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    kernels = {f"{pool['internal_api']} {pool.get('architecture', '')}".strip() for pool in pools}
-    instructions: dict[str, list[str]] = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[assignment]
-    return {
-        "machine": platform.machine(),
-        "blas": ", ".join(sorted(kernels)),
-        "simd": ", ".join(instructions.get("found", [])),
-    }
 
 
 def shared_workers(count: int) -> list[Submit]:

@@ -11,7 +11,7 @@ from fdkvc.core.statistics import over_clusters
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
 from fdkvc.player.moments import MOMENT_POLICY, failed_call
-from fdkvc.player.report import FILE, REPORT, failed_scene, provenance, ran_on, report_html
+from fdkvc.player.report import FILE, REPORT, failed_scene, provenance, report_html
 from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.runs.options import options_of
@@ -81,5 +81,5 @@ def replay_parts(run: ReplayRun) -> dict[str, str]:
     commands = [dialogs, REPORT]
     if run.vectors:
         commands = [f"python -m fdkvc app  # the page Dialogs with {run.vectors} in its address"]
-    repeat_html = provenance(commands, ran_on(run.seed), run.files)
+    repeat_html = provenance(commands, run.seed)
     return {**parts, "How to repeat the dialogs": repeat_html}

@@ -118,13 +118,13 @@ def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
         files = {name: archive.read(name) for name in archive.namelist()}
     expected = StudyRun(run_study(Benchmark(dialogs=20))).files
     assert set(files) == {*expected, "README.md"}
-    for name in json.loads(expected["run.json"])["digests"]:
+    for name in json.loads(expected["run.json"])["files"]:
         assert files[name] == expected[name].encode(), name
     ran, again = (json.loads(content) for content in (files["run.json"], expected["run.json"]))
-    assert (ran["parameters"], ran["digests"]) == (again["parameters"], again["digests"])
+    assert (ran["parameters"], ran["files"]) == (again["parameters"], again["files"])
     assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
 
-    assert json.loads(downloaded(page, "run.json", tmp_path))["digests"] == ran["digests"]
+    assert json.loads(downloaded(page, "run.json", tmp_path))["files"] == ran["files"]
 
 
 def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(

@@ -138,7 +138,7 @@ def test_a_file_whose_name_is_no_utf_8_is_replayed_repeated_and_reported(
     written = tmp_path / "out\udcfe" / "run.json"
     assert read_run(written.read_bytes()).about["name"] == str(dialogs)
     assert run("repeat", written) == 0
-    assert "the numbers are the same, byte for byte" in capsys.readouterr().out
+    assert "the numbers are the same" in capsys.readouterr().out
     assert run("report", "--run", written, "--out", tmp_path / "\udcff.html") == 0
 
 
@@ -418,19 +418,14 @@ def test_repeat_gives_the_numbers_of_dialogs_again(
     tools = ("--tools",) if "--tools" in options else ()
     assert run("repeat", "out/run.json", *tools) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Repeated: the numbers are the same, byte for")
+    assert said.startswith("Repeated: the numbers are the same in replay.csv")
     assert {path.name for path in Path("out").iterdir()} == {
-        *json.loads(Path("out/run.json").read_text())["digests"],
+        *json.loads(Path("out/run.json").read_text())["files"],
         "run.json",
     }
     if not tools:
         assert run("report", "--run", "out/run.json", "--out", "out.html") == 0
-        page, record = (
-            Path("out.html").read_text("utf-8"),
-            read_run(Path("out/run.json").read_bytes()),
-        )
-        assert "<h2>Real dialogs</h2>" in page
-        assert record.digests["replay.csv"] in page
+        assert "<h2>Real dialogs</h2>" in Path("out.html").read_text("utf-8")
 
 
 def test_repeat_names_a_file_of_dialogs_that_is_missing_or_another(
@@ -462,4 +457,4 @@ def test_repeat_reads_the_record_of_an_earlier_version(
     capsys.readouterr()
 
     assert run("repeat", "out/replay.json", *chat) == 0
-    assert capsys.readouterr().out.startswith("Repeated: the numbers are the same, byte for")
+    assert capsys.readouterr().out.startswith("Repeated: the numbers are the same in")

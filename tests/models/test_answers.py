@@ -455,7 +455,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     assert about["parameters"]["model"]["name"] == folder.name
 
     assert run("repeat", out / "run.json", *files[:4]) == 0
-    assert "the same, byte for byte, in answers.csv" in capsys.readouterr().out
+    assert "the numbers are the same in answers.csv" in capsys.readouterr().out
     others: list[tuple[Path, str]] = [
         (BUNDLED, "the run used another model: name its folder with --model"),
         (
@@ -472,10 +472,10 @@ def test_the_command_writes_what_its_help_and_document_say(
     parameters = about["parameters"]
     for name, value, sentence in (
         ("baseline", "tova", "parameters.baseline: 'tova' is not one of its policies"),
-        ("baseline", "fifo", "the numbers are not the same in answers_paired.csv"),
-        ("dialogs", 7, "the run differs from the file at parameters.dialogs"),
-        ("model", {**parameters["model"], "name": "x"}, "from the file at parameters.model.name"),
-        ("model", {**parameters["model"], "more": 1}, "from the file at parameters.model.more"),
+        ("baseline", "fifo", "from its record in answers_paired.csv: "),
+        ("dialogs", 7, "from its record in parameters.dialogs"),
+        ("model", {**parameters["model"], "name": "x"}, "from its record in parameters.model.name"),
+        ("model", {**parameters["model"], "more": 1}, "from its record in parameters.model.more"),
         ("file", "x", "the run read another file of dialogs"),
     ):
         text = json.dumps({**about, "parameters": {**parameters, name: value}})
@@ -510,7 +510,7 @@ def test_a_dialog_that_the_model_cannot_hold_is_left_out_and_named(
     assert run("repeat", out / "run.json", *which) == 0
     told = capsys.readouterr()
     assert "Left out:\n  two: " in told.err
-    assert "the same, byte for byte" in told.out
+    assert "the numbers are the same" in told.out
     file.write_text(json.dumps(conversations[1:2]))
     assert run("answers", *which, *few, "--out", tmp_path / "none") == 2
     assert capsys.readouterr().err.startswith("fdkvc: two: ")

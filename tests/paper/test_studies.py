@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import zipfile
 from functools import cache
 
@@ -17,7 +16,6 @@ from fdkvc.paper.replication.rules import RULES, SIGNS
 from fdkvc.paper.results import BenchmarkRun, StudyRun, markdown
 from fdkvc.paper.study import Study, run_study
 from fdkvc.runs.export import as_zip
-from fdkvc.runs.record import digest
 from tests.studies import few_dialogs, paper_tables
 
 
@@ -67,12 +65,6 @@ def test_the_claims_cells_and_comparisons_are_there() -> None:
     compared = frame("paired.csv")
     assert set(compared.baseline) == {"h2o"}
     assert set(compared.policy) == {"fifo", "sink", "fd-kvc"}
-
-
-def test_run_json_has_the_digest_of_every_file_without_times() -> None:
-    digests = json.loads(files()["run.json"])["digests"]
-    assert set(digests) == set(files()) - {*StudyRun(few_dialogs()).timed, "run.json"}
-    assert all(digest(files()[name]) == known for name, known in digests.items())
 
 
 @pytest.mark.long

@@ -29,8 +29,15 @@ from fdkvc.paper.sweep import Sweep
 from fdkvc.policies import baseline_of, policy_named, read_policy
 from fdkvc.runs import repeat as repeat_module
 from fdkvc.runs.export import csv_text
-from fdkvc.runs.record import INFORMATIVE, Record, digest, run_json
-from fdkvc.runs.repeat import MAX_GROWTH, Comparison, compare, comparison_sentence, difference
+from fdkvc.runs.record import INFORMATIVE, Record, run_json
+from fdkvc.runs.repeat import (
+    MAX_GROWTH,
+    ROWS,
+    Comparison,
+    column_differences,
+    compare,
+    comparison_sentence,
+)
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from fdkvc.verdict.model_shape import ModelShape
 from tests.refusals import any_json
@@ -39,7 +46,7 @@ from tests.studies import few_dialogs
 
 def written(benchmark: Benchmark) -> str:
     baseline = baseline_of(benchmark.policies)
-    return run_json("benchmark", benchmark, {}, 1.0, baseline=baseline)
+    return run_json("benchmark", benchmark, (), 1.0, baseline=baseline)
 
 
 @pytest.mark.parametrize(
@@ -62,154 +69,126 @@ def test_what_was_written_is_read_again(benchmark: Benchmark) -> None:
     assert read_run(written(benchmark).encode()).benchmark == benchmark
 
 
-def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not(tmp_path: Path) -> None:
+def saved(folder: Path, files: dict[str, str]) -> Record:
+    """Write the files of a run into a folder, and return its record."""
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+    return read_run(files["run.json"])
+
+
+def test_a_run_is_the_same_as_itself_and_another_kind_lacks_tables(tmp_path: Path) -> None:
     study = few_dialogs()
     files = StudyRun(study).files
+    record = saved(tmp_path, files)
     assert len(files["run.json"]) < MAX_RUN_JSON_BYTES
-    record = read_run(files["run.json"])
     assert record.versions["fdkvc-lab"]
-    assert record.processor["blas"]
     assert record.kind == "study"
-    both = compare(record, files)
-    assert (set(both.identical), both.close, both.apart, both.unknown) == (
-        *(set(record.digests), {}, {}, ()),
-    )
-    other = {**files, "paired.csv": files["paired.csv"] + "\n"}
-    (tmp_path / "paired.csv").write_text(files["paired.csv"])
-    assert compare(record, other, tmp_path).apart == {"paired.csv": math.inf}
-    few = compare(record, BenchmarkRun(Study(study.results)).files)
-    assert few.identical == ("summary.csv", "adaptation.csv", "paired.csv")
-    assert set(few.other) == set(record.digests) - set(few.identical)
-    assert not few.repeated
+    assert set(record.files) == set(files) - {*StudyRun(study).timed, "run.json"}
+    assert compare(record, files, tmp_path) == Comparison(0.0, ())
+
+    few = compare(record, BenchmarkRun(Study(study.results)).files, tmp_path)
+    missing = set(record.files) - {"summary.csv", "adaptation.csv", "paired.csv"}
+    assert set(few.differences) == {f"{name}, which the run does not write" for name in missing}
 
 
-def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
+def test_a_run_that_was_cut_short_says_what_was_finished(tmp_path: Path) -> None:
     whole = few_dialogs().results
     asked = dataclasses.replace(whole.benchmark, dialogs=500)
     part = dataclasses.replace(whole, benchmark=asked, measured={**whole.measured, "mixed": {}})
-    files = BenchmarkRun(Study(part), "fifo").files
+    record = saved(tmp_path, BenchmarkRun(Study(part), "fifo").files)
 
-    parameters = json.loads(files["run.json"])["parameters"]
-    done = whole.benchmark.dialogs
-    finished = {scenario: 0 if scenario == "mixed" else done for scenario in whole.measured}
-    assert (parameters["dialogs"], parameters["finished"]) == (500, finished)
-    assert (
-        "finished"
-        not in json.loads(BenchmarkRun(Study(whole), "fifo").files["run.json"])["parameters"]
-    )
-
-    record = read_run(files["run.json"])
+    finished_dialogs = whole.benchmark.dialogs
+    finished = {name: 0 if name == "mixed" else finished_dialogs for name in whole.measured}
     assert (record.benchmark, record.finished) == (asked, finished)
-    words = comparison_sentence(record, compare(record, BenchmarkRun(Study(whole), "fifo").files))
-    assert words.startswith("the run differs from the file at parameters.d")
-    assert f"cancelled after 0 to {done} of 500 dialogs" in words
+    assert (record.parameters["dialogs"], record.parameters["finished"]) == (500, finished)
+    files = BenchmarkRun(Study(whole), "fifo").files
+    assert not read_run(files["run.json"]).finished
+    words = comparison_sentence(record, compare(record, files, tmp_path))
+    assert words.startswith("the run differs from its record in parameters.d")
+    assert f"cancelled after 0 to {finished_dialogs} of 500 dialogs" in words
 
 
-def test_differences_from_another_baseline_are_the_same_again() -> None:
+def test_differences_from_another_baseline_are_the_same_again(tmp_path: Path) -> None:
     results = few_dialogs().results
-    record = read_run(BenchmarkRun(Study(results), "fifo").files["run.json"])
+    record = saved(tmp_path, BenchmarkRun(Study(results), "fifo").files)
     assert record.kind == "benchmark"
-    assert compare(record, BenchmarkRun(Study(results), record.baseline).files).repeated
-    others = compare(record, BenchmarkRun(Study(results), "h2o").files)
-    assert (others.other, others.unknown) == (("parameters.baseline",), ("paired.csv",))
+    same = BenchmarkRun(Study(results), record.baseline).files
+    assert not compare(record, same, tmp_path).differences
+    parameter, table = compare(
+        record, BenchmarkRun(Study(results), "h2o").files, tmp_path
+    ).differences
+    assert parameter == "parameters.baseline"
+    assert table.startswith("paired.csv: ")
 
 
-def rounded(folder: Path, change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
-    """Return the record of a run whose every mean is off by so much, and the files of the run.
-
-    The table with these means is written to a folder.
-    """
+@pytest.mark.parametrize(
+    ("change", "versions", "sentence"),
+    [
+        (0.0, {}, "the numbers are the same in summary.csv, adaptation.csv, paired.csv"),
+        (3e-9, {}, "the numbers are the same to 3e-09 in summary.csv"),
+        (0.01, {}, "in summary.csv: mean (by up to 1e-02); versions are the same"),
+        (0.01, {"numpy": "1.0"}, "summary.csv: mean (by up to 1e-02); numpy differs"),
+    ],
+)
+def test_rounding_is_the_same_and_what_differs_by_more_is_named(
+    tmp_path: Path, change: float, versions: dict[str, str], sentence: str
+) -> None:
     files = BenchmarkRun(Study(few_dialogs().results), "fifo").files
+    record = dataclasses.replace(saved(tmp_path, files), versions=versions)
     table = pd.read_csv(io.StringIO(files["summary.csv"]))
     table["mean"] += change
-    summary = csv_text(table)
-    run = json.loads(files["run.json"])
-    run["digests"]["summary.csv"] = digest(summary)
-    record = read_run(json.dumps({**run, **parts}))
-    (folder / "summary.csv").write_text(summary)
-    return record, files
-
-
-def test_what_rounding_changes_is_the_same_to_so_much(tmp_path: Path) -> None:
-    record, files = rounded(tmp_path, 3e-9)
+    (tmp_path / "summary.csv").write_text(csv_text(table))
 
     comparison = compare(record, files, tmp_path)
 
-    assert comparison.repeated
-    assert comparison_sentence(record, comparison) == (
-        "the numbers are the same to 3e-09 in summary.csv; the numbers are the same, byte for "
-        "byte, in adaptation.csv, paired.csv; versions are the same"
-    )
-    record, files = rounded(tmp_path, 3e-9, versions={"numpy": "1.0"})
-    assert comparison_sentence(record, compare(record, files, tmp_path)).endswith("numpy differs")
+    assert sentence in comparison_sentence(record, comparison)
+    assert bool(comparison.differences) == (change == 0.01)
 
 
-def test_what_differs_by_more_is_not_the_same(tmp_path: Path) -> None:
-    record, files = rounded(tmp_path, 0.01)
-
-    comparison = compare(record, files, tmp_path)
-
-    assert not comparison.repeated
-    sentence = comparison_sentence(record, comparison)
-    assert "summary.csv, where they differ by up to 1e-02" in sentence
-
-
-def test_other_rows_words_or_missing_numbers_are_no_rounding() -> None:
-    assert difference("a,b\nx,1\n", "a,b\ny,1\n") == (math.inf, False)
-    assert difference("a,b\nx,1\n", "a,b\nx,\n") == (math.inf, False)
-    assert difference("a,b\nx,1\n", "a,b\nx,nan\n") == (math.inf, False)
-    assert difference("a,b\nx,1\n", "a,b\nx,1\nx,1\n") == (math.inf, False)
-    assert difference("a\n1\n", "b\n1\n") == (math.inf, False)
-    assert difference("t,words\n100,by 1\n", "t,words\n100.05,by 2\n") == (0, True)
-    assert difference("t\n100\n", "t\n101\n") == (0, False)
-
-
-def test_tables_are_read_beside_run_json(tmp_path: Path) -> None:
-    record, files = rounded(tmp_path, 3e-9)
-    comparison = compare(record, files)
-    assert comparison.unknown == ("summary.csv",)
-    assert "not identical: summary.csv (the original" in comparison_sentence(record, comparison)
-
-    assert list(compare(record, files, tmp_path).close) == ["summary.csv"]
-    (tmp_path / "summary.csv").write_text("another run's")
-    assert compare(record, files, tmp_path).unknown == ("summary.csv",)
+@pytest.mark.parametrize(
+    ("recorded", "repeated", "differences"),
+    [
+        ("a,b\nx,1\n", "a,b\ny,1\n", {"a": math.inf, "b": 0}),
+        ("a,b\nx,1\n", "a,b\nx,\n", {"a": 0, "b": math.inf}),
+        ("a,b\nx,1\n", "a,b\nx,nan\n", {"a": 0, "b": math.inf}),
+        ("a\ninf\n", "a\n1\n", {"a": math.inf}),
+        ("a\nnan\n", "a\nnan\n", {"a": 0}),
+        ("a\n0.5\n", "a\n0.50000001\n", {"a": pytest.approx(1e-8)}),
+        ("t\n100\n", "t\n101\n", {"t": 0.01}),
+        ("t,words\n100,by 1\n", "t,words\n100,by 2\n", {"t": 0}),
+        ("a,b\nx,1\n", "a,b\nx,1\nx,1\n", {ROWS: math.inf}),
+        ("a\n1\n", "b\n1\n", {ROWS: math.inf}),
+        ("a\n1,2,3\n1\n1,2,3,4\n", "a\n1\n", {ROWS: math.inf}),
+        ("", "a\n1\n", {ROWS: math.inf}),
+    ],
+)
+def test_other_rows_words_or_missing_numbers_are_no_rounding(
+    recorded: str, repeated: str, differences: dict[str, float]
+) -> None:
+    assert column_differences(recorded, repeated) == differences
 
 
 def test_no_more_is_read_beside_run_json_than_the_run_wrote_or_a_few_times_as_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, files = rounded(tmp_path, 3e-9)
-    huge = "1\n" * MAX_GROWTH * len(files["summary.csv"])
-    names = {"summary.csv": huge, "../../etc/other.csv": "2", "b" * 300: "3", "a\0b": "4"}
-    digests = {name: digest(text) for name, text in names.items()}
-    bare = dataclasses.replace(record, digests=digests)
-    for name in ("summary.csv", "other.csv"):
-        (tmp_path / name).write_text(names["summary.csv"])
+    files = BenchmarkRun(Study(few_dialogs().results), "fifo").files
+    names = ("summary.csv", "../../etc/other.csv", "b" * 300, "a\0b")
+    record = dataclasses.replace(read_run(files["run.json"]), files=names)
+    (tmp_path / "other.csv").write_text("1")
+    (tmp_path / "summary.csv").write_text("1\n" * MAX_GROWTH * len(files["summary.csv"]))
     read: list[int] = []
 
-    def counting(path: Path, most: int) -> bytes:
-        content = read_bytes(path, most)
+    def counting(path: Path, size: int) -> bytes:
+        content = read_bytes(path, size)
         read.append(len(content))
         return content
 
     monkeypatch.setattr(repeat_module, "read_bytes", counting)
-    comparison = compare(bare, files, tmp_path)
-
-    assert comparison.unknown == ("summary.csv",)
-    assert set(comparison.other) == digests.keys() - {"summary.csv"}
+    assert len(compare(record, files, tmp_path).differences) == len(names)
     assert read == [MAX_GROWTH * len(files["summary.csv"].encode()) + 1]
     (tmp_path / "summary.csv").unlink()
     os.mkfifo(tmp_path / "summary.csv")
-    assert compare(bare, files, tmp_path).unknown == ("summary.csv",)
-
-
-def test_without_digests_nothing_was_compared() -> None:
-    record = read_run(written(Benchmark()))
-
-    nothing = compare(record, {"run.json": written(Benchmark()), "summary.csv": ""})
-
-    assert nothing == Comparison((), {}, {}, ())
-    assert not nothing.repeated
+    assert "not beside run.json" in compare(record, files, tmp_path).differences[0]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +204,7 @@ def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
     record = read_run(files["run.json"])
     assert (record.settings, record.benchmark) == (sweep, sweep.benchmark)
     again = SweepRun(sweep, run_benchmark(record.benchmark, workers=1, chunk=1)).files
-    assert list(compare(record, again).identical) == [name for name in files if name != "run.json"]
+    assert {**again, "run.json": ""} == {**files, "run.json": ""}
 
 
 @pytest.mark.parametrize(
@@ -331,7 +310,7 @@ def read_or_refused(content: str) -> str:
     return "read"
 
 
-@given(JSON, st.sampled_from(["kind", "parameters", "versions", "digests", "seconds", "processor"]))
+@given(JSON, st.sampled_from(["kind", "parameters", "versions", "files", "seconds", "format"]))
 def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
     run = json.loads(written(Benchmark()))
     run[name] = value
@@ -364,7 +343,7 @@ def small_runs() -> dict[str, dict[str, str]]:
             "run.json": run_json(
                 "answers",
                 Answers(every=3),
-                {},
+                (),
                 baseline="full",
                 model={"name": "x", "digest": "y"},
                 file="z",
@@ -375,7 +354,7 @@ def small_runs() -> dict[str, dict[str, str]]:
             "run.json": run_json(
                 "replay",
                 Replay(heads=("each", "kv")),
-                {},
+                (),
                 source="lexical embedding, seed 3",
                 name="own.json",
                 file="z",
@@ -426,7 +405,7 @@ def test_all_that_a_file_says_runs_or_is_refused(kind: str) -> None:
     run = json.loads(small_runs()[kind]["run.json"])
     ran, refused = 0, 0
     for place in leaves(run):
-        if place[0] in INFORMATIVE:
+        if place[0] in INFORMATIVE or place[0] == "format":
             continue
         for other in others(at(run, place)):
             changed = json.loads(json.dumps(run))
@@ -436,20 +415,22 @@ def test_all_that_a_file_says_runs_or_is_refused(kind: str) -> None:
             except ValueError:
                 refused += 1
                 continue
-            again = json.loads(run_json(record.kind, record.settings, {}, **record.about))
-            runs = at({**again, "digests": record.digests}, place)
+            again = json.loads(run_json(record.kind, record.settings, (), **record.about))
+            runs = at({**again, "files": [*record.files]}, place)
             assert runs == other, place
             ran += 1
     assert min(ran, refused) > 10
 
 
 @pytest.mark.long
-def test_a_changed_file_is_not_repeated_byte_for_byte(tmp_path: Path) -> None:
+def test_a_changed_file_is_not_repeated(tmp_path: Path) -> None:
     for kind in ("benchmark", "sweep"):
-        run = json.loads(small_runs()[kind]["run.json"])
+        files = small_runs()[kind]
+        saved(tmp_path, files)
+        run = json.loads(files["run.json"])
         for place in leaves(run):
-            if place[0] in INFORMATIVE or place[-1] in ("label", "series"):
-                continue  # these two run, but no table holds what comes of them
+            if place[0] in INFORMATIVE or place[-1] in ("label", "series", "files"):
+                continue  # the first two run, but no table holds what comes of them
             other = others(at(run, place))[0]
             changed = json.loads(json.dumps(run))
             at(changed, place[:-1])[place[-1]] = other

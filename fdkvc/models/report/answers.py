@@ -6,7 +6,7 @@ from typing import Any
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.models.results import AnswersRun
-from fdkvc.player.report import FILE, REPORT, provenance, ran_on, report_html
+from fdkvc.player.report import FILE, REPORT, provenance, report_html
 from fdkvc.runs.grid import marked, marks_sentence, pivot
 from fdkvc.runs.options import options_of
 
@@ -29,6 +29,6 @@ def answers_report(run: AnswersRun) -> str:
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     commands = [command_line("answers", options | {"baseline": run.baseline}), REPORT]
-    how_to_repeat = provenance(commands, ran_on(None), run.files)
+    how_to_repeat = provenance(commands, None)
     parts = {"Answers of a model": body, "How to repeat the answers": how_to_repeat}
     return report_html("Cache policies on real dialogs", scope, parts)

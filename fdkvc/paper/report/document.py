@@ -13,7 +13,6 @@ from fdkvc.paper.replication.finding import finding_text
 from fdkvc.paper.replication.rules import LEGEND
 from fdkvc.paper.report import claims, tables
 from fdkvc.paper.report.figures import TEXTS, titled_charts
-from fdkvc.paper.results import StudyRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
 from fdkvc.player.moments import MOMENT_POLICY, failed_call, nearly_kept, rescued
@@ -23,7 +22,6 @@ from fdkvc.player.report import (
     framed_moment,
     listing,
     provenance,
-    ran_on,
     report_html,
 )
 from fdkvc.player.run import DialogChoice, build_run
@@ -39,21 +37,19 @@ MOMENT_SEED = 7
 def papers_report(recordings: Sequence[Recording]) -> str:
     """Return the report of the shipped run with the paper's settings."""
     run = papers_run()
-    seed = run.study.results.benchmark.seed
-    ran = ran_on(seed, {"fdkvc-lab": run.version}, run.processor)
-    return study_report(run.study, recordings, ran, f"{run.date} with version {run.version}")
+    packages = {"fdkvc-lab": run.version}
+    return study_report(run.study, recordings, packages, f"{run.date} with version {run.version}")
 
 
 def study_report(
     study: Study,
     recordings: Sequence[Recording],
-    ran: Mapping[str, str] | None = None,
+    packages: Mapping[str, str] | None = None,
     measured: str = "",
 ) -> str:
     """Return the report of a study, with a failed call in these recordings of real dialogs.
 
-    `ran` has seed, versions and processor, by default the current ones; `measured` as for
-    `report_html`.
+    `packages` are versions, by default the current ones; `measured` as for `report_html`.
     """
     benchmark = study.results.benchmark
     finished = min(map(study.results.dialogs, study.results.measured), default=0)
@@ -83,8 +79,8 @@ def study_report(
                 f"python -m fdkvc trace --scenario mixed --policy {MOMENT_POLICY} "
                 f"--seed {MOMENT_SEED} --out results/trace",
             ],
-            ran or ran_on(benchmark.seed),
-            StudyRun(study).files,
+            benchmark.seed,
+            packages,
         ),
     }
     style = f"{claims.STYLE}{tables.STYLE}"
