@@ -23,13 +23,13 @@ from fdkvc.conversations.needs import setting_slots, things_of
 from fdkvc.conversations.price import Rewrite, returned_tokens
 from fdkvc.conversations.rereading import LineIndex, Reread, Returned, is_edit
 from fdkvc.conversations.rules import Rule, rules_at
-from fdkvc.conversations.session_text import ContextText, span_kind
+from fdkvc.conversations.session_text import ContextText, PlaceSet, span_kind
 from fdkvc.conversations.sessions import Compaction, MadeCall, Session
 from fdkvc.conversations.thing_index import Place, ThingIndex
 from fdkvc.core.attention import Bools
 from fdkvc.core.limits import MAX_SESSION_VALUES
 from fdkvc.core.parameters import check_values
-from fdkvc.core.transcripts import Mention, SpanKind, TooLargeError
+from fdkvc.core.transcripts import SpanKind, TooLargeError
 from fdkvc.core.words import decimal
 from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy, usable
@@ -424,6 +424,7 @@ class _History:
             return self.session.messages[place.message].turn.kind == "result"
 
         spans_of: dict[int, list[tuple[int, int]]] = {}
+        standing: dict[tuple[int, int], tuple[tuple[Place, ...], bool]] = {}
         for context in range(1, len(self.session.contexts)):
             for message in self._new_messages(context):
                 turn = self.session.messages[message].turn
@@ -435,10 +436,12 @@ class _History:
                     earlier = _last_before(spans_of[key], context)
                     if earlier < 0:
                         continue
-                    places = self._within(index.places[key], earlier)
-                    stayed = self._stayed[earlier]
-                    stays = any(place.message in stayed for place in index.places[key])
-                    self.returned[earlier].append(Returned(message, key, tokens, places, stays))
+                    if (key, earlier) not in standing:
+                        places, stayed = index.places[key], self._stayed[earlier]
+                        stays = any(place.message in stayed for place in places)
+                        standing[key, earlier] = self._within(places, earlier), stays
+                    line = Returned(message, key, tokens, *standing[key, earlier])
+                    self.returned[earlier].append(line)
 
 
 AGENT = ("assistant", "call")
@@ -476,6 +479,9 @@ def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Fitted],
         notes.append("Nothing stayed and no size is recorded, so no other way is compared.")
         return ways, notes
     text = ContextText.of([result.session.messages[index] for index in compaction.context])
+    needs = PlaceSet(text, compaction.context, [need.places for need in result.needs])
+    line_places = {line.key: line.places for line in result.returned}
+    lines = PlaceSet(text, compaction.context, [*line_places.values()])
     for policy in policies if text.turns else ():
         label = way_words(policy.name)
         try:
@@ -487,19 +493,21 @@ def _compared(result: Forgot, policies: Sequence[Policy]) -> tuple[list[Fitted],
         if tokens > result.size:
             notes.append(f"“{label}” is not compared: it keeps {tokens:,} of {result.size:,}.")
             continue
-        ways.append(_fitted(result, policy, text, stays))
+        held_lines = dict(zip(line_places, lines.held(stays), strict=True))
+        lost_lines = [line for line in result.returned if not held_lines[line.key]]
+        ways.append(_fitted(result, policy, text, stays, needs.held(stays), lost_lines))
     return ways, notes
 
 
-def _fitted(result: Forgot, policy: Policy, text: ContextText, stays: Bools) -> Fitted:
+def _fitted(
+    result: Forgot,
+    policy: Policy,
+    text: ContextText,
+    stays: Bools,
+    holds: Sequence[bool],
+    lost_lines: Sequence[Returned],
+) -> Fitted:
     """Return what a policy keeps of the text, of which these tokens (N,) stay."""
-    turns = {message: turn for turn, message in enumerate(result.compaction.context)}
-
-    def holds(places: Iterable[Place]) -> bool:
-        mentions = (Mention(turns[message], start, end) for message, start, end in places)
-        return any(stays[text.tokens_of(mention)].all() for mention in mentions)
-
-    lost_lines = [line for line in result.returned if not holds(line.places)]
     kept_tokens = np.flatnonzero(stays)
     changed = reread_once(policy, np.arange(len(text)), kept_tokens, text.born, text.kinds)
     rewrite = (
@@ -509,7 +517,7 @@ def _fitted(result: Forgot, policy: Policy, text: ContextText, stays: Bools) -> 
         way_words(policy.name),
         policy.name,
         len(kept_tokens),
-        tuple(holds(need.places) for need in result.needs),
+        tuple(holds),
         Reread.of(lost_lines),
         changed,
         rewrite,

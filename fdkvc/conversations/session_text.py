@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
 from fdkvc.conversations.lexical import embedded
 from fdkvc.conversations.sessions import Message
+from fdkvc.conversations.thing_index import Place
 from fdkvc.core.attention import Bools
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_SHOWN_TOKENS
@@ -90,3 +92,37 @@ class ContextText(TokenText):
             current=np.full((1, turns), -1),
             topic_names=(),
         )
+
+
+class PlaceSet:
+    """Places of things in the text of a context, looked up for all of them at once."""
+
+    def __init__(
+        self, text: ContextText, context: Sequence[int], things: Sequence[Sequence[Place]]
+    ) -> None:
+        lengths = [len(turn.text) for turn in text.turns]
+        firsts = [*accumulate(lengths, initial=0)]
+        first_of = dict(zip(context, firsts, strict=False))
+        self._characters, self._number = firsts[-1], len(things)
+        rows = [
+            (number, first_of[place.message] + place.start, place.end - place.start)
+            for number, places in enumerate(things)
+            for place in places
+        ]
+        self._owners, self._starts, sizes = np.array(rows, np.intp).reshape(-1, 3).T
+        self._ends = self._starts + sizes
+        self._spans = np.concatenate(
+            [turn.spans + first for turn, first in zip(text.turns, firsts, strict=False)]
+            or [np.zeros((0, 2), np.intp)]
+        )
+
+    def held(self, stays: Bools) -> list[bool]:
+        """Return whether each thing has a place without any token that left (N,)."""
+        edges = np.zeros(self._characters + 1, np.int32)
+        np.add.at(edges, self._spans[~stays, 0], 1)
+        np.subtract.at(edges, self._spans[~stays, 1], 1)
+        left_so_far = np.cumsum(np.cumsum(edges) > 0)
+        left_before = np.concatenate([[0], left_so_far])
+        held = np.zeros(self._number, np.bool_)
+        held[self._owners[left_before[self._starts] == left_before[self._ends]]] = True
+        return held.tolist()
