@@ -45,6 +45,10 @@ class Message:
     place: str
     """Where it begins in the file, such as "line 12"."""
     calls: tuple[MadeCall, ...] = ()
+    time: float = 0.0
+    """When it was written, in seconds; 0 if the file does not say."""
+    failed: bool = False
+    """Whether it is the result of a call that failed, as the file says."""
     encoded: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     """Its `spans` in the tokens of a model, after `Session.in_tokens`."""
 

@@ -260,6 +260,55 @@ def test_a_message_that_waited_is_the_users_and_other_attachments_are_said() -> 
     assert dict(session.unread) == {"line of type 'attachment'": 2}
 
 
+def test_what_is_put_back_between_a_boundary_and_its_summary_stayed() -> None:
+    log = ClaudeCode()
+    log.user("Mend it.")
+    log.boundary()
+    log.line("attachment", attachment={"type": "file", "filename": "a.md", "content": "port 8443"})
+    log.line("attachment", attachment={"type": "compact_file_reference", "filename": "b.md"})
+    log.summary("It is mended.")
+    log.say("Go on.")
+    (session,) = log.read()
+    (compaction,) = session.compactions
+
+    assert [session.messages[index].turn.text for index in compaction.stayed] == [
+        "It is mended.",
+        "a.md\nport 8443",
+    ]
+    assert compaction.context == (0,)
+    assert "text not in the log: 1 item (b.md)" in compaction.note
+
+
+def test_a_fork_and_two_compactions_in_a_row_are_said() -> None:
+    log = ClaudeCode()
+    log.user("Mend it.", forkedFrom={"sessionId": "s"})
+    for _ in range(2):
+        log.boundary()
+        log.summary("It is mended.")
+    log.say("Go on.", timestamp="2026-03-14T08:00:01.500Z")
+    (session,) = log.read()
+
+    assert session.notes == ("It was forked from another session (line 1).",)
+    assert [row.note for row in session.compactions] == [
+        "",
+        "Nothing was said since the compaction before it.",
+    ]
+    assert session.messages[0].time == 0
+    assert session.messages[-1].time == 1773475201.5
+
+
+def test_a_result_of_a_call_that_failed_is_marked() -> None:
+    log = ClaudeCode()
+    log.call("Read", "c1", path="a.md")
+    content = {"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": "No file."}
+    log.line("user", message={"role": "user", "content": [content]})
+    log.call("Read", "c2", path="b.md")
+    log.result("c2", "text")
+    (session,) = log.read()
+
+    assert [message.failed for message in session.messages] == [False, True, False, False]
+
+
 def test_a_stream_of_events_has_the_same_in_other_words() -> None:
     def event(kind: str, **fields: Any) -> dict[str, Any]:
         return {"type": kind, "session_id": "s", "parent_tool_use_id": None, **fields}

@@ -7,7 +7,9 @@ that was cut off can be read.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from json import JSONDecoder
 from typing import Any, Protocol
@@ -37,6 +39,12 @@ MAX_SHOWN_NAME = 60
 ATTACHED = "attachment"
 """The id of the call of what the agent put into the context, and its tool."""
 
+FORKS = ("forkedFrom", "branchedFrom", "parentSession", "forked_from_id")
+"""Fields that name the session from which one was forked."""
+
+FAILED = ("is_error", "isError")
+"""Fields of a result that say whether its call failed."""
+
 LEFT_BRANCH = "message before which the user went back"
 
 Line = tuple[Mapping[str, Any], str]
@@ -53,10 +61,14 @@ def agent_format(
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
-        log = reader(unread)
+        log, times, forks = reader(unread), dict[str, float](), list[str]()
         for line, place in lines_of(text, unread):
             log.read(line, place)
-        sessions = [thread.session(unread) for thread in log.end()]
+            times[place] = _time(line.get("timestamp"))
+            if not forks and _is_fork(line):
+                forks.append(f"It was forked from another session ({place}).")
+        sessions = [thread.session(unread, times) for thread in log.end()]
+        sessions[:1] = [replace(row, notes=(*forks, *row.notes)) for row in sessions[:1]]
         filled = [session for session in sessions if any(map(_is_said, session.messages))]
         # What is not read of the file counts with its first session.
         return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
@@ -80,6 +92,20 @@ def agent_format(
         return False
 
     return Format(key, label, ("jsonl",), None, read, recognizes, read_sessions)
+
+
+def _time(timestamp: Any) -> float:
+    """Return a time in seconds, 0 if it is none."""
+    if isinstance(timestamp, str):
+        with suppress(ValueError, OverflowError):
+            return datetime.fromisoformat(timestamp).timestamp()
+    return 0.0
+
+
+def _is_fork(line: Mapping[str, Any]) -> bool:
+    """Whether a line says that what another session said is in this one."""
+    payload = line.get("payload") if line.get("type") == "session_meta" else line
+    return isinstance(payload, dict) and any(map(payload.get, FORKS))
 
 
 def _is_said(message: Message) -> bool:
@@ -295,8 +321,11 @@ class Thread:
             if self.compactions and self.compactions[-1]["recorded"][1] is None:
                 self.compactions[-1]["recorded"] = (self.compactions[-1]["recorded"][0], tokens)
 
-    def session(self, unread: Unread) -> Session:
-        """Return the conversation; a message without words or calls is left out."""
+    def session(self, unread: Unread, times: Mapping[str, float]) -> Session:
+        """Return the conversation; a message without words or calls is left out.
+
+        `times` are those of lines by their places, in seconds.
+        """
         numbers: dict[int, list[int]] = {}  # of its turns, by message
         messages: list[Message] = []
         call_rows: list[list[MadeCall]] = []  # by each message
@@ -329,7 +358,8 @@ class Thread:
                 for order, (key, _) in enumerate(zip(call_ids(message), called, strict=False)):
                     if key:
                         calls[key] = number, order
-                messages.append(Message(turn, place))
+                failed = turn.kind == "result" and any(message.get(name) is True for name in FAILED)
+                messages.append(Message(turn, place, time=times.get(place, 0.0), failed=failed))
         linked = tuple(
             replace(message, calls=tuple(message_calls))
             for message, message_calls in zip(messages, call_rows, strict=True)
@@ -354,8 +384,12 @@ class Thread:
         self, turns_of_messages: Callable[[list[int]], tuple[int, ...]]
     ) -> Iterator[Compaction]:
         """Yield the compactions with numbers of turns for those of messages, and all notes."""
+        previously_stayed: list[int] = []
         for details in self.compactions:
             notes = [details["note"]]
+            if details["context"] == previously_stayed:
+                notes.append("Nothing was said since the compaction before it.")
+            previously_stayed = details["stayed"]
             if missing := details.pop("missing"):
                 notes.append(f"{missing:,} of the lines that stayed are not in the file.")
             if names := details.pop("attached"):
@@ -421,6 +455,7 @@ def turns_of_answer(message: Mapping[str, Any], place: str, unread: Unread) -> I
         else:
             blocks.append(block)
     ids = {name: message[name] for name in CALL_IDS if name in message and name != "id"}
+    ids |= {name: True for name in FAILED if message.get(name) is True}
     spoken = {**ids, "role": message.get("role"), "content": blocks}
     for turn, location in turns_of_parts(spoken, place, unread):
         if turn["content"] or turn["tool_calls"]:

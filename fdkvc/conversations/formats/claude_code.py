@@ -10,7 +10,8 @@ attachments and reminders (``isMeta``) with a text are read as results of a tool
 after a boundary they stayed; other lines that neither a person nor a model wrote are counted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -51,7 +52,16 @@ class _Agent(Thread):
         super().__init__(name)
         self.answers: dict[str, int] = {}  # by message.id: the message
         self.pending: Line | None = None  # a boundary without summary
+        self.waiting: list[Callable[[], int | None]] = []  # what was put back before the summary
         self.late = set[str]()  # lines that stayed at the last boundary, and come after it
+
+    def put_back(self, attach: Callable[[], int | None]) -> list[int]:
+        """Put something into the context: now, or after the summary of a boundary."""
+        if self.pending is not None:
+            self.waiting.append(attach)
+            return []
+        number = attach()
+        return [] if number is None else [number]
 
 
 class _Reader:
@@ -109,7 +119,7 @@ class _Reader:
                 if is_next or line.get("isCompactSummary") is True:
                     self._compact(agent, message, place)
                 elif line.get("isMeta") is True and (words := attached_text(message)):
-                    return [agent.attach(words, place)]
+                    return agent.put_back(partial(agent.attach, words, place))
                 elif mark := next((mark for mark in UNWRITTEN if line.get(mark) is True), None):
                     self.unread.add(f"line marked {mark!r}")
                 else:
@@ -120,10 +130,11 @@ class _Reader:
                 message = {"role": "user", "content": attached["prompt"]}
                 return self._say(message, line, place, agent)
             case {"type": "attachment", "attachment": dict(attached)} if attached_text(attached):
-                return [agent.attach(attached_text(attached), place)]
+                return agent.put_back(partial(agent.attach, attached_text(attached), place))
             case _:
                 if kind == "attachment":
-                    agent.attach_name(attached_name(_field(line, "attachment", dict)))
+                    name = attached_name(_field(line, "attachment", dict))
+                    agent.put_back(partial(agent.attach_name, name))
                 named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
                 self.unread.add(f"line of type {clean_name(named)!r}")
         return []
@@ -189,6 +200,9 @@ class _Reader:
             note=" ".join(notes),
             missing=len(agent.late),
         )
+        waiting, agent.waiting = agent.waiting, []
+        for attach in waiting:
+            attach()
 
     def end(self) -> Iterable[Thread]:
         """End the boundaries that no summary followed; return the conversations."""

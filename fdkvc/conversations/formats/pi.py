@@ -1,6 +1,7 @@
 """Sessions of pi: JSON Lines, an entry on each, which names its parent.
 
-A ``compaction`` replaces what came before its ``firstKeptEntryId`` by its ``summary``. If the
+A ``compaction`` replaces what came before its ``firstKeptEntryId`` by its ``summary``; the first
+versions have ``firstKeptEntryIndex``, the number of a line from 0, instead. If the
 parent of an entry is not the last one, the person went back to this parent, and what came after it
 leaves the context.
 """
@@ -27,6 +28,7 @@ class _Reader:
         self.thread = Thread("session")
         self.parents: dict[str, str] = {}
         self.messages: dict[str, range] = {}  # of each entry
+        self.lines: list[int] = []  # the number of messages before each line
         self.last = ""
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
@@ -34,6 +36,7 @@ class _Reader:
         if parent != self.last and parent in self.messages:
             self._go_back(parent)
         begin = len(self.thread.messages)
+        self.lines.append(begin)
         match line:
             case {"type": "message", "message": dict(message)}:
                 self._say(message, place)
@@ -56,11 +59,8 @@ class _Reader:
     def _say(self, message: Mapping[str, Any], place: str) -> None:
         """Add a message, or a command of the user's own with its output."""
         match message:
-            case {"role": "bashExecution", "command": command, "output": output}:
-                arguments = {"command": command}
-                call = {"type": "tool_use", "id": place, "name": "bash", "input": arguments}
-                result = {"type": "tool_result", "tool_use_id": place, "content": output}
-                message = {"role": "assistant", "content": [call, result]}
+            case {"role": "bashExecution", "command": str(command), "output": str(output)}:
+                message = {"role": "user", "content": f"Ran `{command}`:\n{output}"}
             case {"summary": str(summary)}:
                 message = {"role": "user", "content": summary}
         for turn, location in turns_of_answer(message, place, self.unread):
@@ -80,12 +80,17 @@ class _Reader:
 
     def _compact(self, line: Mapping[str, Any], place: str) -> None:
         thread, summary = self.thread, line.get("summary")
-        first = self.messages.get(str(line.get("firstKeptEntryId")))
+        first = None
+        match line:
+            case {"firstKeptEntryId": str(key)} if key in self.messages:
+                first = self.messages[key].start
+            case {"firstKeptEntryIndex": int(number)} if 0 <= number < len(self.lines):
+                first = self.lines[number]
         tokens = line.get("tokensBefore")
         thread.compact(
             place,
             [{"role": "user", "content": summary, "tool_calls": []}] if summary else [],
-            [index for index in thread.context if first and index >= first.start],
+            [index for index in thread.context if first is not None and index >= first],
             (tokens if isinstance(tokens, int) else None, None),
             note="" if summary else "The file has its boundary, but not its summary.",
         )
