@@ -21,6 +21,9 @@ PLANNED, SIZES, CLEARED, HEADS = "planned", "sizes", "cleared", "heads"
 """The plans that were committed before they were run, by benchmarks/research/planned.py: plan.toml,
 plan_sizes.toml, plan_cleared.toml and plan_heads.toml beside it."""
 
+SECOND_MODEL = "second_model"
+"""The plan of a second model, plan_second_model.toml there, by second_model.py."""
+
 METRICS_SHOWN = ("kl", "values_right_of_full")
 FIRST, ENTRIES = "SGD", 128
 """The data and the budget of the figure."""
