@@ -236,7 +236,10 @@ def test_smollm2_answers_under_five_caches() -> None:
 @pytest.mark.smollm2
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
 def test_a_chat_of_five_caches_takes_little_memory() -> None:
-    """Peak memory of a process with a chat, and another that is too long: 1.3 GB at most."""
+    """Peak memory of a process with a chat, and another that is too long: 1.5 GB at most.
+
+    What it keeps of chats counts within `fdkvc.core.limits.MAX_STORED_MEGABYTES`.
+    """
     script = "from tests.app_pages import open_page; import re; said = ' '.join(['word'] * 34); "
     script += "new = dict(model='smollm2', file='nothing'); "
     script += "open_page('answers', **new, said='Hello, who are you?', stops='1:9'); "
@@ -253,4 +256,4 @@ def test_a_chat_of_five_caches_takes_little_memory() -> None:
         "policies, or a shorter chat\\\\?.",
         error,
     ), error
-    assert int(peak) * 1024 < 1.3e9
+    assert int(peak) * 1024 < 1.5e9
