@@ -242,9 +242,9 @@ class ClusterMean:
             return abs(self.mean) >= different or margin - abs(self.mean) >= equivalent
 
         # More clusters never unsettle it, so bisection finds the least number.
-        more = range(MOST_CLUSTERS)
-        needed = bisect_left(more, True, key=lambda added: settles(self.clusters + added))
-        return needed if needed < len(more) else None
+        candidates = range(MOST_CLUSTERS)
+        added = bisect_left(candidates, True, key=lambda more: settles(self.clusters + more))
+        return added if added < len(candidates) else None
 
     def _tail(self, distance: float) -> float:
         """Return the probability of a mean beyond this distance from the true one, to one side."""
@@ -297,8 +297,8 @@ def cluster_mean(
     if len(numbers) < MIN_CLUSTERS:
         return ClusterMean(float(mean), math.nan, 1.0, len(numbers))
     # 2. The mean without each cluster, and CR2's variance from these.
-    without = (total - sums) / (weight - counts)
-    error = math.sqrt(float(((1 - shares) * (without - mean) ** 2).sum()))
+    other_means = (total - sums) / (weight - counts)
+    error = math.sqrt(float(((1 - shares) * (other_means - mean) ** 2).sum()))
     # 3. Student's t with the effective number of clusters.
     degrees = max(1 / float((shares**2).sum()) - 1, 1.0)
     return ClusterMean(float(mean), error, degrees, len(numbers))
@@ -320,8 +320,8 @@ def over_clusters(clusters: int) -> str:
     if clusters < MIN_CLUSTERS:
         return f"unknown: these dialogs have {number}, but an interval needs {MIN_CLUSTERS}"
     if clusters < FEW_CLUSTERS:
-        few = f"fewer than {FEW_CLUSTERS}, so it may cover the true mean less than"
-        return f"over {number} ({few} {100 * CONFIDENCE:g} % of the time)"
+        reason = f"fewer than {FEW_CLUSTERS}, so it may cover the true mean less than"
+        return f"over {number} ({reason} {100 * CONFIDENCE:g} % of the time)"
     return f"over {number}"
 
 
@@ -345,9 +345,9 @@ def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, flo
 
     # The normal approximation of the binomial number of dialogs below the percentile.
     reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(share * (1 - share) / values.size)
-    ends = np.clip([share - reach, share + reach], 0, 1)
-    low = np.quantile(values, ends[0], method="lower")
-    high = np.quantile(values, ends[1], method="higher")
+    shares = np.clip([share - reach, share + reach], 0, 1)
+    low = np.quantile(values, shares[0], method="lower")
+    high = np.quantile(values, shares[1], method="higher")
     return float(low), float(high)
 
 
@@ -370,8 +370,8 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     z = float(ndtri((1 + CONFIDENCE) / 2))
     middle = 2 * count + z**2
     reach = z * math.sqrt(4 * count * (n - count) / n + z**2)
-    whole = 2 * (n + z**2)
-    low, high = (middle - reach) / whole, (middle + reach) / whole
+    denominator = 2 * (n + z**2)
+    low, high = (middle - reach) / denominator, (middle + reach) / denominator
     # At 0 and n the formula gives exactly 0 and 1, but for rounding.
     return low if count else 0.0, high if count < n else 1.0
 

@@ -80,16 +80,16 @@ class AnswersRun(Run):
     @classmethod
     def again(cls, record: Record, sources: Sources, **execution: Unpack[Execution]) -> Run:
         model = small_model(sources.model)
-        if model.digest != record.about["model"].get("digest"):
+        if model.digest != record.dependencies["model"].get("digest"):
             raise ValueError("the run used another model: name its folder with --model")
         dialogs, digest = readable_dialogs(model, sources)
-        if digest != record.about["file"]:
+        if digest != record.dependencies["file"]:
             raise ValueError(OTHER_FILE["dialogs"])
         run_fields = {"digest": digest, "baseline": record.baseline}
         return cls.measure(record.settings, model, dialogs, run_fields, **execution)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def dependencies(self) -> dict[str, Any]:
         model = {"name": self.model.name, "digest": self.model.digest, **self.also_depends}
         if note := self.model.tokens.note:
             model["reads"] = note

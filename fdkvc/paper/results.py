@@ -81,7 +81,7 @@ class BenchmarkRun(Run):
         return self.results.seconds
 
     @property
-    def about(self) -> dict[str, Any]:
+    def dependencies(self) -> dict[str, Any]:
         return {"baseline": self.baseline, "finished": finished(self.results)}
 
     @property
@@ -188,7 +188,7 @@ class SweepRun(Run):
         return self.results.seconds
 
     @property
-    def about(self) -> dict[str, Any]:
+    def dependencies(self) -> dict[str, Any]:
         return {"finished": finished(self.results)}
 
     @property

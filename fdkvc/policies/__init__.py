@@ -250,13 +250,13 @@ def read_policy(name: str) -> Policy:
 
 def _parsed(text: str, name: str) -> Policy:
     """Make a policy from a part of a name: KEY SETTINGS, or WRAPPER(PART, SETTINGS)."""
-    wrapper, parenthesis, rest = text.partition("(")
+    wrapper, parenthesis, inside = text.partition("(")
     if not parenthesis:
         key, *settings = text.split() or [""]
         return policy_named(key, **_values(POLICIES.get(key), settings, name))
-    if not rest.endswith(")"):
+    if not inside.endswith(")"):
         raise ValueError(f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)")
-    inside, *settings = map(str.strip, split_list(rest[:-1]))
+    inside, *settings = map(str.strip, split_list(inside[:-1]))
     key = wrapper.strip()
     return wrapped(key, _parsed(inside, name), **_values(WRAPPERS.get(key), settings, name))
 

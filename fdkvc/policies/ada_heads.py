@@ -72,11 +72,11 @@ class AdaHeads(Wrapper):
         equal = np.broadcast_to(np.asarray(equal), (len(score), 1))
         # 1. Each head's guaranteed entries: the protected, then its best up to the safe share.
         unprotected = Cache(np.where(protected, -1, cache.token))
-        least = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
-        guaranteed = protected | top_k(score, unprotected, np.maximum(least, 0), self.ties)
+        safe_count = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
+        guaranteed = protected | top_k(score, unprotected, np.maximum(safe_count, 0), self.ties)
         # 2. The rest of the layer's budget goes to the best of all heads, in one row per layer.
         pool = (len(score) // heads, heads * score.shape[1])
-        kept, _ = select(
+        safe_entries, _ = select(
             score.reshape(pool),
             Cache(cache.token.reshape(pool)),
             guaranteed.reshape(pool),
@@ -84,4 +84,4 @@ class AdaHeads(Wrapper):
             self.ties,
         )
         # 3. How many of these each head has.
-        return np.asarray(kept.reshape(score.shape).sum(axis=1, keepdims=True))
+        return np.asarray(safe_entries.reshape(score.shape).sum(axis=1, keepdims=True))

@@ -87,8 +87,8 @@ class ClearResults(Policy):
 
     @property
     def title(self) -> str:
-        others = [setting for setting in changed(self) if not setting.startswith("keep=")]
-        return f"{self.label} ({', '.join([f'keep {self.keep}', *others])})"
+        settings = [setting for setting in changed(self) if not setting.startswith("keep=")]
+        return f"{self.label} ({', '.join([f'keep {self.keep}', *settings])})"
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         if "result" not in available.kinds:
@@ -142,8 +142,8 @@ class ClearResults(Policy):
             goes = uses.of_whole(cleared, cache) & ~uses.of_whole(results & ~cleared, cache)
             cleared |= calls & goes & ~excluded
         # 3. All or nothing: clearing few tokens is not worth that the rest is read again.
-        enough = cleared.sum(axis=1, keepdims=True) >= self.clear_at_least
-        return np.asarray(cleared & enough)
+        clears_enough = cleared.sum(axis=1, keepdims=True) >= self.clear_at_least
+        return np.asarray(cleared & clears_enough)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         prompt = turn.spoken_by(cache.token, "prompt")
@@ -158,5 +158,5 @@ class ClearResults(Policy):
     ) -> int | Ints:
         """Return how many entries stay: once triggered, none that is cleared."""
         cleared = (cache.present & (score < 0)).sum(axis=1, keepdims=True)
-        held, trigger = cache.count[:, None], np.minimum(self.trigger or budgets, budgets)
-        return np.where(held > trigger, np.minimum(budgets, held - cleared), budgets)
+        entries, trigger = cache.count[:, None], np.minimum(self.trigger or budgets, budgets)
+        return np.where(entries > trigger, np.minimum(budgets, entries - cleared), budgets)

@@ -119,15 +119,15 @@ class FastGen(Policy):
 
         # The share of this turn's attention that each structure holds (4, B).
         everything = entry_sum(a)
-        held = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
+        recovered = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
         recovery = np.asarray(self.recovery, np.float32)
-        enough = held >= recovery - self.ties.tolerance(recovery)
-        enough[-1] = True  # everything is always enough, whatever the rounding
+        recovers = recovered >= recovery - self.ties.tolerance(recovery)
+        recovers[-1] = True  # everything is always enough, whatever the rounding
         # `argmax` of truth values is the first true one: the smallest structure.
-        number, rows = enough.argmax(axis=0), np.arange(len(a))
+        number, rows = recovers.argmax(axis=0), np.arange(len(a))
         return cache.with_channels(
             cumulative=c, chosen=structures[number, rows].astype(np.float32)
-        ).with_state(structure=number.astype(np.float32), recovered=held[number, rows])
+        ).with_state(structure=number.astype(np.float32), recovered=recovered[number, rows])
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return membership of the structure, and frequency to order its members."""

@@ -178,11 +178,11 @@ class FDKVC(Policy):
         adapted = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
         # 5. What ties with the threshold stays, as what ties with a cutoff may.
         threshold = np.float32(self.tau) * np.where(cache.present, h, 0).max(axis=1)
-        least = threshold[:, None]
+        row_threshold = threshold[:, None]
 
         return Update(
             updated.with_state(learning_rate=adapted, ownership_loss=loss),
-            stale=cache.present & (h < least - self.ties.tolerance(least)),  # Eq. 8
+            stale=cache.present & (h < row_threshold - self.ties.tolerance(row_threshold)),  # Eq. 8
             recorded={
                 "attention": a,
                 "recency before": cache["recency"],

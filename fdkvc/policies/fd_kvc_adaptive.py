@@ -83,8 +83,8 @@ class FDKVCAdaptive(FDKVC):
         """Shift the weights, then take FD-KVC's steps."""
         # First, since FD-KVC's learning rate and threshold use the score of this turn's weights.
         recent = cache["recency"]
-        near = entry_sum(recent * (turn.similarity(cache.token) - self.theta))
-        u = near / (entry_sum(recent) + EPSILON)
+        closeness = entry_sum(recent * (turn.similarity(cache.token) - self.theta))
+        u = closeness / (entry_sum(recent) + EPSILON)
         w_c: Floats = np.clip(self.w_c + self.kappa * u, 0, 1)
         return super().update(cache.with_state(continuity=u, cumulative_weight=w_c), turn, score)
 

@@ -70,8 +70,8 @@ class Messages(Paging):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        kept = rf"{PROMPT_STAYS} \\ " if self.prompt == "stays" else ""
-        equation = kept + (
+        prompt_rule = rf"{PROMPT_STAYS} \\ " if self.prompt == "stays" else ""
+        equation = prompt_rule + (
             r"s_i \leftarrow \operatorname{mean}_{j \in m(i)} s_j, \quad m(i) = \text{message of } "
             r"i \\ \text{whole messages leave, until the others fit}"
         )

@@ -59,8 +59,8 @@ class Pyramid(Wrapper):
             return self.policy.budgets(budget, turn)
         share = np.linspace(2 - self.last, self.last, layers)
         # The running sums are rounded, so that the total is that of equal budgets.
-        ends = np.rint(np.cumsum(share) * budget).astype(np.intp)
-        of_layer = np.diff(ends, prepend=0)
+        layer_ends = np.rint(np.cumsum(share) * budget).astype(np.intp)
+        of_layer = np.diff(layer_ends, prepend=0)
         # Rows run through the heads of a layer, then through the layers.
         row = turn.tokens.first_layer + np.arange(len(turn.new)) // turn.tokens.heads
         return np.asarray(of_layer[row % layers][:, None])

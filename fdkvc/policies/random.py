@@ -49,13 +49,13 @@ class Random(Policy):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return a number from 0 up to, not including, 1."""
         now = turn.position(turn.new).max(axis=1, initial=-1, keepdims=True) + 1
-        drawn = _mixed(np.full(cache.token.shape, self.chance_seed, np.uint64), now)
-        drawn = _mixed(drawn, turn.position(cache.token) + 1)
+        bits_of_entries = _mixed(np.full(cache.token.shape, self.chance_seed, np.uint64), now)
+        bits_of_entries = _mixed(bits_of_entries, turn.position(cache.token) + 1)
         # Sign and exponent of each coordinate of the key (B, C).
         for bits in np.moveaxis(turn.keys(cache.token).view(np.uint32), -1, 0):
-            drawn = _mixed(drawn, bits >> _MANTISSA)
+            bits_of_entries = _mixed(bits_of_entries, bits >> _MANTISSA)
         # The upper 24 of 64 bits, as many as a float32 holds exactly.
-        return {"chance": (drawn >> np.uint64(40)).astype(np.float32) / np.float32(2**24)}
+        return {"chance": (bits_of_entries >> np.uint64(40)).astype(np.float32) / np.float32(2**24)}
 
 
 def _mixed(state: NDArray[np.uint64], word: NDArray[np.integer]) -> NDArray[np.uint64]:

@@ -84,11 +84,11 @@ class Recall(Wrapper):
         waiting = tier >= 0
         if not waiting.any():  # saves the products of all pairs of entries below
             return waiting
-        held = np.concatenate([cache.token, tier], axis=1)  # (B, C + R)
-        page = turn.born(held)
-        same_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
+        tokens = np.concatenate([cache.token, tier], axis=1)  # (B, C + R)
+        page = turn.born(tokens)
+        same_page = (page[:, :, None] == page[:, None, :]) & (tokens >= 0)[:, None, :]
         # The sum of the keys stands for their mean, since cosine ignores length (B, C + R, h).
-        summary = same_page.astype(np.float32) @ turn.keys(held)
+        summary = same_page.astype(np.float32) @ turn.keys(tokens)
         query = entry_total(turn.keys(turn.new))[:, None]
         matches = cosine(summary, query) >= self.page_match
         # A query that still matches the newest page has not left its topic: nothing comes back.

@@ -68,19 +68,20 @@ class Reread(Wrapper):
         return sentences
 
 
-def standing_placeholders(held: Bools, born: Ints, kinds: Ints) -> Iterator[int]:
+def standing_placeholders(cached: Bools, born: Ints, kinds: Ints) -> Iterator[int]:
     """Yield the first token of each cleared result that a placeholder stands for.
 
-    The arrays (N,) say of each token whether it is held, its turn, and its kind. A placeholder
-    stands for a result if nothing of it is held, but something of the message before it.
+    The arrays (N,) say of each token whether it is cached, its turn, and its kind. A placeholder
+    stands for a result if nothing of it is cached, but something of the message before it.
     """
     is_result = kinds == KINDS.index("result")
-    others = np.flatnonzero(~is_result)
+    messages = np.flatnonzero(~is_result)
     # Held tokens of each turn, in results and outside of them.
-    messages_held = np.bincount(born[~is_result & held], minlength=int(born.max(initial=0)) + 1)
-    results_held = np.bincount(born[is_result & held], minlength=len(messages_held))
+    messages_held = np.bincount(born[~is_result & cached], minlength=int(born.max(initial=0)) + 1)
+    results_held = np.bincount(born[is_result & cached], minlength=len(messages_held))
     turns, firsts = np.unique(born[is_result], return_index=True)
     for turn, token in zip(turns, np.flatnonzero(is_result)[firsts].tolist(), strict=True):
-        previous = int(np.searchsorted(others, token)) - 1  # the last token of the message before
-        if not results_held[turn] and previous >= 0 and messages_held[born[others[previous]]]:
+        # The last token of the message before.
+        previous = int(np.searchsorted(messages, token)) - 1
+        if not results_held[turn] and previous >= 0 and messages_held[born[messages[previous]]]:
             yield token

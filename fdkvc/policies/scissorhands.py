@@ -82,11 +82,11 @@ class Scissorhands(WindowedPolicy):
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Record for each query whether an entry's attention was low."""
         a = observed_attention(turn, cache.token, self.queries)
-        seen = seen_by(turn, cache.token, self.queries)
+        observed = seen_by(turn, cache.token, self.queries)
         # In even shares: 1 is 1/t of the attention of a query that sees t entries (B, m, C).
-        shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)
-        low = seen & (shares < self.threshold - ROUNDING)
-        is_query: Any = seen.any(axis=2)  # false for padding
+        shares = a * observed.sum(axis=2, keepdims=True).astype(np.float32)
+        low = observed & (shares < self.threshold - ROUNDING)
+        is_query: Any = observed.any(axis=2)  # false for padding
         # A bit for each of the last queries, the newest lowest: 1 if attention was low. At most 24
         # bits, a whole number that float32 still holds exactly.
         bits = cache["low"].astype(np.int64)

@@ -82,8 +82,8 @@ class Surprisal(WindowedPolicy):
         repeats it is evicted.
         """
         largest = np.minimum(turn.repetition(cache.token), 1)  # rounding may exceed 1
-        most = np.maximum(cache["redundancy"], largest)
-        return cache.with_channels(redundancy=np.where(cache.present, most, 0))
+        redundancy = np.maximum(cache["redundancy"], largest)
+        return cache.with_channels(redundancy=np.where(cache.present, redundancy, 0))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return surprisal as a share of the largest, and −2 for repeated entries."""

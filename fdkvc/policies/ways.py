@@ -46,8 +46,8 @@ def way_words(name: str) -> str:
     if isinstance(policy, Sinks) and not changed(policy):
         return f"{way_words(policy.policy.name)} + sinks"
     if isinstance(policy, Reread) and not changed(policy):
-        inner = way_words(policy.policy.name)
-        return inner.removesuffix(KEPT) if inner.endswith(KEPT) else f"{inner}, read again"
+        words = way_words(policy.policy.name)
+        return words.removesuffix(KEPT) if words.endswith(KEPT) else f"{words}, read again"
     title = policy.title
     if title[1:2].islower():  # not of an abbreviation, such as TOVA
         title = f"{title[0].lower()}{title[1:]}"

@@ -121,8 +121,8 @@ class Protecting(Wrapper):
         listed &= np.cumsum(listed, axis=1) <= self.most_listed(budget)
         # Whole messages (size 0) stay if they fit; pages of fixed size are completed by `select`.
         if pages is not None and not pages.size:
-            whole = pages.of_whole(listed, cache)
-            listed = np.where(whole.sum(axis=1, keepdims=True) <= budget, whole, listed)
+            whole_pages = pages.of_whole(listed, cache)
+            listed = np.where(whole_pages.sum(axis=1, keepdims=True) <= budget, whole_pages, listed)
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:

@@ -43,7 +43,7 @@ class Run(ABC):
 
     @property
     @abstractmethod
-    def about(self) -> dict[str, Any]:
+    def dependencies(self) -> dict[str, Any]:
         """The values of `depends` by name, possibly among others; None is not written."""
 
     @property
@@ -65,8 +65,8 @@ class Run(ABC):
     def files(self) -> dict[str, str]:
         """All files by name: the tables, and ``run.json``."""
         numbers = {name: csv_text(table) for name, table in self.tables.items()}
-        about = self.about
-        depends = {name: about[name] for name in self.depends}
+        dependencies = self.dependencies
+        depends = {name: dependencies[name] for name in self.depends}
         record = run_json(self.kind, self.settings, numbers, self.seconds, **depends)
         timed = {
             name: content if isinstance(content, str) else csv_text(content)

@@ -147,7 +147,7 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
     def show(progress: Progress) -> None:
         nonlocal due, text, seconds_left, reported
-        share = progress.done / progress.total
+        share = progress.finished_jobs / progress.total
         seconds_left, reported = progress.seconds_left, monotonic()
         text = f"{share:4.0%}  {progress.title}"
         if terminal or progress.seconds >= due:

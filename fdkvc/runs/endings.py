@@ -6,9 +6,9 @@ import signal
 class Endings:
     """The handler of the signals that end a command: it does not interrupt a write."""
 
-    held = False
+    is_writing = False
     """Whether a write is in progress: a signal then waits for `check`."""
-    written = False
+    is_complete = False
     """Whether the results are in place: a signal then has no effect."""
     number = 0
     """The last signal that came; 0 before any."""
@@ -18,12 +18,12 @@ class Endings:
         earlier = self.number
         self.number = number
         # A second SIGTERM must not cut the cleanup after the first one short; Ctrl-C may.
-        if not self.held and (number == signal.SIGINT or not earlier):
+        if not self.is_writing and (number == signal.SIGINT or not earlier):
             raise KeyboardInterrupt(number)
 
     def check(self) -> None:
         """Raise a KeyboardInterrupt if a signal came while nothing was written."""
-        if self.number and not self.written:
+        if self.number and not self.is_complete:
             raise KeyboardInterrupt(self.number)
 
 

@@ -29,7 +29,7 @@ Chunked = TypeVar("Chunked")
 class Progress:
     """The progress of a run."""
 
-    done: int
+    finished_jobs: int
     """How many dialogs have run, each in every scenario under every policy."""
     total: int
     """How many dialogs there are."""
@@ -37,18 +37,18 @@ class Progress:
     """The progress in words."""
     seconds: float
     """Time since the start."""
-    before: int = 0
-    """How many of `done` an earlier, killed run did; they took no time in this one."""
+    earlier_jobs: int = 0
+    """How many of `finished_jobs` an earlier, killed run did; they took no time in this one."""
     partial: Any = None
     """The results of the chunks that are done; on a page, what is shown of them so far."""
 
     @property
     def seconds_left(self) -> float:
         """The time left at the pace so far; infinite before anything is done."""
-        new_dialogs = self.done - self.before
+        new_dialogs = self.finished_jobs - self.earlier_jobs
         if not new_dialogs:
             return float("inf")
-        return self.seconds * (self.total - self.done) / new_dialogs
+        return self.seconds * (self.total - self.finished_jobs) / new_dialogs
 
 
 class Execution(TypedDict, total=False):

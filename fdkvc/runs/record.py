@@ -37,10 +37,10 @@ class Record:
     """One of `fdkvc.commands.kinds.KINDS`."""
     settings: Any
     """What ran."""
-    about: Mapping[str, Any]
+    dependencies: Mapping[str, Any]
     """What the numbers depend on beside the settings."""
     parameters: Mapping[str, Any]
-    """`settings` and `about` as JSON values."""
+    """`settings` and `dependencies` as JSON values."""
     files: Sequence[str]
     """Names of the tables that the repeated run writes again."""
     versions: Mapping[str, str]
@@ -54,12 +54,12 @@ class Record:
     @property
     def baseline(self) -> str:
         """The policy that paired differences subtract."""
-        return str(self.about.get("baseline") or baseline_of(self.benchmark.policies))
+        return str(self.dependencies.get("baseline") or baseline_of(self.benchmark.policies))
 
     @property
     def finished(self) -> Mapping[str, int]:
         """Finished dialogs of each scenario; empty if all were."""
-        return self.about.get("finished") or {}
+        return self.dependencies.get("finished") or {}
 
 
 # ------------------------------------------------------------------------------- written
@@ -71,7 +71,7 @@ def run_json(
     """Return a ``run.json``, with its keys in a fixed order.
 
     `files` are the names of those that the same run writes again.
-    `about` is what else the numbers depend on, in values that JSON can hold; None is omitted.
+    `details` are what else the numbers depend on, in values that JSON can hold; None is omitted.
     """
     depends = {name: as_values(value) for name, value in details.items() if value is not None}
     run = {
@@ -203,19 +203,20 @@ def parse_run(
     settings_type, depends = kinds[name]
     needed_parameters = {key: value for key, value in parameters.items() if key in depends}
     fields = {key: value for key, value in parameters.items() if key not in depends}
-    about = _read_fields(depends, needed_parameters, "parameters")
-    for missing in depends.keys() - about.keys():  # None is not written
+    dependencies = _read_fields(depends, needed_parameters, "parameters")
+    for missing in depends.keys() - dependencies.keys():  # None is not written
         if NoneType not in get_args(depends[missing]):
             _refuse(f"parameters.{missing}", "it is missing")
     settings = read_value(settings_type, fields, "parameters")
-    if "baseline" in about:
+    if "baseline" in dependencies:
         names = getattr(settings, "names", None) or [policy.name for policy in settings.policies]
-        if about["baseline"] not in names:
-            _refuse("parameters.baseline", f"{about['baseline']!r} is not one of its policies")
+        if dependencies["baseline"] not in names:
+            why = f"{dependencies['baseline']!r} is not one of its policies"
+            _refuse("parameters.baseline", why)
     return Record(
         name,
         settings,
-        about,
+        dependencies,
         parameters,
         fields_read.get("files", ()),
         fields_read.get("versions", {}),

@@ -105,11 +105,11 @@ def column_differences(recorded: str, repeated: str) -> dict[str, float]:
         return {ROWS: math.inf}
     moved = {}
     for name in tables[0].columns.difference(WORD_COLUMNS, sort=False):
-        cells = [table[name] for table in tables]
-        one, two = (pd.to_numeric(column, errors="coerce") for column in cells)
-        change = (two - one).abs() / one.abs().clip(lower=1)
+        columns = [table[name] for table in tables]
+        expected, measured = (pd.to_numeric(column, errors="coerce") for column in columns)
+        change = (measured - expected).abs() / expected.abs().clip(lower=1)
         # Of a word, "nan" or an empty cell there is no change: all are infinite unless the same.
-        change = change.fillna(math.inf).where(cells[0] != cells[1], 0.0)
+        change = change.fillna(math.inf).where(columns[0] != columns[1], 0.0)
         moved[str(name)] = float(max(change, default=0.0))
     return moved
 

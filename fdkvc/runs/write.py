@@ -63,7 +63,7 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
                 path, new = path.parent, new.parent
             os.replace(new, path)
         _sync(path)  # so that the renames are on the disk, too
-        ENDINGS.written = True
+        ENDINGS.is_complete = True
 
 
 @contextmanager
@@ -77,14 +77,15 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
         if not existing.is_dir():
             problem = "written: it" if existing == path else f"created: {str(existing)!r}"
             raise ValueError(f"the folder {str(path)!r} cannot be {problem} is not a folder")
-        ENDINGS.held = True
+        ENDINGS.is_writing = True
         try:
             with TemporaryDirectory(prefix=UNFINISHED, dir=existing) as temporary:
                 new = Path(temporary, *(path.relative_to(existing).parts or ["new"]))
                 new.mkdir(parents=True)
                 yield path, new
         finally:
-            ENDINGS.held = ENDINGS.written  # stays held once written: the command has succeeded
+            # Once the files are in place, the command has succeeded.
+            ENDINGS.is_writing = ENDINGS.is_complete
         ENDINGS.check()
     except OSError as error:
         reason = error_reason(error)

@@ -109,7 +109,7 @@ def standing(job: Job) -> tuple[float, str]:
     progress = job.progress
     if progress is None:
         return 0.0, "Starting"
-    share = progress.done / progress.total
+    share = progress.finished_jobs / progress.total
     words = "stopping" if job.cancelled.is_set() else _time_left(progress.seconds_left)
     return share, f"{progress.title}, {words}"
 

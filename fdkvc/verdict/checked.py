@@ -261,7 +261,7 @@ def _reports(
 
     def on_progress(number: int, step: Progress) -> None:
         with lock:
-            work_done[number] = works[number] * step.done / step.total
+            work_done[number] = works[number] * step.finished_jobs / step.total
             report(Progress(round(sum(work_done)), sum(works), title, perf_counter() - began))
 
     return [partial(on_progress, number) for number in range(len(works))]

@@ -159,7 +159,7 @@ class ReplayRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        run_fields, name = record.about, record.about.get("name")
+        run_fields, name = record.dependencies, record.dependencies.get("name")
         if run_fields.get("vectors"):
             raise ValueError(
                 "this run has vectors of a model that only the page Dialogs reads: run it there, "
@@ -189,7 +189,7 @@ class ReplayRun(Run):
         return cls.measure(record.settings, recordings, again | {"digest": digest}, **how)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def dependencies(self) -> dict[str, Any]:
         return {
             "source": self.source,
             "name": self.name,

@@ -225,7 +225,7 @@ def search(
     def progress(step: Progress) -> None:
         if report is not None:
             ahead = max(int(np.ceil(np.log2(len(sizes)))), rounds + 1) * total
-            work_done, seconds = rounds * total + step.done, perf_counter() - began
+            work_done, seconds = rounds * total + step.finished_jobs, perf_counter() - began
             title = f"size {rounds + 1}, dialogs: {total:,}, ways: {len(policies)}"
             report(Progress(work_done, max(ahead, work_done), title, seconds))
 

@@ -69,7 +69,7 @@ def test_what_is_not_read_is_said_once_and_is_in_the_record(
         assert run(command, *few, "--out", out) == 0
         assert capsys.readouterr().err.count("Not read: field 'mood' (1×), thinking (2×).") == 1
         record = read_run((out / "run.json").read_bytes())
-        assert record.about["unread"] == kinds
+        assert record.dependencies["unread"] == kinds
     assert run("repeat", out / "run.json") == 0
 
 
@@ -136,7 +136,7 @@ def test_a_file_whose_name_is_no_utf_8_is_replayed_repeated_and_reported(
 
     assert run("dialogs", "--dialogs", dialogs, *few) == 0
     written = tmp_path / "out\udcfe" / "run.json"
-    assert read_run(written.read_bytes()).about["name"] == str(dialogs)
+    assert read_run(written.read_bytes()).dependencies["name"] == str(dialogs)
     assert run("repeat", written) == 0
     assert "the numbers are the same" in capsys.readouterr().out
     assert run("report", "--run", written, "--out", tmp_path / "\udcff.html") == 0

@@ -87,7 +87,7 @@ def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     by_two = replay(SMALL, RECORDINGS, workers=2)
 
     pd.testing.assert_frame_equal(by_one, by_two, check_exact=True)
-    assert [progress.done for progress in seen] == list(range(1, len(RECORDINGS) + 1))
+    assert [progress.finished_jobs for progress in seen] == list(range(1, len(RECORDINGS) + 1))
     assert {progress.total for progress in seen} == {len(RECORDINGS)}
     by = ["dialog", "policy", "budget", "metric"]
     pd.testing.assert_frame_equal(

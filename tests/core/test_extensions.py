@@ -163,7 +163,7 @@ def test_a_signal_while_an_extension_is_imported_ends_the_command(
     def signalled(policy: object) -> None:
         ENDINGS(signal.SIGTERM)
 
-    for name in ("number", "held", "written"):
+    for name in ("number", "is_writing", "is_complete"):
         monkeypatch.setattr(ENDINGS, name, 0)
     points = [EntryPoint("slow", "fdkvc.policies.fifo:Fifo", "a.group")]
     monkeypatch.setattr(extensions, "entry_points", lambda group: points)

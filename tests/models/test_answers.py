@@ -319,7 +319,7 @@ def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_pol
                 *more,
             ],
             executor=pool,
-            on_progress=lambda progress: seen.append(progress.done),
+            on_progress=lambda progress: seen.append(progress.finished_jobs),
         )
     work = partial(run_job, replace(settings, policies=settings.policies[:1]), model)
     alone = pickle.loads(pickle.dumps(work))(dialogs[:1])  # as a worker gets it
@@ -358,7 +358,7 @@ def test_progress_counts_what_evicting_and_reading_again_take(model: LanguageMod
         lengths[4] + budget // 2,
         *(3 * tokens + budget // 2 for tokens in lengths[5:]),
     ]
-    assert [step.done for step in seen] == [*accumulate(work)]
+    assert [step.finished_jobs for step in seen] == [*accumulate(work)]
     assert {step.total for step in seen} == {sum(work)}
 
 

@@ -109,7 +109,7 @@ def test_chunks_that_end_together_are_told_in_their_order(monkeypatch: pytest.Mo
         executor=Elsewhere(lambda *_: None),
         workers=2,
         chunk=2,
-        on_progress=lambda progress: told.append(progress.done),
+        on_progress=lambda progress: told.append(progress.finished_jobs),
     )
 
     assert told == [2, 3]

@@ -75,7 +75,7 @@ def test_fifo_is_timed_also_where_it_does_not_run() -> None:
 def test_progress_never_goes_back_and_ends_at_the_whole() -> None:
     seen: list[Progress] = []
     run_study(Benchmark(dialogs=4, scenarios=(SCENARIOS["shift"],)), on_progress=seen.append)
-    shares = [progress.done / progress.total for progress in seen]
+    shares = [progress.finished_jobs / progress.total for progress in seen]
     assert shares == sorted(shares)
     assert shares[-1] == 1
     titles = " ".join(progress.title for progress in seen)

@@ -47,10 +47,10 @@ class SquaresRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        return cls(record.settings, record.about["power"])
+        return cls(record.settings, record.dependencies["power"])
 
     @property
-    def about(self) -> dict[str, Any]:
+    def dependencies(self) -> dict[str, Any]:
         return {"power": self.power}
 
     @property

@@ -415,7 +415,7 @@ def test_all_that_a_file_says_runs_or_is_refused(kind: str) -> None:
             except ValueError:
                 refused += 1
                 continue
-            again = json.loads(run_json(record.kind, record.settings, (), **record.about))
+            again = json.loads(run_json(record.kind, record.settings, (), **record.dependencies))
             runs = at({**again, "files": [*record.files]}, place)
             assert runs == other, place
             ran += 1

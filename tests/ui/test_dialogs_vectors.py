@@ -163,7 +163,8 @@ def test_what_does_not_fit_is_not_read_and_said(monkeypatch: pytest.MonkeyPatch)
     assert [*read.recordings] == [1, 0]
     assert len(read.heads) == len(read.recordings[0]) == 6
     last = seen[-1]
-    assert last.done == last.total == sum(row[0].starts[-1] for row in read.recordings.values())
+    tokens = sum(row[0].starts[-1] for row in read.recordings.values())
+    assert last.finished_jobs == last.total == tokens
     assert last.title == f"mine has read {last.total:,} of {last.total:,} tokens"
     assert read_file(chosen, FILE, 0) is read
 
@@ -186,12 +187,13 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
 
     def cancel_late(progress: Progress) -> None:
         seen.append(progress)
-        if progress.title.startswith("mine has read") and progress.done > 0.8 * progress.total:
+        share = progress.finished_jobs / progress.total
+        if progress.title.startswith("mine has read") and share > 0.8:
             cancelled.set()
 
     read = read_file(NAME, FILE, on_progress=cancel_late, cancelled=cancelled)
     assert [*read.recordings] == [0]
-    assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
+    assert read.recordings[0][0].starts[-1] < seen[-1].finished_jobs < seen[-1].total
 
     STORE.__init__(STORE.most)  # type: ignore[misc]
     run = FileRun(SETTINGS, 0.95, FILE.key, NAME, Encoding(), FILE)
