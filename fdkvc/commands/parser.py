@@ -185,13 +185,16 @@ def build_parser() -> _Parser:
     forgot = command("forgot", "say what a coding agent's session forgot when it was compacted")
     log = "log of Claude Code, Codex or pi (.jsonl); default: an example"
     forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
-    forgot.several("--ways", "POLICY", "policies to compare at the same size; default: five ways")
-    middle = "in a session without compactions: tokens to keep when it is cut at its middle"
+    forgot.several("--ways", "POLICY", "policies to compare; default: five ways")
+    middle = "tokens that the other ways keep, by default those that stayed; a session without "
+    middle += "compactions is cut at its middle"
     forgot.option("--at", "N", middle, type=parse_number)
     reads = "let this model count tokens and read on after each compaction, if its context allows"
     forgot.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone")
     dollars = "dollars for a million tokens written to a prefix cache, read from it, and answered"
-    forgot.option("--prices", "W,R,O", f"{dollars}; default: 6.25,0.5,25 (Claude Opus 5)")
+    lifetime = "a fourth number is the minutes that the cache lives"
+    defaults = "default: 6.25,0.5,25,5 (Claude Opus 5)"
+    forgot.option("--prices", "W,R,O[,M]", f"{dollars}; {lifetime}; {defaults}")
     forgot.flag("--json", "print JSON, with all losses")
     forgot.flag("--without-words", "write values as their kind and length")
 

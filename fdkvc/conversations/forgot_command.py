@@ -34,11 +34,7 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
             "python -m fdkvc dialogs replays other conversations"
         )
     compacted = [session for session in sessions if session.compactions]
-    if options.at is not None:
-        if compacted:
-            raise ValueError(
-                f"{compacted[0].name} has compactions, which have their own sizes: leave out --at"
-            )
+    if options.at is not None and not compacted:
         compacted = [sessions[0].imagined(options.at)]
     began, results = perf_counter(), list[Forgot]()
     with progress("Comparing ways to fit") as show:
@@ -48,7 +44,7 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
                 seconds = perf_counter() - began
                 show(Progress(number, total, f"compaction {number + 1} of {name}", seconds))
 
-            results += forgot(session, ways, on_compaction)
+            results += forgot(session, ways, on_compaction, size=options.at or 0)
     if read_on is not None and results:
         with progress("Reading on") as show:
             for number, result in enumerate(results):

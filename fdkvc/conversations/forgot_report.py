@@ -3,11 +3,14 @@
 import json
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import floor, log10
 from typing import Any
 
-from fdkvc.conversations.forgot import NO_SUMMARY, SUMMARY, Fitted, Forgot, Need
+from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, Fitted, Forgot
+from fdkvc.conversations.forgot_history import SUMMARY, Need
 from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import GIVEN_BY
@@ -86,10 +89,12 @@ def sentence(result: Forgot) -> str:
     sentences += [redone_sentence(result, fitted)]
     if recorded is not None and len(result.ways) > 1:
         best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
-        better_way = f"“{best.label}” would have held {sum(best.holds):,}."
-        no_better_way = "No other way of at most that size would have held more."
+        better_way = (
+            f"“{best.label}” would have held {sum(best.holds):,}, in {best.tokens:,} tokens."
+        )
+        no_better_way = f"No other way of at most {result.size:,} tokens would have held more."
         is_better = sum(best.holds) > sum(fitted.holds)
-        sentences.append(f"At the same size, {better_way}" if is_better else no_better_way)
+        sentences.append(better_way if is_better else no_better_way)
     return " ".join(filter(None, sentences))
 
 
@@ -114,7 +119,19 @@ def redone_sentence(result: Forgot, fitted: Fitted) -> str:
         return "No later result repeats lines that had left."
     verb = "repeats" if redone.calls == 1 else "repeat"
     lines, tokens = count(redone.lines, "line"), count(redone.tokens, "token")
-    return f"{count(redone.calls, 'later result')} {verb} {lines} that had left ({tokens})."
+    edited = f", {redone.edited_tokens:,} of files edited since" if redone.edited_tokens else ""
+    return f"{count(redone.calls, 'later result')} {verb} {lines} that had left ({tokens}{edited})."
+
+
+def failures_sentence(result: Forgot) -> str:
+    """Say which later calls named a path or id that does not exist; "" if none did."""
+    failures = result.failures
+    if not failures:
+        return ""
+    similar = sum(failure.has_namesake for failure in failures)
+    words = "with a path or id that does not exist and that nothing before them had"
+    namesakes = f"; for {similar:,}, the text before had a path with that name" if similar else ""
+    return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 
 def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
@@ -123,13 +140,31 @@ def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
     if fitted is None or fitted.rewrite is None or not fitted.rewrite.requests:
         return ""
     requests, paid = fitted.rewrite.requests, fitted.rewrite.paid_after(prices)
-    spent, alternative = fitted.rewrite.costs(prices)[-1]
-    paid_words = f"it had paid after {count(paid, 'request')}" if paid else "it had not paid"
-    followed = "1 followed" if requests == 1 else f"{requests:,} followed"
-    return (
-        f"Price of this text: ${spent:,.4f} with it and ${alternative:,.4f} without it, so "
-        f"{paid_words}; {followed} ({prices.source})."
+    spent, alternative = map(dollars, fitted.rewrite.costs(prices)[-1])
+    paid_words = f"it had paid for itself after {paid:,}" if paid else "it had not paid for itself"
+    expired = fitted.rewrite.expired(prices)
+    late = f" The cache had expired before {expired:,}, after {prices.minutes:g} minutes." * (
+        expired > 0
     )
+    return (
+        f"In the {count(requests, 'request')} that followed, this text cost {spent} with the "
+        f"compaction and would have cost {alternative} without: {paid_words} "
+        f"({prices.source}).{late}"
+    )
+
+
+def dollars(amount: float) -> str:
+    """Return an amount of money with at least two digits.
+
+    Examples
+    --------
+    >>> dollars(4.567), dollars(0.0171), dollars(0.0000042), dollars(0)
+    ('$4.57', '$0.017', '$0.0000042', '$0.00')
+    """
+    if amount >= 0.1 or not amount:
+        return f"${amount:,.2f}"
+    digits = 1 - floor(log10(amount))
+    return f"${amount:.{digits}f}"
 
 
 def rules_sentence(result: Forgot) -> str:
@@ -159,10 +194,37 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     coverage += " until the next compaction." if next_one else "."
     edit = result.calls_to_edit
     action = f"{count(edit, 'call')} came before the first edit." if edit else ""
-    price = price_sentence(result, prices)
-    findings = (coverage if total else "", action, price, rules_sentence(result))
+    findings = (
+        coverage if total else "",
+        action,
+        failures_sentence(result),
+        price_sentence(result, prices),
+        rules_sentence(result),
+        instruction(result),
+    )
     notes = (result.compaction.note, *findings, *result.notes)
     return [note for note in notes if note]
+
+
+def instruction(result: Forgot) -> str:
+    """Say what to tell the agent for its next compaction, by what this one lost; "" if nothing."""
+    lost = result.lost()
+    missing = [rule for rule in result.rules if not rule.stands]
+    if result.recorded is None or not (lost or missing):
+        return ""
+    kinds = Counter(KIND_NAMES[kind_name(need.value)] for need in lost).most_common()
+    losses = [count(number, *names) for names, number in kinds]
+    kept = [KIND_WORDS[names[0]] for names, _ in kinds] + ["my rules"] * bool(missing)
+    listed = next((fitted for fitted in result.ways if fitted.label == LISTED), None)
+    gain = ""
+    if listed is not None:
+        pairs = zip(listed.holds, result.recorded.holds, strict=True)
+        both = f"{sum(map(any, pairs)):,} of {count(len(listed.holds), 'value')}"
+        gain = (
+            f" With such a list of {listed.tokens:,} tokens beside it, it would have held {both}."
+        )
+    lead = f"Lost: {', '.join(losses)}. " if losses else ""
+    return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
 
 
 def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
@@ -283,6 +345,8 @@ def as_json(
             "calls": result.calls[1],
             "calls with needs": result.calls[0],
             "calls before an edit": result.calls_to_edit,
+            "calls failed": len(result.failures),
+            "calls failed with a namesake": sum(row.has_namesake for row in result.failures),
             "sentence": sentence(result),
             "notes": notes_of(result, prices),
             "ways": ways_rows(result, prices),
@@ -323,6 +387,7 @@ def _way_row(fitted: Fitted, prices: Prices) -> dict[str, Any]:
         "calls again": fitted.redone.calls,
         "lines again": fitted.redone.lines,
         "tokens again": fitted.redone.tokens,
+        "of edited files": fitted.redone.edited_tokens,
         "read again": fitted.read_again,
         "requests": fitted.rewrite.requests if fitted.rewrite else None,
         "paid after": fitted.rewrite.paid_after(prices) or None if fitted.rewrite else None,
@@ -377,8 +442,12 @@ def kind_of(value: str) -> str:
     >>> kind_of("src/app.py"), kind_of("QX-771"), kind_of("so be it")
     ('path of 10 characters', 'id of 6 characters', 'text of 8 characters')
     """
-    kind = next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, value.strip()))
-    return f"{kind} of {count(len(value), 'character')}"
+    return f"{kind_name(value)} of {count(len(value), 'character')}"
+
+
+def kind_name(value: str) -> str:
+    """Return the key in `KINDS` of a value."""
+    return next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, value.strip()))
 
 
 KINDS = {
@@ -390,3 +459,22 @@ KINDS = {
     "text": r"(?s).*",
 }
 """Kinds of values, by the first pattern that matches the whole value."""
+
+KIND_NAMES = {
+    "number": ("number",),
+    "address": ("address", "addresses"),
+    "path": ("path",),
+    "id": ("id",),
+    "word": ("name",),
+    "text": ("name",),
+}
+"""The name of one value of a kind, and of several if it is not formed with *s*."""
+
+KIND_WORDS = {
+    "number": "numbers, each with what it is",
+    "address": "addresses and hosts",
+    "path": "full paths of the files in use, newest first",
+    "id": "ids, keys, hashes, branches and names in code",
+    "name": "names of code, people and places",
+}
+"""What to keep, by the name of a kind."""

@@ -191,8 +191,8 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
     elif words & CODE:
         yield from (Thing(slot, things) for things in _in_code(value))
     elif words & PROSE or "\n" in value:
-        yield from (Thing(slot, things) for things in _in_text(value))
-    elif things := [*_in_text(value)]:
+        yield from (Thing(slot, things) for things in things_in_text(value))
+    elif things := [*things_in_text(value)]:
         yield from (Thing(slot, part) for part in things)
     elif not words & SETTINGS and not is_setting and _is_name(value):
         yield Thing(slot, value, is_name=True)
@@ -223,7 +223,7 @@ def _is_thing(text: str) -> bool:
     return bool(strong or _LOOSE.fullmatch(text) or _IDENTIFIER.fullmatch(text))
 
 
-def _in_text(text: str) -> Iterator[str]:
+def things_in_text(text: str) -> Iterator[str]:
     """Yield the things in a text that people or models write."""
     for match in _STRONG.finditer(text):
         thing = match[0].rstrip(".,:;")
@@ -253,7 +253,7 @@ def _is_path(text: str) -> bool:
 def _in_command(command: str) -> Iterator[tuple[str, str]]:
     """Yield the things in a shell command, and the word that must stand beside each."""
     for heredoc in _HEREDOC.finditer(command):
-        yield from ((thing, "") for thing in _in_text(heredoc[3]))
+        yield from ((thing, "") for thing in things_in_text(heredoc[3]))
     program, place, flag = "", 0, ""
     for word in _SHELL.findall(_HEREDOC.sub("", command)):
         if re.fullmatch(r"[;|&\n()]+", word):
@@ -290,7 +290,7 @@ def _in_word(word: str, program: str, flag: str) -> Iterator[tuple[str, str]]:
         return
     is_text = flag in MESSAGES or (program not in SEARCHES and re.search(r"\s", word))
     if is_text or "://" in word:
-        yield from ((thing, "") for thing in _in_text(word))
+        yield from ((thing, "") for thing in things_in_text(word))
         return
     for part in re.split(r"[\\|,=;:()\[\]{}<>\"'`\s]+|\.\*", word):
         text = part.rstrip(".")

@@ -7,8 +7,9 @@ Without it, each request after it would have read the text before from the cache
 3. each further request reads what stayed;
 4. what was read again because it had left is written once, and read by each further request.
 
-Everything else costs the same with it and without. The cache is taken to be warm at each request;
-the price of writing is that of its lifetime.
+A request that comes later after the one before than the cache lives writes its whole text again.
+Everything else costs the same with it and without, as if the text before still fitted the model.
+Without times in the log, the cache is taken to be warm.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ class Prices:
     """Read from it."""
     output: float = 25.0
     """Written by the model."""
+    minutes: float = 5.0
+    """How long the cache lives after a request; the price of writing depends on it."""
     source: str = PRICED
     """Words on where they are from."""
 
     @classmethod
     def of(cls, text: str) -> Prices:
-        """Read prices such as ``6.25,0.5,25``. Raises a ValueError if they are no three numbers.
+        """Read prices such as ``6.25,0.5,25``, or ``10,0.5,25,60`` with the minutes of the cache.
+
+        Raises a ValueError if they are no three or four numbers.
 
         Examples
         --------
@@ -45,15 +50,17 @@ class Prices:
         0.3
         """
         try:
-            write, read, output = (float(part) for part in text.split(","))
+            numbers = [float(part) for part in text.split(",")]
         except ValueError:
-            write = read = output = -1.0
-        if not all(0 <= price < 1e6 for price in (write, read, output)):
+            numbers = []
+        if len(numbers) not in (3, 4) or not all(0 <= price < 1e6 for price in numbers):
             raise ValueError(
                 f"prices {text!r} must be three numbers with commas, such as 6.25,0.5,25: dollars "
-                "for a million tokens written to the cache, read from it, and answered"
+                "for a million tokens written to the cache, read from it, and answered; a fourth "
+                "is the minutes that the cache lives"
             )
-        return cls(write, read, output, f"prices {text}")
+        write, read, output, minutes = [*numbers, cls.minutes][:4]
+        return cls(write, read, output, minutes, f"prices {text}")
 
     def share_that_pays(self, requests: int) -> float:
         """Return the share of a text that may be left at most, so that a rewrite of it pays.
@@ -86,22 +93,35 @@ class Rewrite:
     """Requests that followed."""
     returned: tuple[tuple[int, int], ...] = ()
     """Which request first had tokens that came back, from 1, and how many."""
+    gaps: tuple[float, ...] = ()
+    """Seconds from the request before to the one that wrote the summary, and to each further one;
+    missing ones are 0."""
 
     def costs(self, prices: Prices) -> list[tuple[float, float]]:
         """Return the dollars with it and without, after each request that followed."""
         returned = Counter[int]()
         for request, tokens in self.returned:
             returned[request] += tokens
-        spent, context, rows = 0.0, self.stays, list[tuple[float, float]]()
+        gaps = [*self.gaps, *[0.0] * (self.requests + 1 - len(self.gaps))]
+        reading = [prices.write if gap > 60 * prices.minutes else prices.read for gap in gaps]
+        # Without it there is no request for a summary, so the first gap is longer.
+        is_late = gaps[0] + gaps[1] > 60 * prices.minutes if self.requests else False
+        spent = alternative = 0.0
         if self.summary:
-            spent = self.text * prices.read + self.summary * prices.output
-        for request in range(1, self.requests + 1):
-            new_tokens = returned[request] + (self.changed if request == 1 else 0)
-            spent += new_tokens * prices.write
-            spent += (context - (self.changed if request == 1 else 0)) * prices.read
-            context += returned[request]
-            rows.append((spent / 1e6, request * self.text * prices.read / 1e6))
+            spent = self.text * reading[0] + self.summary * prices.output
+        elif is_late:
+            reading[1] = prices.write
+        context, changed, rows = self.stays, self.changed, list[tuple[float, float]]()
+        for request, read in enumerate(reading[1:], start=1):
+            spent += (context - changed) * read + (changed + returned[request]) * prices.write
+            alternative += self.text * (prices.write if request == 1 and is_late else read)
+            context, changed = context + returned[request], 0
+            rows.append((spent / 1e6, alternative / 1e6))
         return rows
+
+    def expired(self, prices: Prices) -> int:
+        """Return how many of the requests came when the cache had expired."""
+        return sum(gap > 60 * prices.minutes for gap in self.gaps)
 
     def paid_after(self, prices: Prices) -> int:
         """Return the requests after which it had paid for good; 0 if it had not."""

@@ -3,7 +3,8 @@
 A line counts, whatever call returned it: another range of the file, ``cat`` for ``sed``, a search
 that shows it. Numbers of lines before it, as readers and searches write them, do not matter. Lines
 of fewer than `MIN_CHARACTERS` letters and digits, such as a bracket, are in any file and do not
-count.
+count. A line of a file that was edited after the compaction is counted apart: its file would also
+have been read again if it had stayed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fdkvc.conversations.sessions import Message, Session
+from fdkvc.conversations.sessions import MadeCall, Message, Session
 from fdkvc.conversations.thing_index import Place
 
 MIN_CHARACTERS = 8
 """Letters and digits of a line that counts."""
 
 _EDIT = re.compile(r"(?i)edit|write|patch|replace|insert")
+_SHELL_EDIT = re.compile(
+    r"\bsed\s+(?:-\S+\s+)*-\w*i|\bperl\s+-\w*i|\bcat\s*(?:<<\S+\s*)?>|\bapply_patch\b|\bpatch\s+-p|"
+    r"\bgit\s+(?:apply|restore|revert)\b"
+)
 _LINE = re.compile(r"(?:[^\n\\]|\\(?!n))+")
 _NUMBER = re.compile(r"\s*(?:[\w.@/\\-]+[:-])?\d+\s*[\t→:|-]\s?")
 
@@ -40,6 +45,8 @@ class Returned(NamedTuple):
     """Where it stood in the context before the compaction."""
     stays: bool
     """Whether it stands in what the model had right after the compaction."""
+    is_edited: bool = False
+    """Whether a file that the call names was edited between the compaction and the call."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +59,33 @@ class Reread:
     """Different lines that came back."""
     tokens: int = 0
     """Their tokens, each time that they came back."""
+    edited_tokens: int = 0
+    """Of these, the tokens of files that were edited in between."""
 
     @classmethod
     def of(cls, lines: Iterable[Returned]) -> Reread:
         """Return the sums of lines that came back."""
         rows = [*lines]
         messages, keys = {row.message for row in rows}, {row.key for row in rows}
-        return cls(len(messages), len(keys), sum(row.tokens for row in rows))
+        edited_tokens = sum(row.tokens for row in rows if row.is_edited)
+        return cls(len(messages), len(keys), sum(row.tokens for row in rows), edited_tokens)
 
 
-def is_edit(tool: str) -> bool:
+def is_edit_tool(tool: str) -> bool:
     """Whether a tool changes files; its results repeat what the agent wrote."""
     return _EDIT.search(tool) is not None and not tool.lower().startswith("todo")
+
+
+def is_edit(call: MadeCall) -> bool:
+    """Whether a call changes files, by its tool or its shell command."""
+    if is_edit_tool(call.method):
+        return True
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    return any(
+        _SHELL_EDIT.search(str(value))
+        for name, value in arguments.items()
+        if name in ("command", "cmd")
+    )
 
 
 def _lines_of(message: Message) -> Iterator[tuple[int, int, int]]:

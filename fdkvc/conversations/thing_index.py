@@ -45,6 +45,23 @@ def _spelling(path: str) -> str:
     return re.sub(r"^(?:\./|(?:remotes/)?origin/)", "", plain).rstrip("/.")
 
 
+def file_name(path: str) -> str:
+    """Return the part of a path after its folders."""
+    return re.split(r"[/\\]", path)[-1]
+
+
+def names_same_file(path: str, spelling: str) -> bool:
+    """Whether of two paths one is the other's end.
+
+    Examples
+    --------
+    >>> names_same_file("/srv/app/main.py", "app/main.py"), names_same_file("a/b.py", "b/a/b.py")
+    (True, True)
+    """
+    short, long = sorted(map(_spelling, (path, spelling)), key=len)
+    return f"/{long}".endswith(f"/{short.lstrip('/')}")
+
+
 def _tails(path: str) -> Iterator[str]:
     """Yield the path, without its first folder, without its first two, and so on."""
     yield path
@@ -96,6 +113,12 @@ class ThingIndex:
             return places
         word = re.compile(rf"(?i)(?<![^\W_]){re.escape(context_word)}")
         return [place for place in places if word.search(self._line(place))]
+
+    def namesakes(self, path: str) -> list[Place]:
+        """Return the places of paths that end with the same name, whatever their folders."""
+        name = _spelling(file_name(path))
+        spelled = (self._spelled[spelling] for spelling in self._longer.get(name, ()))
+        return sorted(place for places in spelled for place in places)
 
     def _line(self, place: Place) -> str:
         """Return the line of a place."""

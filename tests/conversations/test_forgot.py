@@ -11,10 +11,11 @@ import pytest
 
 from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
-from fdkvc.conversations import forgot as forgot_module
-from fdkvc.conversations import rereading
-from fdkvc.conversations.forgot import NO_SUMMARY, WAYS, Forgot, Recorded, forgot
+from fdkvc.conversations import forgot_history, rereading
+from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, WAYS, Forgot, Recorded, forgot
 from fdkvc.conversations.forgot_report import (
+    failures_sentence,
+    instruction,
     losses_rows,
     none_sentence,
     rules_lines,
@@ -92,6 +93,7 @@ def test_a_worked_compaction() -> None:
         ("reread(messages(fifo))", 16, 16),
         ("fifo", stayed, 0),
         ("reread(sink)", stayed, stayed - 4),
+        ("", 6, 6),
     ]
 
 
@@ -185,7 +187,7 @@ def test_a_value_counts_at_the_last_compaction_at_which_the_model_had_it() -> No
 
 
 def test_values_beyond_the_limits_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgot_module, "MAX_SESSION_VALUES", 2)
+    monkeypatch.setattr(forgot_history, "MAX_SESSION_VALUES", 2)
     log = ClaudeCode()
     log.user("one two three")
     log.boundary()
@@ -259,7 +261,7 @@ def test_a_way_that_keeps_more_than_the_size_is_not_compared(
     monkeypatch.setattr(ContextText, "kept", lambda text, *_: np.ones(len(text), np.bool_))
     (result,) = forgot(session_of(worked()), [read_policy("fifo")])
 
-    assert [way.policy for way in result.ways] == [""]
+    assert [way.label for way in result.ways[1:]] == [LISTED]
     assert "it keeps 51 of 21" in result.notes[-1]
 
 
@@ -268,11 +270,11 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
 ) -> None:
     ways = [read_policy(name) for name in ("h2o", "weighted-recency", "shift")]
     (result,) = forgot(session_of(worked()), ways)
-    assert [way.policy for way in result.ways] == ["", "h2o", "weighted-recency", "shift"]
+    assert [way.policy for way in result.ways[1:-1]] == ["h2o", "weighted-recency", "shift"]
 
     monkeypatch.setattr("fdkvc.conversations.session_text.MAX_SHOWN_TOKENS", 20)
     (result,) = forgot(session_of(worked()), ways)
-    assert [way.policy for way in result.ways] == ["", "shift"]
+    assert [way.policy for way in result.ways[1:-1]] == ["shift"]
     assert [" vectors" in note for note in result.notes] == [True, False]
     assert all("20" in note for note in result.notes)
 
@@ -349,6 +351,51 @@ def test_lines_come_back_whatever_the_call_and_not_where_their_result_stayed() -
     assert (redone.calls, redone.lines) == (2, 4)
     assert redone.tokens == 3 * 6 + 2 * 15, "with the names and numbers before a line"
     assert result_of_it.calls_to_edit == 3
+
+
+def test_lines_of_a_file_that_was_edited_since_are_counted_apart() -> None:
+    log = ClaudeCode()
+    log.user("Mend it.")
+    for path in ("/srv/port.py", "/srv/zone.py"):
+        log.call("Read", path, file_path=path)
+        log.result(path, f"first row of {path}\nsecond row of {path}")
+    log.boundary()
+    log.summary("It was looked at.")
+    log.call("Bash", "c1", command="sed -i 's/first/second/' /srv/port.py")
+    log.result("c1", "")
+    log.call("Read", "c2", file_path="/srv/port.py")
+    log.result("c2", "second row of /srv/port.py")
+    log.call("Bash", "c3", command="cat src/port.py zone.py")
+    log.result("c3", "first row of /srv/zone.py")
+    (result,) = forgot(session_of(log), ())
+    redone = result.ways[0].redone
+
+    assert (redone.lines, redone.tokens, redone.edited_tokens) == (2, 18, 9)
+    assert result.calls_to_edit == 0
+
+
+def test_calls_with_a_path_that_does_not_exist_are_said() -> None:
+    log = ClaudeCode()
+    log.user("Look at /srv/app/port.py.")
+    log.boundary()
+    log.summary("A file was looked at.")
+    for number, (path, failed) in enumerate(
+        [
+            ("/srv/port.py", True),
+            ("/srv/zone.py", True),
+            ("/srv/app/port.py", True),
+            ("a.py", False),
+        ]
+    ):
+        log.call("Read", f"c{number}", file_path=path)
+        part = {"type": "tool_result", "tool_use_id": f"c{number}", "is_error": failed}
+        content = [{**part, "content": f"{path} does not exist"}]
+        log.line("user", message={"role": "user", "content": content})
+    (result,) = forgot(session_of(log), ())
+
+    assert [failure.value for failure in result.failures] == ["/srv/port.py", "/srv/zone.py"]
+    assert [failure.has_namesake for failure in result.failures] == [True, False]
+    assert "2 calls failed" in failures_sentence(result)
 
 
 def test_the_users_rules_stand_word_for_word_or_not() -> None:
@@ -472,8 +519,34 @@ def test_a_session_without_compactions_offers_the_ways_at_a_size(
     assert "recorded" not in shown
     assert main(["forgot", str(path), "--at", "500"]) == 2
     assert "choose a smaller one" in capsys.readouterr().err
-    assert main(["forgot", str(EXAMPLE), "--at", "10"]) == 2
-    assert "has compactions" in capsys.readouterr().err
+
+
+def test_the_other_ways_keep_as_much_as_one_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    report = json.loads(printed(capsys, str(EXAMPLE), "--at", "300", "--json"))
+    for compaction in report["compactions"]:
+        assert max(way["tokens"] for way in compaction["ways"][1:]) <= 300
+    assert report["compactions"][0]["ways"][0]["tokens"] == 624
+
+
+def test_a_list_has_the_rules_and_then_the_things_of_the_user_and_of_calls() -> None:
+    log = ClaudeCode()
+    log.user("Never close OPS-1111. See src/port.py.")
+    log.call("Read", "c1", path="/srv/zone.py")
+    log.result("c1", "It has /srv/other.py " + "word " * 40)
+    log.boundary(postTokens=30)
+    log.summary("Tickets are looked at, one after the other, as was said. " * 2)
+    for number, path in enumerate(("src/port.py", "/srv/zone.py", "/srv/other.py")):
+        log.call("Read", f"d{number}", path=path)
+    log.call("close", "d4", ticket="OPS-1111")
+    (result,) = forgot(session_of(log), [read_policy("shift")])
+    listed = result.ways[-1]
+
+    assert listed.label == LISTED
+    assert [listed.holds[place] for place in range(4)] == [True, True, False, True]
+    assert listed.rewrite is not None
+    assert listed.rewrite.summary == listed.tokens
+    assert "Lost: 3 paths, 1 id." in instruction(result)
+    assert "it would have held 3 of 4 values" in instruction(result)
 
 
 def test_what_is_no_session_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

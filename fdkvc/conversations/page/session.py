@@ -15,7 +15,8 @@ from time import perf_counter
 
 import streamlit as st
 
-from fdkvc.conversations.forgot import Forgot, Need, ReadOn, forgot
+from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
+from fdkvc.conversations.forgot_history import Need
 from fdkvc.conversations.forgot_report import (
     WORST,
     given_by,
