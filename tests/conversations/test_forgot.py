@@ -24,6 +24,7 @@ from fdkvc.conversations.forgot_report import (
     ways_rows,
 )
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
+from fdkvc.conversations.formats.agents import BOOKKEEPING
 from fdkvc.conversations.mentions import WordingSearch
 from fdkvc.conversations.rereading import Reread
 from fdkvc.conversations.session_text import ContextText
@@ -487,7 +488,7 @@ def test_json_has_the_same_and_all_losses(capsys: pytest.CaptureFixture[str]) ->
 
     assert [row["ways"] for row in told["compactions"]] == [*map(ways_rows, results)]
     assert [row["losses"] for row in told["compactions"]] == [*map(losses_rows, results)]
-    assert told["sessions"][0]["not_read"] == {"line of type 'file-history-snapshot'": 1}
+    assert told["sessions"][0]["not_read"] == {BOOKKEEPING: 1}
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])

@@ -33,6 +33,7 @@ from fdkvc.conversations.formats.base import Format
 from fdkvc.conversations.formats.calls import cut_calls, cut_thinking
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.mentions import MentionFinder
+from fdkvc.conversations.page.file_choice import formats_read
 from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core import json_input
 from fdkvc.core.json_input import check_structure, parse_within, read_bytes
@@ -534,6 +535,9 @@ def test_every_format_stands_in_the_documentation_and_the_help(
     main(["dialogs", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert all(file_format.label in said for file_format in FORMATS.values())
+    uploaded = formats_read()
+    assert all(file_format.label in uploaded for file_format in FORMATS.values())
+    assert uploaded.count("(.json, .jsonl)") == 1
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.csv", "a.yaml.gz"])
@@ -588,7 +592,7 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         ".tsv",
         ".safetensors",
     } | packed
-    assert "tables (.tsv), pairs of a name and words (.json), or a trace" in upload.help
+    assert "tables (.tsv); or a trace" in upload.help
 
 
 def test_a_file_of_the_system_is_not_waited_for(

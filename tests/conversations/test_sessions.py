@@ -14,7 +14,7 @@ from fdkvc.conversations.formats import (
     read_sessions,
     read_transcripts,
 )
-from fdkvc.conversations.formats.agents import LEFT_BRANCH
+from fdkvc.conversations.formats.agents import BOOKKEEPING, LEFT_BRANCH
 from fdkvc.core import json_input
 from tests.refusals import assert_one_sentence
 from tests.session_lines import ClaudeCode, item, joined, said, spoken, texts
@@ -76,8 +76,7 @@ def test_what_neither_a_person_nor_a_model_wrote_is_counted() -> None:
     assert not session.notes
     assert dict(session.unread) == {
         "line of type 'summary'": 1,
-        "line of type 'file-history-snapshot'": 1,
-        "line of type 'system, turn_duration'": 1,
+        BOOKKEEPING: 2,
         "thinking": 1,
         "line marked 'isApiErrorMessage'": 1,
     }
@@ -381,7 +380,7 @@ def test_items_of_codex_are_messages_and_events_are_not_read_twice() -> None:
     assert session.messages[3].turn.text == '{"output": "ok", "metadata": {}}'
     assert dict(session.unread) == {
         "line of type 'session_meta'": 1,
-        "line of type 'event_msg, user_message'": 1,
+        BOOKKEEPING: 1,
         "thinking": 1,
         "part of type 'ghost_snapshot'": 1,
     }

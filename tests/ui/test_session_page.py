@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 from fdkvc.conversations.forgot import forgot
 from fdkvc.conversations.forgot_report import sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
+from fdkvc.conversations.formats.agents import BOOKKEEPING
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
 from fdkvc.conversations.page.session import bar_html, messages_html
 from fdkvc.conversations.sessions import Session
@@ -115,7 +116,7 @@ def test_contexts_too_long_for_policies_are_said_and_the_session_is_shown(
     app = opened(file)
 
     assert any("at most 20" in warning.value for warning in app.warning)
-    assert "file-history-snapshot" in words_of(app)
+    assert BOOKKEEPING in words_of(app)
     assert plain(sentence(next(forgot(SESSION)))) in words_of(app)
 
 

@@ -15,7 +15,13 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Line, Thread, agent_format, turns_of_answer
+from fdkvc.conversations.formats.agents import (
+    BOOKKEEPING,
+    Line,
+    Thread,
+    agent_format,
+    turns_of_answer,
+)
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
@@ -26,6 +32,24 @@ UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 
 TEXT_FIELDS = frozenset(("content", "text", "snippet", "planContent"))
 """Fields of what the agent puts into the context with its text."""
+
+SILENT = frozenset(
+    (
+        "agent-name",
+        "custom-title",
+        "file-history-snapshot",
+        "last-prompt",
+        "mode",
+        "permission-mode",
+        "pr-link",
+        "progress",
+        "queue-operation",
+        "system, api_error",
+        "system, stop_hook_summary",
+        "system, turn_duration",
+    )
+)
+"""Types of lines, with their subtypes, that are bookkeeping."""
 
 USAGE = ("input", "cache_read_input", "cache_creation_input", "output")
 """The beginnings of the names of fields that count an answer's tokens."""
@@ -136,7 +160,8 @@ class _Reader:
                     name = attached_name(_field(line, "attachment", dict))
                     agent.put_back(partial(agent.attach_name, name))
                 named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
-                self.unread.add(f"line of type {clean_name(named)!r}")
+                unread_line = f"line of type {clean_name(named)!r}"
+                self.unread.add(BOOKKEEPING if named in SILENT else unread_line)
         return []
 
     def _say(

@@ -9,7 +9,7 @@ were rolled back leave it.
 from collections.abc import Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids
+from fdkvc.conversations.formats.agents import BOOKKEEPING, Line, Thread, agent_format, call_ids
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.core.transcripts import clean_name
@@ -17,6 +17,9 @@ from fdkvc.core.unread import Unread
 
 TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 """Types of lines."""
+
+SILENT = ("turn_context", "event_msg")
+"""Types of lines that are bookkeeping: settings, and events that repeat items."""
 
 FIRST = {"id", "instructions", "timestamp"}
 """Fields of the first line in the first versions, whose items have no ``payload`` around them."""
@@ -83,7 +86,8 @@ class _Reader:
         else:
             named = payload.get("type") if kind == "event_msg" else None
             suffix = f", {named}" if isinstance(named, str) else ""
-            self.unread.add(f"line of type {clean_name(f'{kind}{suffix}')!r}")
+            unread_line = f"line of type {clean_name(f'{kind}{suffix}')!r}"
+            self.unread.add(BOOKKEEPING if kind in SILENT else unread_line)
 
     def end(self) -> list[Thread]:
         self.flush()

@@ -9,10 +9,13 @@ leaves the context.
 from collections.abc import Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer
+from fdkvc.conversations.formats.agents import BOOKKEEPING, Thread, agent_format, turns_of_answer
 from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
+
+SILENT = ("label", "model_change", "session", "session_info", "thinking_level_change")
+"""Types of entries that are bookkeeping."""
 
 
 def is_line(value: Mapping[str, Any]) -> bool:
@@ -49,7 +52,9 @@ class _Reader:
             case {"type": "compaction"}:
                 self._compact(line, place)
             case _:
-                self.unread.add(f"line of type {clean_name(str(line.get('type')))!r}")
+                kind = str(line.get("type"))
+                unread_line = f"line of type {clean_name(kind)!r}"
+                self.unread.add(BOOKKEEPING if kind in SILENT else unread_line)
         self.parents[key], self.last = parent, key
         self.messages[key] = range(begin, len(self.thread.messages))
 

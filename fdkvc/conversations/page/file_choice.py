@@ -178,8 +178,13 @@ def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:
 
 
 def formats_read() -> str:
-    """Return the formats that can be read, with their endings."""
-    labels = (f"{format.label} (.{', .'.join(format.endings)})" for format in FORMATS.values())
-    kinds = ", ".join(dict.fromkeys(labels))
+    """Return the formats that can be read, those with the same endings together."""
+    labels: dict[tuple[str, ...], list[str]] = {}
+    for format in FORMATS.values():
+        labels.setdefault(format.endings, []).append(format.label)
+    kinds = "; ".join(
+        f"{', '.join(dict.fromkeys(names))} (.{', .'.join(written_endings)})"
+        for written_endings, names in labels.items()
+    )
     packed = f"Text may be compressed (.{', .'.join(PACKED_ENDINGS)})"
-    return f"{kinds}, or a trace of a model from python -m fdkvc capture ({ENDING}). {packed}"
+    return f"{kinds}; or a trace of a model from python -m fdkvc capture ({ENDING}). {packed}"
