@@ -592,7 +592,7 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         ".tsv",
         ".safetensors",
     } | packed
-    assert "tables (.tsv); or a trace" in upload.help
+    assert "tables (.tsv); pairs of a name and words (.json); or a trace" in upload.help
 
 
 def test_a_file_of_the_system_is_not_waited_for(
