@@ -13,6 +13,7 @@ MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_JSON_TEXT_BYTES = 12_000_000  # of one string; a million characters fit, even if escaped
 MAX_LITERAL_CHARACTERS = 20_000  # of a call in Python syntax; a parsed value takes about 1 kB
+MAX_PLACES = 10_000  # of lists of objects in which messages are looked for
 MAX_MODEL_JSON_BYTES = 50_000_000  # large tokenizers take 34 million
 MAX_MODEL_JSON_VALUES = 5_000_000  # large tokenizers list a million words and merges
 MAX_GGUF_NAMES = 20_000  # of fields and tensors; a model of 1024 layers has 9,300

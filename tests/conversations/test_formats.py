@@ -462,10 +462,44 @@ def of_lists(count: int) -> bytes:
     return encoded({"deep": [[said], {"beside": [{"a": [1]}] * count}]})
 
 
-def test_the_search_for_messages_takes_linear_time() -> None:
+def of_places(count: int) -> bytes:
+    return encoded(
+        {f"at{number}": [{"role": "user", "content": "one two"}] for number in range(count)}
+    )
+
+
+def of_details(count: int) -> bytes:
+    words = "<details " * (20 * count)
+    return encoded({"deep": [{"kind": "user", "says": words}, {"kind": "bot", "says": "one two"}]})
+
+
+def of_long_names(count: int) -> bytes:
+    inside = {f"in{number}": 1 for number in range(count)}
+    said = [
+        {"kind": kind, "says": "one two", "k" * 100 * count: inside} for kind in ("user", "bot")
+    ]
+    return encoded({"a" * 100 * count: said * 10})
+
+
+def of_runs(count: int) -> bytes:
+    said = [{"kind": kind, "says": "one two"} for kind in ("user", "bot")]
+    return encoded({"runs": [{"inputs": said, "outputs": said}] * count})
+
+
+def test_lists_anywhere_are_read() -> None:
     (dialog,) = read_transcripts(of_lists(20))
     assert len(dialog.turns) == 40
-    assert growth(read_transcripts, of_lists, 100) < LINEAR
+    assert [len(run.turns) for run in read_transcripts(of_runs(3))] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("content", [of_lists, of_places, of_details, of_long_names, of_runs])
+def test_the_search_for_messages_takes_linear_time(content: Callable[[int], bytes]) -> None:
+    assert growth(read_transcripts, content, 100) < LINEAR
+
+
+def test_the_search_for_messages_has_a_bound() -> None:
+    with pytest.raises(ValueError, match="lists of objects at 10,001 places, but at most 10,000"):
+        read_transcripts(of_places(10_001))
 
 
 # ------------------------------------------------------------------------------- anything

@@ -263,12 +263,14 @@ def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
             raise ValueError("'conversations' is not a list")
         is_dialog = values.keys() & {*preferences.ANSWERS} or _are_messages(contents)
         if not is_dialog and contents == [values] and _format_of(values) is None:
-            name = next(
-                (name for name, field_value in values.items() if _has_dialogs(field_value)), ""
-            )
-            file_unread.fields(values if name else {}, {name})
-            field_value = values.get(name, values)
-            contents = field_value if isinstance(field_value, list) else [field_value]
+            names = [*filter(lambda name: _has_dialogs(values[name]), values)]
+            if len(names) == len(values) > 1:
+                contents = _dialogs_by_id(values)
+            else:
+                name = next(iter(names), "")
+                file_unread.fields(values if name else {}, {name})
+                field_value = values.get(name, values)
+                contents = field_value if isinstance(field_value, list) else [field_value]
         elif not is_dialog:
             file_unread.fields({} if contents == [values] else values, {"conversations"})
         values = [values] if is_dialog else contents

@@ -44,6 +44,7 @@ FORKS = ("forkedFrom", "branchedFrom", "parentSession", "forked_from_id")
 
 FAILED = ("is_error", "isError")
 """Fields of a result that say whether its call failed."""
+
 BOOKKEEPING = "bookkeeping line, without words of the conversation"
 """Stands for the lines of a log that nobody says and no model reads, whatever their type."""
 

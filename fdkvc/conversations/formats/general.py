@@ -11,28 +11,31 @@
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count as counter
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, left_out, places_of_sample, restated
 from fdkvc.conversations.formats.chat import conversation, is_prompt, prompts_beside
 from fdkvc.conversations.formats.messages import (
-    DETAILS,
+    MAX_SPEAKER_CHARACTERS,
     NAMED,
     SPEAKERS,
     WORDS,
     is_message,
     role_of_name,
     unwrapped,
+    without_details,
 )
 from fdkvc.conversations.formats.parts import is_call_field
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
 from fdkvc.core.json_input import parse_within
-from fdkvc.core.limits import MAX_DIALOGS
+from fdkvc.core.limits import MAX_DIALOGS, MAX_PLACES
+from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread, bare, has_words, is_thinking
 from fdkvc.core.words import count
@@ -88,13 +91,13 @@ class Items:
     owners: tuple[Any, ...]
     """The lists and objects around it, from the outermost."""
 
-    @property
+    @cached_property
     def place(self) -> str:
         """Where it is, as people write it, without the numbers of items."""
         names = [name for name in self.path if isinstance(name, str)]
         return clean_name(".".join(names)) or "the file"
 
-    @property
+    @cached_property
     def side(self) -> tuple[Path, str]:
         """What leads to a list of requests or of responses, and which of the two it is."""
         for number, name in enumerate(self.path):
@@ -122,14 +125,22 @@ class Reading:
         """The names of fields that lead to its lists."""
         return tuple(name for name in self.lists[0].path if isinstance(name, str))
 
+    @cached_property
+    def by_root(self) -> Mapping[Path, Sequence[Items]]:
+        """Its lists by what leads to the requests and responses."""
+        lists: dict[Path, list[Items]] = {}
+        for listed in self.lists:
+            lists.setdefault(listed.side[0], []).append(listed)
+        return lists
+
     @property
     def is_tree(self) -> bool:
         """Whether its messages name their parents."""
         return any(map(_has_parent, self.lists[0].items))
 
-    def is_within(self, place: tuple[str, ...]) -> bool:
-        """Whether its lists stand in the objects of another place."""
-        return self.place[: len(place)] == place and self.place != place
+    def is_within(self, places: Set[tuple[str, ...]]) -> bool:
+        """Whether its lists stand in the objects of one of these places."""
+        return any(self.place[:size] in places for size in range(len(self.place)))
 
     def messages(self, listed: Items, unread: Unread) -> Iterator[Placed]:
         """Yield the messages of a list; count objects without a known speaker."""
@@ -171,8 +182,8 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
     """
     value = _parsed(value)
     possible = [*_readings(value)]
-    places = [reading.place for reading in possible]
-    readings = [row for row in possible if not any(map(row.is_within, places))]
+    places = {reading.place for reading in possible}
+    readings = [row for row in possible if not row.is_within(places)]
     readings.sort(key=lambda reading: (-reading.size, not reading.is_tree))
     if not readings:
         needs = "a speaker, such as 'role', and words, such as 'content'"
@@ -189,9 +200,8 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         tree = trees[number]
         messages = [*chosen_readings[0].messages(tree, unread)]
         for sequel in chosen_readings[1:]:
-            for row in sequel.lists:
-                if row.side[0] == tree.side[0]:
-                    messages += sequel.messages(row, unread)
+            for row in sequel.by_root.get(tree.side[0], ()):
+                messages += sequel.messages(row, unread)
         dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
         unread = Unread()
     for listed in chosen_readings[0].lists:
@@ -335,6 +345,7 @@ def _readings(value: Any) -> Iterator[Reading]:
     for listed in items_in(value):
         names = tuple(name if isinstance(name, str) else "" for name in listed.path)
         places.setdefault(names, []).append(listed)
+    check_most("the file has lists of objects at", len(places), "places", MAX_PLACES)
     for lists in places.values():
         items = [item for listed in lists for item in listed.items]
         speaker = _speaker_field(items)
@@ -357,7 +368,8 @@ def _speaker_field(items: Sequence[Mapping[str, Any]]) -> str:
     for item in items:
         paths = [*item]
         for name, child in item.items():
-            paths += [f"{name}/{inside}" for inside in child] if isinstance(child, dict) else []
+            if isinstance(child, dict) and len(name) <= MAX_SPEAKER_CHARACTERS:
+                paths += [f"{name}/{inside}" for inside in child]
         for path in paths:
             role = speaker_of(item, path)
             if role:
@@ -425,7 +437,7 @@ def word_counts(value: Any) -> Counter[str]:
         elif isinstance(child, list):
             waiting += [(name, item) for item in child]
         elif has_words(child, name):
-            texts.add(DETAILS.sub("", child))
+            texts.add(without_details(child))
     sentences = [text for text in texts if not re.fullmatch(r"[\w.:/-]+", text, re.ASCII)]
     return Counter(word for text in sentences for word in re.findall(r"\w+", text))
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from fdkvc.conversations.formats.base import restated
+from fdkvc.conversations.formats.calls import blocks
 from fdkvc.conversations.formats.parts import KINDS
 from fdkvc.core.json_input import check_object, optional, require
 from fdkvc.core.transcripts import ASSISTANTS, USERS, clean_name
@@ -32,9 +33,6 @@ SPEAKERS = ("role", "from", "sender", "author", "speaker", "type", "kind")
 
 WORDS = ("value", "text", "parts", "message", "body")
 """Fields with the words where there is no `content`."""
-
-DETAILS = re.compile(r"(?s)<details\b.*?</details>")
-"""What Open WebUI shows of calls and thinking in an assistant's words."""
 
 WRAPPERS = ("message", "data", "kwargs", "info", "author", "additional_kwargs")
 """Fields with an object that has a part of the message."""
@@ -199,9 +197,14 @@ def _count_beside(message: dict[str, Any], parts: Any, unread: Unread) -> None:
     for name in ("content", *WORDS):
         words = message.get(name)
         if isinstance(words, str) and name != "parts":
-            words = DETAILS.sub("", words)
+            words = without_details(words)
             unread.add(f"field {name!r}", "".join(words.split()) not in "".join(joined))
             del message[name]
+
+
+def without_details(words: str) -> str:
+    """Return an assistant's words without what Open WebUI shows of calls and thinking in them."""
+    return "".join(preceding for preceding, _ in blocks(words, "<details", "</details>"))
 
 
 def texts_in(parts: Any) -> Iterator[str]:
