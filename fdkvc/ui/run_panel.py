@@ -89,16 +89,21 @@ def session_jobs() -> Held:
 def _watch(page: str, job: Job) -> None:
     if job.finished:
         st.rerun()  # the whole page, which shows the result
+    show_progress(job, "Cancel", f"{page}/cancel", "Stop, and show what is finished.")
+
+
+def show_progress(job: Job, button: str, key: str, effect: str, title: str = "") -> None:
+    """Show the progress of a job, and a button that ends it; a tooltip tells the effect."""
+    share, words = standing(job)
     with st.container(horizontal=True, vertical_alignment="center"):
-        share, words = standing(job)
-        st.progress(share, text=plain(words), width=460)
+        st.progress(share, text=plain(f"{title}{words}"), width="stretch" if title else 460)
         st.button(
-            "Cancel",
-            key=f"{page}/cancel",
-            icon=":material/cancel:",
+            button,
+            key=key,
+            icon=":material/stop_circle:",
             on_click=job.cancel,
             disabled=job.cancelled.is_set(),
-            help="Stop, and show what is finished.",
+            help=effect,
         )
 
 

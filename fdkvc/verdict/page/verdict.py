@@ -36,7 +36,14 @@ from fdkvc.ui.glossary import help_on
 from fdkvc.ui.jobs import Job, Jobs
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
-from fdkvc.ui.run_panel import POLL_SECONDS, session_job, session_jobs, shared_jobs, standing
+from fdkvc.ui.run_panel import (
+    POLL_SECONDS,
+    session_job,
+    session_jobs,
+    shared_jobs,
+    show_progress,
+    standing,
+)
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.card import (
     TARGET,
@@ -106,17 +113,8 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
         """Show how far the run is, until there is more to draw."""
         if job.finished or (empty and job.latest is not None):
             st.rerun()
-        share, words = standing(job)
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.progress(share, text=plain(f"Replaying this file: {words}"))
-            st.button(
-                "Stop",
-                key=f"{key}/stop",
-                icon=":material/stop_circle:",
-                on_click=job.cancel,
-                disabled=job.cancelled.is_set(),
-                help="End the run; the card stays as it is then.",
-            )
+        effect = "End the run; the card stays as it is then."
+        show_progress(job, "Stop", f"{key}/stop", effect, "Replaying this file: ")
 
     def draw() -> None:
         if reading and check is not None and check.finished:
