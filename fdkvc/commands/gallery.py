@@ -18,7 +18,8 @@ def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
     """Return the pages by name; a failed call is searched for in the recordings."""
     pages = []
     for number, chapter in enumerate(story(recordings), start=1):
-        title, words = TITLES[number - 1], " ".join(chapter.sentences)
+        title = TITLES[number - 1]
+        words = " ".join(chapter.sentences)
         if chapter.run is None:
             text = recorded_page(shipped_damage(), title, words, (LOSING, HEALING))
         else:

@@ -481,8 +481,10 @@ class Observation:
         """Return the `repetition` of some rows."""
         position = self.position(token)[rows]
         new_position = self.position(self.new)[rows]
-        token, new = token[rows], self.new[rows]
-        in_cache, in_turn = token >= 0, new >= 0
+        token = token[rows]
+        new = self.new[rows]
+        in_cache = token >= 0
+        in_turn = new >= 0
         cached = self._directions(embeddings, token)  # (B, C, d)
         added = self._directions(embeddings, new)  # (B, n, d)
         max_numbers = BLOCK // 4  # stays in a core's cache

@@ -119,7 +119,8 @@ class DialogBatch:
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the indices of the turn's tokens (B, n), padded with −1."""
-        low, high = self.bounds[:, turn, None], self.bounds[:, turn + 1, None]
+        low = self.bounds[:, turn, None]
+        high = self.bounds[:, turn + 1, None]
         longest = int((high - low).max(initial=0))
         token = low + np.arange(longest, dtype=np.intp)
         return np.where(token < high, token, -1)
@@ -168,7 +169,8 @@ class DialogBatch:
             return _mean_of_tokens(x.reshape(self.rows, self.turns, n, x.shape[-1]))
         means = np.zeros((self.rows, self.turns, x.shape[-1]), x.dtype)
         for row, turn in np.argwhere(lengths > 0):
-            low, high = self.bounds[row, turn], self.bounds[row, turn + 1]
+            low = self.bounds[row, turn]
+            high = self.bounds[row, turn + 1]
             means[row, turn] = _mean_of_tokens(x[row, low:high])
         return means
 

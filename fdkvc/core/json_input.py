@@ -54,7 +54,8 @@ def parse_json(text: str, first_line: int = 1) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        line, reason = first_line + error.lineno - 1, error.msg[:1].lower() + error.msg[1:]
+        line = first_line + error.lineno - 1
+        reason = error.msg[:1].lower() + error.msg[1:]
         reason = reason.removesuffix(" at").removesuffix(" starting")
         message = f"line {line} is not JSON at column {error.colno}: {reason}"
     except RecursionError:
@@ -85,14 +86,17 @@ def check_structure(content: bytes, max_values: int | None = None) -> None:
     # 1. Without escaped quotes, every second quote ends a text. Parts bound the memory.
     escaped = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     codes = np.frombuffer(escaped, np.uint8)
-    last, count, longest = -1, 0, 0
+    last = -1
+    count = 0
+    longest = 0
     for start in range(0, len(codes), _PART):
         quotes = start + np.flatnonzero(codes[start : start + _PART] == ord('"'))
         if quotes.size:
             # Every other gap between quotes is a text. After an odd count, the part begins in one.
             lengths = np.diff(quotes, prepend=last)[1 - count % 2 :: 2] - 1
             longest = max(longest, int(lengths.max(initial=0)))
-            last, count = int(quotes[-1]), count + quotes.size
+            last = int(quotes[-1])
+            count += quotes.size
     check_most("a text of the file has", longest, "bytes", MAX_JSON_TEXT_BYTES)
     # 2. Outside of texts, each comma and each opening bracket begins at most one value. XOR of all
     # quotes so far says whether a byte is within a text.

@@ -80,7 +80,8 @@ class Parameter:
         if self.pattern:
             return self.form
         noun = "a whole number" if kind is int else "a number"
-        lowest, highest = written(self.low), written(self.high)
+        lowest = written(self.low)
+        highest = written(self.high)
         low = f"{'above' if self.open_low else 'of at least'} {lowest}"
         high = f"{'below' if self.open_high else 'at most'} {highest}"
         if math.isinf(self.high):
@@ -199,7 +200,9 @@ def split_list(text: str) -> list[str]:
     >>> split_list("fifo,recall(h2o,tier=1)")
     ['fifo', 'recall(h2o,tier=1)']
     """
-    parts, start, depth = [], 0, 0
+    parts = []
+    start = 0
+    depth = 0
     for index, letter in enumerate(text):
         if letter == "," and depth <= 0:
             parts.append(text[start:index])
@@ -301,7 +304,8 @@ def changed(owner: Any, letters: bool = False) -> list[str]:
 
     With `letters`, a name that only spells a Greek letter is that letter.
     """
-    defaults, settings = defaults_of(owner), []
+    defaults = defaults_of(owner)
+    settings = []
     for name, declared in parameters_of(owner).items():
         value = getattr(owner, name)
         if value != defaults[name]:
@@ -317,7 +321,8 @@ class Checked:
         """Check every parameter (ValueError) and convert its value to a plain Python number."""
         defaults = defaults_of(self)
         for name, declared in parameters_of(self).items():
-            value, kind = getattr(self, name), type(defaults[name])
+            value = getattr(self, name)
+            kind = type(defaults[name])
             check_parameter(name, declared, value, kind)
             # A NumPy scalar would bring its own precision into the arrays.
             object.__setattr__(self, name, kind(value))

@@ -111,7 +111,8 @@ class Recording:
     @cached_property
     def text(self) -> TokenText:
         """The tokens without vectors."""
-        dialog, turns = self.transcript, list[TurnTokens]()
+        dialog = self.transcript
+        turns = list[TurnTokens]()
         for number, turn in enumerate(dialog.turns):
             places = [(token.start, token.end) for token in self.tokens[number]]
             spans = np.array(places, np.intp).reshape(-1, 2)
@@ -193,7 +194,8 @@ class Recording:
         A character that several tokens cover belongs to the first; a token that has no other
         character has length 0.
         """
-        position, lengths = 0, []  # the first character that is in no piece so far
+        position = 0  # the first character that is in no piece so far
+        lengths = []
         for token in self.tokens[turn]:
             start = max(token.start, position)
             if position < start < token.end:

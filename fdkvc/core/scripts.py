@@ -132,7 +132,8 @@ def _usual(letter: str) -> str:
         return str(digit)
     if letter in "٫٬":  # Arabic separators of decimals and of thousands
         return "." if letter == "٫" else ","
-    kind, usual = decomposition(letter).partition(" ")[0], normalize("NFKC", letter)
+    kind = decomposition(letter).partition(" ")[0]
+    usual = normalize("NFKC", letter)
     same_meaning = not kind.startswith("<") or kind[1:-1] in _SAME
     in_words = letter.isalnum() or category(letter).startswith("M")
     if not same_meaning or (kind == "<compat>" and not letter.isalpha()) or letter == "，":

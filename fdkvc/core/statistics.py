@@ -95,11 +95,14 @@ def summarize(values: npt.ArrayLike) -> Summary:
     if n == 1:
         return Summary(1, float(values[0]), math.nan, math.nan, math.nan)
     if np.ptp(values) == 0:  # a mean over many equal numbers may differ from them in the last bit
-        mean, sd, margin = float(values[0]), 0.0, 0.0
+        mean = float(values[0])
+        sd = 0.0
+        margin = 0.0
     else:
         from scipy.special import stdtrit
 
-        mean, sd = float(values.mean()), float(values.std(ddof=1))
+        mean = float(values.mean())
+        sd = float(values.std(ddof=1))
         margin = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * sd / math.sqrt(n)
     return Summary(n, mean, sd, mean - margin, mean + margin)
 
@@ -291,9 +294,12 @@ def cluster_mean(
         return ClusterMean(float(values[0]), 0.0, 1.0, len(numbers))
     # 1. Sums and weights of each cluster (G,).
     index = np.array([numbers[cluster] for cluster in clusters], np.intp)
-    sums, counts = np.bincount(index, values * weights), np.bincount(index, weights)
-    total, weight = sums.sum(), counts.sum()
-    mean, shares = total / weight, counts / weight
+    sums = np.bincount(index, values * weights)
+    counts = np.bincount(index, weights)
+    total = sums.sum()
+    weight = counts.sum()
+    mean = total / weight
+    shares = counts / weight
     if len(numbers) < MIN_CLUSTERS:
         return ClusterMean(float(mean), math.nan, 1.0, len(numbers))
     # 2. The mean without each cluster, and CR2's variance from these.
@@ -371,7 +377,8 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     middle = 2 * count + z**2
     reach = z * math.sqrt(4 * count * (n - count) / n + z**2)
     denominator = 2 * (n + z**2)
-    low, high = (middle - reach) / denominator, (middle + reach) / denominator
+    low = (middle - reach) / denominator
+    high = (middle + reach) / denominator
     # At 0 and n the formula gives exactly 0 and 1, but for rounding.
     return low if count else 0.0, high if count < n else 1.0
 

@@ -21,7 +21,8 @@ from fdkvc.core.transcripts import words_at
 
 TABLE = Path(__file__).with_name("word_frequencies.tsv")
 
-_WORD, _MARK = TRAITS.index("word"), TRAITS.index("mark")
+_WORD = TRAITS.index("word")
+_MARK = TRAITS.index("mark")
 _MARKS = str.maketrans("。，、；؟،؛।", ".,,;?,;.")
 _IDENTITIES = 2**24 - 1  # beyond 2²⁴, float32 does not hold every whole number
 
@@ -47,7 +48,8 @@ def token_traits(text: str, spans: ArrayLike, user: bool) -> Floats:
     traits[index < 0, _MARK] = 1
     ids = [word_id(word) for word in words]
     # Tokens are numbered within their word, so that the parts of a word do not equal each other.
-    previous, part = -1, 0
+    previous = -1
+    part = 0
     for row, place in enumerate(places):
         if place >= 0:
             part = part + 1 if place == previous else 0
@@ -62,7 +64,8 @@ def _word_traits(words: list[str]) -> Floats:
     place = np.arange(len(words))
     surprisal = np.array([*map(word_surprisal, words)], np.float32)
     capital = np.zeros(len(words), np.bool_)
-    digit, punctuation = np.zeros_like(capital), np.zeros_like(capital)
+    digit = np.zeros_like(capital)
+    punctuation = np.zeros_like(capital)
     previous = "."
     for index, word in enumerate(words):
         # A capital says nothing where a sentence begins.

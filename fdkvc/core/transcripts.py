@@ -235,7 +235,8 @@ class Transcript:
         >>> Transcript("example", (Turn("USER", "hi"), Turn("SYSTEM", "yes"))).roles
         ('user', 'assistant')
         """
-        roles, unknown = [], self.unknown_speakers
+        roles = []
+        unknown = self.unknown_speakers
         for index, turn in enumerate(self.turns):
             has_name = turn.kind is None and " (" in turn.speaker
             if has_name or turn.speaker in unknown:

@@ -133,7 +133,8 @@ def written_bytes(size: float) -> str:
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 1000:
             break
-        size, unit = size / 1000, larger
+        size = size / 1000
+        unit = larger
     digits = 0 if unit == "bytes" or size >= 100 else 1
     return f"{size:.{digits}f} {unit}"
 

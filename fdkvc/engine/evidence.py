@@ -85,7 +85,8 @@ class Evidence:
         The first has shape (H, T, tokens of mentions + 1); the last column stands for all others.
         """
         place, _ = self.recording.needed
-        rows, turns = len(self.trace.kept_tokens), len(self.recording.tokens)
+        rows = len(self.trace.kept_tokens)
+        turns = len(self.recording.tokens)
         cached = np.zeros((rows, turns, int(place[-1]) + 1), np.bool_)
         peak = np.zeros(rows, np.intp)
         for part in self.parts():
@@ -155,13 +156,16 @@ class Evidence:
         After each turn that evicts, these are what stays after the first evicted token; none if
         the policy keeps the keys and values of what stays.
         """
-        policy, dialogs = self.trace.policy, self.recording.dialogs
+        policy = self.trace.policy
+        dialogs = self.recording.dialogs
         if not policy.reads_again:
             return 0.0
         assert dialogs.kinds is not None  # a recording's transcript tells them
         # Such a policy decides by text alone, so all heads keep the same tokens.
-        starts, kinds = self.recording.starts, dialogs.kinds[0]
-        reread, stays = 0, np.empty(0, np.intp)
+        starts = self.recording.starts
+        kinds = dialogs.kinds[0]
+        reread = 0
+        stays = np.empty(0, np.intp)
         for part in self.parts():
             bounds = pairwise(starts[part.first_turn :])
             for (start, end), row in zip(bounds, part.kept_tokens[0], strict=False):
@@ -175,14 +179,16 @@ class Evidence:
 
         0 if the policy keeps the keys and values of what stays, which then needs no messages.
         """
-        dialogs, starts = self.recording.dialogs, self.recording.starts
+        dialogs = self.recording.dialogs
+        starts = self.recording.starts
         if not self.trace.policy.reads_again:
             return 0.0
         assert dialogs.kinds is not None  # a recording's transcript tells them
         refused = 0
         for end, row in zip(starts[1:], self.trace.kept_tokens[0], strict=False):
             cached = np.isin(np.arange(end), row)
-            born, kinds = dialogs.born[0, :end], dialogs.kinds[0, :end]
+            born = dialogs.born[0, :end]
+            kinds = dialogs.kinds[0, :end]
             refused += not cached.all() and lacks_message(cached, born, kinds)
         return refused / (len(starts) - 1)
 

@@ -76,7 +76,8 @@ class Fork:
         """
         if self.policy is None or not self.policy.channels:
             return False
-        core, original = self.policy.core, policy.core
+        core = self.policy.core
+        original = policy.core
         if type(core) is not type(original) or core.channels != original.channels:
             return True
         choices = [field for field in core.settings.values() if field.choices]

@@ -62,7 +62,8 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     starts: list[tuple[int, State] | None] = [None]
 
     def run_block(block: int, *, entries: bool = False) -> Trace:
-        start, stop = starts[block], (block + 1) * BLOCK
+        start = starts[block]
+        stop = (block + 1) * BLOCK
         return simulate(policy, dialogs, budget, entries=entries, start=start, stop=stop)
 
     @lru_cache(maxsize=1)  # the entries of one block at a time are in memory

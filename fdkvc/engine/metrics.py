@@ -226,7 +226,8 @@ class Metric:
         >>> METRICS["retention"].figure(0.7512, 0.7, 0.8), METRICS["nats"].figure(0.25)
         ('75.1 (70.0 to 80.0)', '0.250')
         """
-        scale, write = self.scale, signed if signs else decimal
+        scale = self.scale
+        write = signed if signs else decimal
         return ranged(scale * mean, scale * low, scale * high, self.digits, write)
 
     def with_unit(self, value: float) -> str:
@@ -276,7 +277,8 @@ def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
 
 def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
     """Return a metric of a model's answers: a share, or nats, where lower is better."""
-    scores, share = operator.itemgetter(key), unit == "%"
+    scores = operator.itemgetter(key)
+    share = unit == "%"
     return Metric(
         key,
         label,
@@ -554,7 +556,8 @@ def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
     # Turns before the series are NaN, which never counts as adapted.
     begins = dialogs.turns - series.shape[1]
     series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
-    current, in_turns = dialogs.current, dialogs.in_turns
+    current = dialogs.current
+    in_turns = dialogs.in_turns
     turn = np.arange(dialogs.turns)
     # 1. The first turn whose topic is not the first one (B, 1), or T.
     first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)

@@ -119,7 +119,8 @@ class OnlineCache:
             raise ValueError(f"{missing[0]} must be given in every turn of a stream, or in none")
 
         # 2. Run one turn of a dialog that is the slots followed by the new tokens.
-        slots, count = len(stored_columns["keys"]), len(new_columns["keys"])
+        slots = len(stored_columns["keys"])
+        count = len(new_columns["keys"])
         capacity = self.policy.capacity(self.budget, slots + count)
         columns: dict[str, Any] = joined([stored_columns, new_columns])
         dialog = _Slots(
@@ -141,7 +142,8 @@ class OnlineCache:
         slot = np.concatenate([state.cache.token[0], state.tier[0]])
         filled = slot >= 0  # an empty slot, −1, copies the last column, which nothing reads
         self._columns = {name: array[slot] for name, array in columns.items()}
-        self.fed, self._turns = self.fed + count, self._turns + 1
+        self.fed = self.fed + count
+        self._turns = self._turns + 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
         self._state = computed_state(
             replace(state.cache, token=renumbered[:, :capacity]),

@@ -53,7 +53,8 @@ def with_recalled(policy: Policy, state: State, turn: Observation) -> tuple[Cach
 
     The cache has (B, budget + R) slots, older entries first; without a second tier it is unchanged.
     """
-    cache, tier = state.cache, state.tier
+    cache = state.cache
+    tier = state.tier
     if not tier.size:
         return cache, tier
     recalled = policy.recalls(cache, tier, turn) & turn.active[:, None]

@@ -294,7 +294,8 @@ class Trace:
         index = max(turn - self.first_turn, 0)
         columns = {name: getattr(self, name) for name in BY_TURN}
         later = joined([columns], lambda parts: parts[0][:, index:])
-        first, seconds = self.first_turn + index, self.seconds[index:]
+        first = self.first_turn + index
+        seconds = self.seconds[index:]
         return replace(self, **later, first_turn=first, seconds=seconds, results=None)
 
     def row(self, index: int) -> Trace:

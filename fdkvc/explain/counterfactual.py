@@ -160,7 +160,8 @@ def counterfactual(
         raise ValueError(
             f"token {token} arrives in turn {why.born}, so nothing was decided on it by turn {turn}"
         )
-    policy, budget = trace.policy, trace.budget
+    policy = trace.policy
+    budget = trace.budget
     # An evicted entry is judged in the turn that evicted it, a cached one at the end of this turn.
     evicted = why.eviction is not None
     decided = why.eviction[0] if why.eviction else turn
@@ -212,8 +213,10 @@ class _Runs:
         policy: Policy,
         budget: int,
     ) -> None:
-        self.dialog, self.turn = dialogs.row(row), turn
-        self.policy, self.budget = policy, budget
+        self.dialog = dialogs.row(row)
+        self.turn = turn
+        self.policy = policy
+        self.budget = budget
         self.settings = policy.settings
         self.kept_tokens = cache(self._kept_tokens)
         self.reads = cache(self._reads)
@@ -258,7 +261,8 @@ class _Runs:
     ) -> Ints:
         """Run the dialog as B rows; return the tokens that each keeps after the turn (B, C)."""
         dialog = dialog or self.dialog
-        tokens, head_dimension = int(dialog.bounds[0, self.turn + 1]), dialog.keys.shape[2]
+        tokens = int(dialog.bounds[0, self.turn + 1])
+        head_dimension = dialog.keys.shape[2]
         capacity = policy.capacity(budget, tokens)
         state = initial_state(policy, rows, capacity, head_dimension, tokens)
         for number in range(self.turn + 1):
@@ -281,7 +285,8 @@ def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
     """Return the nearest value in either direction that reverses the decision, or None."""
     # 1. The range in units: 1 for whole numbers, otherwise a thousandth of the range.
     start: Number = setting.default
-    is_whole, step = isinstance(start, int), _step(setting)
+    is_whole = isinstance(start, int)
+    step = _step(setting)
     low, high = map(type(start), (setting.low, setting.high))
     unit = 1 if is_whole else (high - low) / FINE
     room = 1 if is_whole else INSIDE * (high - low)

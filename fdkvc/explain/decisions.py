@@ -130,8 +130,10 @@ class TurnView(EntryTrace):
         if self.marginal is None or not self.stood[entry] or self.protected[entry]:
             return ()
         # The row as eviction saw it, a batch of one.
-        result, row = self.result, slice(self.row, self.row + 1)
-        cache, protected = Cache(result.entries.token[row]), result.protected[row]
+        result = self.result
+        row = slice(self.row, self.row + 1)
+        cache = Cache(result.entries.token[row])
+        protected = result.protected[row]
         terms = {name: term[row] for name, term in result.terms.items()}
         slot, last = self.slot[[entry, self.marginal]]
         pages = result.pages and Pages(result.pages.page[row], result.pages.size)
@@ -202,7 +204,8 @@ class TurnView(EntryTrace):
 
     def change(self, step: Step) -> tuple[Floats, Floats, Bools]:
         """Return what a step changes, before and after (n,), and where both are known."""
-        source, target = step.reads[0], step.writes[0]
+        source = step.reads[0]
+        target = step.writes[0]
         read_values = self.before(source) if source == target else self.quantity(source)
         written_values = self.quantity(target)
         return read_values, written_values, np.isfinite(read_values) & np.isfinite(written_values)
@@ -492,7 +495,8 @@ def _standing(why: Explanation) -> str:
     """Say where the score ranked, and how many slots there were."""
     view = why.view
     score = f"its score of {_score(why)} ranked"
-    slots, free = view.kept.sum(), (view.kept & ~view.protected).sum()
+    slots = view.kept.sum()
+    free = (view.kept & ~view.protected).sum()
     if free == slots:
         verb = "was" if slots == 1 else "were"
         place = f"{ordinal(why.rank or 0)} of {view.stood.sum():,}"
@@ -519,7 +523,8 @@ def _terms_against_the_last(
     if len(why.terms) == 1:
         return
     # With this sign, a positive contribution is on the side of the decision.
-    sign, label = math.copysign(1, why.margin or 0), why.view.policy.quantity_name
+    sign = math.copysign(1, why.margin or 0)
+    label = why.view.policy.quantity_name
     # First the terms that decided, then those that contributed most to the margin.
     order = sorted(
         why.difference,

@@ -78,7 +78,8 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     Parameters and errors are those of `narrate`.
     """
     view = turn_view(trace, dialogs, row, turn)
-    new, evicted = int(view.new.sum()), ~view.kept
+    new = int(view.new.sum())
+    evicted = ~view.kept
     parts = []
     if view.topic_move:
         parts.append(_TOPIC[view.topic_move][0].format(view.current))
@@ -127,7 +128,8 @@ def return_sentence(
     last = max(turn for turn in range(returned) if topics[turn] == topic)
     of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, last])) != 0
     # 2. How many of the topic's tokens each run holds after each turn between them.
-    losers, keepers = [], []
+    losers = []
+    keepers = []
     for label, trace_of in runs:
         counts = []
         for turn in range(last, returned):
@@ -179,11 +181,13 @@ def _describe_value(view: TurnView, step: Step) -> str:
 def _describe_change(view: TurnView, step: Step) -> str:
     """Describe the gains and losses of old entries, and the values of new ones."""
     read_values, written_values, changed = view.change(step)
-    policy, new = view.policy, view.new
+    policy = view.policy
+    new = view.new
     subject = policy.quantity_name(step.channel(policy.channels) or step.writes[0])
     changed &= ~new
     if changed.any():
-        old, now = read_values[changed], written_values[changed]
+        old = read_values[changed]
+        now = written_values[changed]
         # One factor for all entries, such as a decay, or a gain of each entry's own.
         share = common_factor(old, now)
         if share is None or np.isnan(share) or now[old == 0].any():
@@ -213,7 +217,8 @@ def _factor_words(subject: str, share: float, values: Floats, new_values: Floats
 
 def _gain_words(view: TurnView, subject: str, change: Floats, chosen: Bools) -> str:
     """Describe the gain or loss of each topic, largest first, and the largest of any entry."""
-    largest, count_of_chosen = float(change[chosen].max()), int(chosen.sum())
+    largest = float(change[chosen].max())
+    count_of_chosen = int(chosen.sum())
     if _gain(largest) == _gain(float(change[chosen].min())):  # equal at the shown digits
         words = f"{all_of(count_of_chosen, 'old entry', 'old entries')} {_gain(largest)}"
         words += f" in {subject}"
@@ -245,7 +250,8 @@ def _describe_rate(view: TurnView, step: Step) -> str:
     parts = []
     for name in step.writes:
         label = view.policy.quantity_name(name)
-        value, previous = view.quantity(name), view.before(name)
+        value = view.quantity(name)
+        previous = view.before(name)
         start, end = contrast(previous, value)
         verb = "rose" if value > previous else "fell"
         move = f"stayed at {end}" if start == end else f"{verb} from {start} to {end}"
@@ -257,7 +263,8 @@ def _describe_rate(view: TurnView, step: Step) -> str:
 
 def _describe_protection(view: TurnView, step: Step) -> str:
     """Count the protected entries, and those saved by protection."""
-    protected, stood = int(view.protected.sum()), int(view.stood.sum())
+    protected = int(view.protected.sum())
+    stood = int(view.stood.sum())
     if not protected:
         return "no entry is protected"
     verb = "is" if protected == 1 else "are"
@@ -269,8 +276,10 @@ def _describe_protection(view: TurnView, step: Step) -> str:
 
 def _describe_eviction(view: TurnView, step: Step) -> str:
     """Count the evictions by rule and topic, and the new entries among them."""
-    stale, evicted = view.rule == Rule.threshold, view.rule == Rule.budget
-    stood, budget = int(view.stood.sum()), view.trace.budget
+    stale = view.rule == Rule.threshold
+    evicted = view.rule == Rule.budget
+    stood = int(view.stood.sum())
+    budget = view.trace.budget
     parts = []
     if stale.any():
         limit = f", which scored below {number(view.threshold[1])}" if view.threshold else ""
@@ -300,7 +309,8 @@ def _describe_attention(view: TurnView, step: Step) -> str:
         return "the attention weights stayed as they were"
     shares = []
     for topic, members in view.groups(changed).items():
-        old, new = float(weights[members].sum()), float(new_weights[members].sum())
+        old = float(weights[members].sum())
+        new = float(new_weights[members].sum())
         shares.append((old - new, topic or "the rest", percent(old, 1), percent(new, 1)))
     shares.sort(key=lambda share: share[0])  # the largest gain first
     parts: list[str] = []
@@ -376,5 +386,6 @@ def _described(
 
 def _mean_and_range(values: Floats) -> str:
     mean = number(float(values.mean(dtype=float)))
-    low, high = number(float(values.min())), number(float(values.max()))
+    low = number(float(values.min()))
+    high = number(float(values.max()))
     return low if low == high else f"{mean} ({low} to {high})"

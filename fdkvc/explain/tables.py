@@ -44,7 +44,8 @@ def entries_table(
         columns = joined([getattr(view, group) for view in views])
         return {f"{prefix}_{name}": column for name, column in columns.items()}
 
-    token, rank = pick("token"), pick("rank")
+    token = pick("token")
+    rank = pick("rank")
     topic = dialogs.topics_of(row, token)
     topic[topic == ""] = None  # missing in a file, rather than an empty text
     return pd.DataFrame(
@@ -81,11 +82,10 @@ def turns_table(
     states: dict[str, Any] = dict.fromkeys(_TURN_STATES, np.nan)
     for name, numbers in trace.state.items():
         states[name] = numbers[row, index]
-    usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
+    shares_first = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)
     series = {}
-    for key in (*usual, *metrics):
-        if key not in series:
-            series[key] = metric_named(key).measure(trace, dialogs)[row, index]
+    for key in dict.fromkeys((*shares_first, *metrics)):
+        series[key] = metric_named(key).measure(trace, dialogs)[row, index]
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept_tokens.shape[:2], np.intp))
     return pd.DataFrame(
         {
@@ -136,7 +136,8 @@ def overlap_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.Data
     """
     key = ["turn", "token"]
     turns = np.union1d(entries["turn"], other_entries["turn"])
-    first, second = kept_entries(entries)[key], kept_entries(other_entries)[key]
+    first = kept_entries(entries)[key]
+    second = kept_entries(other_entries)[key]
     # An outer join says of each entry which of the two caches hold it.
     either = first.merge(second, how="outer", on=key, indicator="holder")
     holders = ["both", "left_only", "right_only"]
@@ -162,7 +163,8 @@ def difference_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.D
     ``other``. Score and rank are those of this turn; in the run that does not keep the entry, those
     of the turn `evicted`. They are missing, as is `evicted`, for an entry that a fork dropped.
     """
-    sides, key = {"one": entries, "other": other_entries}, ["turn", "token"]
+    sides = {"one": entries, "other": other_entries}
+    key = ["turn", "token"]
     parts = []
     for keeper, loser in (("one", "other"), ("other", "one")):
         # 1. What the keeper keeps, without what the loser keeps.

@@ -109,7 +109,8 @@ class Benchmark:
         # In this order: projections; of each token its embedding, its projected vectors and its
         # products with the query of each turn; the entries of each turn.
         turns = max(len(scenario.schedule) for scenario in self.scenarios)
-        d, h = self.world.dimension, self.world.head_dimension
+        d = self.world.dimension
+        h = self.world.head_dimension
         tokens = turns * self.world.tokens_per_turn
         return 3 * d * h + 2 * tokens * (d + h + turns) + 3 * turns * self.budget
 
@@ -308,7 +309,8 @@ def measure_latency(
     Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
     Policies alternate, so that a busy machine slows all alike; the first round is a warm-up.
     """
-    dialog, began = generate(SCENARIOS[TIMED], 1, seed), perf_counter()
+    dialog = generate(SCENARIOS[TIMED], 1, seed)
+    began = perf_counter()
     times: dict[str, list[float]] = {}
     for round_ in range(repeats + 1):
         for policy in policies:
@@ -316,7 +318,8 @@ def measure_latency(
             if round_:  # the first is a warm-up
                 times.setdefault(policy.name, []).extend(seconds)
         if on_progress is not None:
-            finished_rounds, total = round_ + 1, repeats + 1
+            finished_rounds = round_ + 1
+            total = repeats + 1
             on_progress(
                 Progress(
                     finished_rounds,

@@ -133,7 +133,8 @@ def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
     for name, table in document.items():
         # The first line has the columns; each other one begins with the name of its row.
         columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
-        source, dialogs = table["source"], table.get("dialogs", DIALOGS)
+        source = table["source"]
+        dialogs = table.get("dialogs", DIALOGS)
         tables[name] = {}
         for row, *printed in lines:
             for column, cell in zip(columns, printed, strict=True):
@@ -142,7 +143,8 @@ def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
 
 
 _TABLES, HYPERPARAMETERS = _read_tables()
-LATE_ALIGNMENT, ADAPTATION = _TABLES["late_alignment"], _TABLES["adaptation"]
+LATE_ALIGNMENT = _TABLES["late_alignment"]
+ADAPTATION = _TABLES["adaptation"]
 LATE_DIVERSITY = _TABLES["late_diversity"]
 RETENTION_AND_LATENCY = _TABLES["retention_and_latency"]
 T_TESTS = _TABLES["t_tests"]

@@ -276,9 +276,11 @@ def _paired_text(results: Results, baseline: str) -> str:
     for scenario, name, policy, test in tables.comparisons(results, baseline):
         low, high = (test.low, test.high) if test.sd > 0 else (math.nan, math.nan)
         difference = late_metric(name).figure(test.mean, low, high, signs=True)
-        t, p = decimal(test.t, 1), p_value(test.p)
+        t = decimal(test.t, 1)
+        p = p_value(test.p)
         if test.verdict in UNTESTED:
-            t, p = "", UNTESTED[test.verdict]
+            t = ""
+            p = UNTESTED[test.verdict]
         rows.append([scenario, metric_name(name), policy, difference, t, p])
     if not rows:
         return ""

@@ -69,7 +69,8 @@ def run_study(
     """
     cancelled = execution.get("cancelled") or threading.Event()
     # 1. What to run: the benchmark, and for a whole study the ablations.
-    main, sweeps = benchmark, {}
+    main = benchmark
+    sweeps = {}
     if is_whole:
         metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
         main = replace(benchmark, series=True, metrics=metrics)
@@ -86,7 +87,8 @@ def run_study(
     if is_whole:
         rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
         parts[_COST] = replace(rounds, dialogs=LATENCY_REPEATS)
-    began, on_progress = perf_counter(), execution.get("on_progress")
+    began = perf_counter()
+    on_progress = execution.get("on_progress")
     part_ends = [0, *accumulate(map(_weight, parts.values()))]
     spans = dict(zip(parts, pairwise(part_ends), strict=True))
 

@@ -28,7 +28,9 @@ def trace_files(runs: Mapping[str, StageRun]) -> Files:
     See `turns_table` and `entries_table`; long runs have no entries. Every row names its policy,
     dialog, budget and version.
     """
-    files, meanings, settings = {}, dict[str, str](), {}
+    files = {}
+    meanings = dict[str, str]()
+    settings = {}
     if not any(run.long for run in runs.values()):
         files["entries.csv"] = _rows(runs, [run.entries for run in runs.values()])
     files["turns.csv"] = _rows(runs, [run.turns for run in runs.values()])
@@ -93,7 +95,8 @@ def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()
 
 def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
     """Raise a ValueError if a dialog's table of entries could be too long."""
-    new, turns = World().tokens_per_turn, len(scenario.schedule)
+    new = World().tokens_per_turn
+    turns = len(scenario.schedule)
     tokens = turns * new
     slots = policy.capacity(budget, tokens) + policy.tier_places(budget, tokens)
     # A turn has what was held and what is new, and no more than has been read.

@@ -50,7 +50,8 @@ def rescued(run: StageRun) -> tuple[int, int | None]:
     The result is (turn, entry). If no topic returns while it has entries in the cache, it is the
     last turn and None.
     """
-    current, born = run.dialogs.current[0], run.dialogs.born[0]
+    current = run.dialogs.current[0]
+    born = run.dialogs.born[0]
     best: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)  # (rise, turn, token)
     previous_ranks: dict[int, int] = {}
     for turn, topic in enumerate(current):

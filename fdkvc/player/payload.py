@@ -42,9 +42,11 @@ def pack(
     `shows` names the panels of the stage; empty for all. A `ghost` is a run that is drawn behind
     it, with the name `ghost_name`; its turns are about the same topics.
     """
-    trace, dialogs = run.trace, run.dialogs
+    trace = run.trace
+    dialogs = run.dialogs
     headlines = [headline(trace, run.titled, 0, turn) for turn in range(dialogs.turns)]
-    lanes, columns = [_lane(run)], _columns(run.entries, run.terms)
+    lanes = [_lane(run)]
+    columns = _columns(run.entries, run.terms)
     head: dict[str, Any] = {"shows": shows, "before": ghost_name}
     if ghost is not None:
         lanes.append({**_course(ghost), "terms": [], "lines": _all_lines(ghost)})
@@ -156,7 +158,8 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     # Topic names are made for one token of each pattern of bits, as there are many tokens.
     _, examples, pattern = np.unique(bits, return_index=True, return_inverse=True)
     topics, order = np.unique(dialogs.topics_of(0, examples), return_inverse=True)
-    topic_of, recording = order[pattern], choice.recording  # each token's place in `topics`
+    topic_of = order[pattern]  # each token's place in `topics`
+    recording = choice.recording
     mentioned: dict[tuple[int, ...], str] = {}  # the value of each mention, by its tokens
     for demand, mentions in recording.evidence if recording else ():
         mentioned |= dict.fromkeys(mentions, demand.value)
@@ -197,7 +200,8 @@ def _course(run: StageRun) -> Mapping[str, Any]:
 
 
 def _lane(run: StageRun) -> Mapping[str, Any]:
-    courses, name = term_courses(run.trace), run.trace.policy.quantity_name
+    courses = term_courses(run.trace)
+    name = run.trace.policy.quantity_name
     terms = []
     for course in courses:
         shares = []

@@ -39,7 +39,8 @@ def report_html(
     day = measured or datetime.now(UTC).date().isoformat()
     contents = sections = ""
     for words, inside in parts.items():
-        name, heading = re.sub(r"\W+", "-", words.lower()).strip("-"), escape(words)
+        name = re.sub(r"\W+", "-", words.lower()).strip("-")
+        heading = escape(words)
         contents += f'<li><a href="#{name}">{heading}</a></li>'
         sections += f'<section id="{name}"><h2>{heading}</h2>{inside}</section>'
     paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in scope)
@@ -92,7 +93,8 @@ def drawing(chart: Spec, name: str) -> str:
 
 def failed_scene(failure: Failure) -> str:
     """Return the turn in which a call lost an argument that it needs, in an iframe."""
-    run, demand = failure.run, failure.demand
+    run = failure.run
+    demand = failure.demand
     title = f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}"
     words = (
         f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
@@ -110,7 +112,8 @@ def framed_moment(
     words: str = "",
 ) -> str:
     """Return a turn of a run in an iframe, which isolates its keys and names."""
-    named, inside = escape(title), escape(moment_html(run, title, turn, token, words))
+    named = escape(title)
+    inside = escape(moment_html(run, title, turn, token, words))
     return (
         f'<iframe class="scene" title="{named}" srcdoc="{inside}" sandbox="allow-scripts"></iframe>'
     )

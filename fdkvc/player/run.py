@@ -169,7 +169,8 @@ class StageRun:
         if (recording := self.dialog.recording) is None:
             return {}
         # 1. After which turns each token of a mention was held.
-        turns, born = np.arange(self.dialogs.turns)[:, None], self.dialogs.born[0]
+        turns = np.arange(self.dialogs.turns)[:, None]
+        born = self.dialogs.born[0]
         place = recording.needed[0]
         changes = dict[int, Sequence[tuple[int, int]]]()
         is_cached = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
@@ -247,7 +248,8 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     levels = [float(series.min()), float(series.max())]
     if start:
         levels.append(start)
-    low, high = min(levels), max(levels)
+    low = min(levels)
+    high = max(levels)
     room = 0.15 * (high - low) or 0.05  # a constant has no range
     label = name.replace("_", " ").capitalize()
     counts = bool((series % 1 == 0).all())

@@ -400,7 +400,8 @@ def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
     protected = protects(budget)
     crowded = np.flatnonzero(protected.sum(axis=1) > budget).tolist()
     if crowded:
-        protected, cached_protects = protected.copy(), cache(protects)
+        protected = protected.copy()
+        cached_protects = cache(protects)
         for row in crowded:
             # A default argument, since a closure would see the row of the last iteration.
             def protected_count(places: int, row: int = row) -> int:

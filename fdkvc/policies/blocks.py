@@ -65,7 +65,8 @@ class Blocks(Paging):
             return super().terms(cache, turn)
         # The maximum of a sum is not a sum of maxima: each entry of a page gets the terms of its
         # leader, the oldest entry with the page's largest score.
-        terms, pages = self.policy.terms(cache, turn), self.pages(cache, turn)
+        terms = self.policy.terms(cache, turn)
+        pages = self.pages(cache, turn)
         score = total(terms)
         largest = pages.over(cache, np.maximum, score, start=-np.inf) == score
         slot = np.where(largest, np.arange(score.shape[1]), score.shape[1])

@@ -158,5 +158,6 @@ class ClearResults(Policy):
     ) -> int | Ints:
         """Return how many entries stay: once triggered, none that is cleared."""
         cleared = (cache.present & (score < 0)).sum(axis=1, keepdims=True)
-        entries, trigger = cache.count[:, None], np.minimum(self.trigger or budgets, budgets)
+        entries = cache.count[:, None]
+        trigger = np.minimum(self.trigger or budgets, budgets)
         return np.where(entries > trigger, np.minimum(budgets, entries - cleared), budgets)

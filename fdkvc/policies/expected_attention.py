@@ -64,7 +64,8 @@ class ExpectedAttention(Policy):
         chosen = cache.present & (turn.position(cache.token) >= self.sinks)
         column = chosen[:, :, None]
         count = np.maximum(chosen.sum(axis=1), 1).astype(np.float32)
-        k, q = turn.keys(cache.token), turn.queries(cache.token)
+        k = turn.keys(cache.token)
+        q = turn.queries(cache.token)
         d = np.float32(k.shape[-1])
 
         # 2. Mean (B, h) and covariance (B, h, h) of their queries.

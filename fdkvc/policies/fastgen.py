@@ -124,7 +124,8 @@ class FastGen(Policy):
         recovers = recovered >= recovery - self.ties.tolerance(recovery)
         recovers[-1] = True  # everything is always enough, whatever the rounding
         # `argmax` of truth values is the first true one: the smallest structure.
-        number, rows = recovers.argmax(axis=0), np.arange(len(a))
+        number = recovers.argmax(axis=0)
+        rows = np.arange(len(a))
         return cache.with_channels(
             cumulative=c, chosen=structures[number, rows].astype(np.float32)
         ).with_state(structure=number.astype(np.float32), recovered=recovered[number, rows])

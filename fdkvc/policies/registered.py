@@ -28,7 +28,8 @@ def check_class(policy: type[Policy]) -> None:
 
 def check_looks(policy: Policy) -> None:
     """Raise a ValueError if a policy looks at what has no such name."""
-    looks_known, looks = get_args(Look), policy.looks_at
+    looks_known = get_args(Look)
+    looks = policy.looks_at
     if not isinstance(looks, tuple) or not {*looks_known}.issuperset(looks):
         raise ValueError(
             f"{policy.key} has looks_at = {looks!r:.100}, but it must be a tuple of names from "

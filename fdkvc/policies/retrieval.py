@@ -71,13 +71,15 @@ class Retrieval(Policy):
         """Return an upper bound of the products of the turn's queries with keys of the page."""
         pages = Pages(turn.position(cache.token) // self.size, self.size)
         keys = turn.keys(cache.token)
-        low, high = keys, keys
+        low = keys
+        high = keys
         if self.size > 1:
             low = _of_pages(pages, cache, np.minimum, keys, np.inf)
             high = _of_pages(pages, cache, np.maximum, keys, -np.inf)
         # Quest's bound (B, n, C): a positive coordinate of a query is multiplied by the page's
         # largest, a negative one by its smallest.
-        is_token, queries = turn.new >= 0, turn.queries(turn.new)
+        is_token = turn.new >= 0
+        queries = turn.queries(turn.new)
         bounds = masked_products(np.maximum(queries, 0), high, is_token, cache.present)
         bounds += masked_products(np.minimum(queries, 0), low, is_token, cache.present)
         nearest = np.where(is_token[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)

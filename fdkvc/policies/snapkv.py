@@ -79,7 +79,8 @@ class SnapKV(Policy):
         # 1. Move the entries outside the window to the front: neighbours then have no gaps.
         order = np.argsort(~outside, axis=1, kind="stable")
         dense = np.take_along_axis(share, order, axis=1)
-        half, slots = self.kernel // 2, share.shape[1]
+        half = self.kernel // 2
+        slots = share.shape[1]
         # 2. Average shifted copies, with zeros beyond the ends.
         padded = np.pad(dense, [(0, 0), (half, half)])
         pooled = np.zeros_like(dense)

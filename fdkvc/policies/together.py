@@ -38,33 +38,45 @@ class Together(Wrapper):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the mean of each term over the heads."""
-        parts = [self.policy.terms(cache.rows(rows), part) for rows, part in turn.parts()]
-        return {name: self._mean(term) for name, term in joined(parts).items()}
+        parts = []
+        for rows, part in turn.parts():
+            parts.append(self.policy.terms(cache.rows(rows), part))
+        means = {}
+        for name, term in joined(parts).items():
+            means[name] = self._mean(term)
+        return means
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels and state of each head."""
-        parts = [self.policy.after_insert(cache.rows(rows), part) for rows, part in turn.parts()]
-        channels = joined([part.channels for part in parts])
-        states = joined([part.state for part in parts])
-        return cache.with_channels(**channels).with_state(**states)
+        channels = []
+        states = []
+        for rows, part in turn.parts():
+            updated = self.policy.after_insert(cache.rows(rows), part)
+            channels.append(updated.channels)
+            states.append(updated.state)
+        return cache.with_channels(**joined(channels)).with_state(**joined(states))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let the threshold evict only what it evicts in every head."""
         update = self.policy.update(cache, turn, score)
-        stale = update.stale
-        return dataclasses.replace(update, stale=None if stale is None else self._share(stale) == 1)
+        if update.stale is None:
+            return update
+        stale = self._share(update.stale) == 1
+        return dataclasses.replace(update, stale=stale)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect what all heads protect."""
-        return np.asarray(self._share(self.policy.protects(cache, turn, budget)) == 1)
+        protected = self.policy.protects(cache, turn, budget)
+        return np.asarray(self._share(protected) == 1)
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Bring back what most heads bring back."""
-        parts = [
-            self.policy.recalls(cache.rows(rows), tier[rows], part) for rows, part in turn.parts()
-        ]
+        parts = []
+        for rows, part in turn.parts():
+            parts.append(self.policy.recalls(cache.rows(rows), tier[rows], part))
         # All would be too strict: each head matches pages by its own keys.
-        return np.asarray(self._share(np.concatenate(parts)) > 0.5)
+        share = self._share(np.concatenate(parts))
+        return np.asarray(share > 0.5)
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what heads that decide separately may hold."""
@@ -77,9 +89,12 @@ class Together(Wrapper):
         # Heads that decide together have the same score, so the first stands for its group.
         first = slice(None, None, self.heads)
         budgets = budgets if isinstance(budgets, int) else budgets[first]
-        entries, groups = Cache(cache.token[first]), heads // self.heads
+        entries = Cache(cache.token[first])
+        groups = heads // self.heads
         places = self.policy.places(score[first], entries, protected[first], budgets, groups)
-        return places if isinstance(places, int) else np.repeat(places, self.heads, axis=0)
+        if isinstance(places, int):
+            return places
+        return np.repeat(places, self.heads, axis=0)
 
     def _share(self, marked: Bools) -> Floats:
         """Share of the heads that mark each entry."""

@@ -117,7 +117,8 @@ class Protecting(Wrapper):
         return budget
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        listed, pages = self.listed(cache, turn), self.pages(cache, turn)
+        listed = self.listed(cache, turn)
+        pages = self.pages(cache, turn)
         listed &= np.cumsum(listed, axis=1) <= self.most_listed(budget)
         # Whole messages (size 0) stay if they fit; pages of fixed size are completed by `select`.
         if pages is not None and not pages.size:
@@ -130,7 +131,8 @@ class Protecting(Wrapper):
         update = self.policy.update(cache, turn, score)
         if update.stale is None:
             return update
-        listed, pages = self.listed(cache, turn), self.pages(cache, turn)
+        listed = self.listed(cache, turn)
+        pages = self.pages(cache, turn)
         if pages is not None:
             listed = pages.of_whole(listed, cache)
         return dataclasses.replace(update, stale=update.stale & ~listed)

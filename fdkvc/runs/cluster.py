@@ -55,7 +55,8 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
             )
         _check_workers(client, address)
         # 2. Watch for workers while the caller runs: without any, Dask would wait for ever.
-        ended, abandoned = threading.Event(), threading.Event()
+        ended = threading.Event()
+        abandoned = threading.Event()
         watch = threading.Thread(target=_watch, args=(client, ended, abandoned), daemon=True)
         watch.start()
         try:

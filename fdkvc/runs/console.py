@@ -127,7 +127,8 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     `SECONDS_PER_LINE`. Consecutive parts of a command share one clock.
     """
     global _last_line
-    terminal, ended = sys.stderr.isatty(), threading.Event()
+    terminal = sys.stderr.isatty()
+    ended = threading.Event()
     due = SECONDS_PER_LINE  # seconds of the run until the next line
     seconds_left = math.inf  # until its end
     began = reported = monotonic()
@@ -148,7 +149,8 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     def show(progress: Progress) -> None:
         nonlocal due, text, seconds_left, reported
         share = progress.finished_jobs / progress.total
-        seconds_left, reported = progress.seconds_left, monotonic()
+        seconds_left = progress.seconds_left
+        reported = monotonic()
         text = f"{share:4.0%}  {progress.title}"
         if terminal or progress.seconds >= due:
             due = progress.seconds + SECONDS_PER_LINE

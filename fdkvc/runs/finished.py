@@ -28,7 +28,8 @@ class Finished:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self._out = Path(path).resolve()
-        self.path, self._key = self._out.with_name(f"{self._out.name}.unfinished"), b""
+        self.path = self._out.with_name(f"{self._out.name}.unfinished")
+        self._key = b""
         self.results: dict[int, Any] = {}
         # Parent folders that opening the file creates, to be removed if the run leaves nothing.
         self._made = [folder for folder in self.path.parents if not os.path.lexists(folder)]

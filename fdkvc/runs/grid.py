@@ -84,7 +84,8 @@ class Grid:
             )
             return "  ".join(aligned).rstrip()
 
-        lines, group = [line(self.heads)], None
+        lines = [line(self.heads)]
+        group = None
         for first, *cells in self.rows:
             if grouped and first != group:
                 lines.append("")

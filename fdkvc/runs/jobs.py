@@ -86,7 +86,8 @@ def run_jobs(
     `run` and its results must be picklable; a result is the same on any machine. Raises a
     ValueError if `workers` is below 1.
     """
-    executor, on_progress = execution.get("executor"), execution.get("on_progress")
+    executor = execution.get("executor")
+    on_progress = execution.get("on_progress")
     workers = worker_count(execution) if len(jobs) > 1 else 1
     cancelled = execution.get("cancelled") or threading.Event()
     one_blas_thread()
@@ -149,7 +150,8 @@ def run_jobs(
                 stored_rows.add(number, finished[number])
             finished_dialogs += len(jobs[number])
             if on_progress is not None:
-                title, seconds = f"{finished_dialogs} of {total} dialogs", perf_counter() - began
+                title = f"{finished_dialogs} of {total} dialogs"
+                seconds = perf_counter() - began
                 partial = [*finished.values()]
                 on_progress(
                     Progress(finished_dialogs, total, title, seconds, stored_dialogs, partial)

@@ -105,7 +105,8 @@ def options_of(settings: Any) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for field, word, is_list in _options(type(settings)):
-        value, write = getattr(settings, field.name), WORDS[word][1]
+        value = getattr(settings, field.name)
+        write = WORDS[word][1]
         # Whole numbers are always written: a file then means the same when a default changes.
         default = field.default
         if field.default_factory is not dataclasses.MISSING:

@@ -190,7 +190,8 @@ def parse_run(
         "files": tuple[str, ...],
     }
     fields_read = _read_fields(parts, run, "")
-    name, parameters = fields_read["kind"], fields_read["parameters"]
+    name = fields_read["kind"]
+    parameters = fields_read["parameters"]
     if name not in kinds:
         raise ValueError(
             f"the file is a run of kind {name!r}, but must be one of {', '.join(kinds)}"
@@ -231,7 +232,8 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
 
     Raises a ValueError that names the place of what is wrong.
     """
-    value_types, inside = get_args(kind), f"{place}." if place else ""
+    value_types = get_args(kind)
+    inside = f"{place}." if place else ""
     # 1. What holds for the type as a whole: anything, optional, one of a few values.
     if kind is Any or (value is None and NoneType in value_types):
         return value
@@ -266,10 +268,12 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
         }
     if plain in WORDS:
         return value
-    make, values = recorded_policy, value
+    make = recorded_policy
+    values = value
     if kind is not Policy:
         fields = {field.name: _hints(kind)[field.name] for field in dataclasses.fields(kind)}
-        make, values = kind, _read_fields(fields, value, place)
+        make = kind
+        values = _read_fields(fields, value, place)
     try:
         return make(**values)
     except TypeError:  # a field without a default is missing

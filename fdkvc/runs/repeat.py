@@ -122,7 +122,8 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
         places = "; ".join(comparison.differences)
         sentence = f"the run differs from its record in {places}; {_circumstances(record)}"
     if record.finished:
-        low, high = min(record.finished.values()), max(record.finished.values())
+        low = min(record.finished.values())
+        high = max(record.finished.values())
         dialogs = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         requested = count(record.benchmark.dialogs, "dialog")
         sentence += f"; the original run was cancelled after {dialogs} of {requested} per scenario"

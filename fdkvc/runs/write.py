@@ -60,7 +60,8 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
         else:
             # Up to the first missing parent: its rename places all folders below it at once.
             while not path.parent.is_dir():
-                path, new = path.parent, new.parent
+                path = path.parent
+                new = new.parent
             os.replace(new, path)
         _sync(path)  # so that the renames are on the disk, too
         ENDINGS.is_complete = True

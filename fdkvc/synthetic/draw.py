@@ -39,7 +39,8 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
     check_count("the number of a dialog", min(dialogs), low=0)
     check_count("seed", seed, low=0)
     topics = max(len(scenario.topic_names) for scenario in scenarios)
-    d, h = world.dimension, world.head_dimension
+    d = world.dimension
+    h = world.head_dimension
     if topics > d:
         raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
     tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
@@ -61,9 +62,12 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
 
 def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
     """Make the dialogs of a scenario from the random numbers."""
-    d, n = world.dimension, world.tokens_per_turn
-    names, mixture = scenario.topic_names, scenario.mixture
-    rows, turns = len(draws.noise), len(mixture)
+    d = world.dimension
+    n = world.tokens_per_turn
+    names = scenario.topic_names
+    mixture = scenario.mixture
+    rows = len(draws.noise)
+    turns = len(mixture)
     tokens = turns * n
 
     # 1. Orthonormal topics. QR orthonormalizes in order of appearance, so a topic does not depend

@@ -220,7 +220,8 @@ def problems(*sentences: str) -> None:
 
 def settle(page: str, field: Field, text: Any, read: Callable[[Any], Value]) -> Value:
     """Return a widget's value as `read` parses it; show an error and use the last valid one."""
-    key, typed = key_of(page, field), _by_key(_TYPED)
+    key = key_of(page, field)
+    typed = _by_key(_TYPED)
     try:
         meant = read(text)
     except ValueError as error:
@@ -247,8 +248,10 @@ def running(page: str, field: Field) -> Any:
 
 def number(page: str, field: Field) -> Any:
     """Show a number field with its range, and return its value."""
-    key, value = key_of(page, field), held(page, field)
-    help, tried = f"{field.help} Allowed: {field.allowed(field.kind)}.", ""
+    key = key_of(page, field)
+    value = held(page, field)
+    help = f"{field.help} Allowed: {field.allowed(field.kind)}."
+    tried = ""
     if field.paper:
         low, high = field.paper
         # Both ends with as many decimals as the longer one.
@@ -289,13 +292,15 @@ def offer(page: str, field: Field) -> dict[Any, str]:
 
     The browser identifies a choice by label and position: when these change, it is stored again.
     """
-    labels, value = field.labels, held(page, field)
+    labels = field.labels
+    value = held(page, field)
     if isinstance(value, list | tuple):
         value = [key for key in value if key in labels]
     elif value is not None and value not in labels:
         value = field.default
     # The labels when the widget was last drawn.
-    drawn_labels, key = _by_key(_LABELS), key_of(page, field)
+    drawn_labels = _by_key(_LABELS)
+    key = key_of(page, field)
     if drawn_labels.get(key) == list(labels.items()):
         hold(page, field, value)
     else:
@@ -362,7 +367,10 @@ def several(page: str, field: Field) -> tuple[str, ...]:
 
     Where there must be one, the last choice is not undone: it is shown again, with a sentence.
     """
-    labels, key, typed, wrong = offer(page, field), key_of(page, field), _by_key(_TYPED), ""
+    labels = offer(page, field)
+    key = key_of(page, field)
+    typed = _by_key(_TYPED)
+    wrong = ""
     try:
         chosen = field.check_several(st.session_state[key])
     except ValueError as error:

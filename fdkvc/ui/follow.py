@@ -36,7 +36,8 @@ def open_on(
 
     `moment` returns a turn and an entry. A new `dialog` opens on its own moment.
     """
-    page, link = page_view.name, page_view.link
+    page = page_view.name
+    link = page_view.link
     if st.session_state.pop(f"{page}/arrived", False):
         scroll_to(".stage", "center")
     new_dialog = is_new(f"{page}/opened", dialog)
@@ -46,7 +47,8 @@ def open_on(
         hold(page, TURN, turn)
         if ENTRY.name not in link:
             hold(page, ENTRY, token)
-    last, place_words = dialogs.turns - 1, " in this dialog"
+    last = dialogs.turns - 1
+    place_words = " in this dialog"
     entry = replace(ENTRY, high=int(dialogs.bounds[0, -1]) - 1)
     page_view.show_problems(
         keep_to(page, replace(TURN, high=last), link, last, place_words)
@@ -100,7 +102,8 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
         hold(page, ENTRY, int(entry) if exists else None)
     view = {field.name: held(page, field) for field in (TURN, ENTRY)}
     stage_view(page).update(view)
-    turn, token = int(view[TURN.name]), view[ENTRY.name]
+    turn = int(view[TURN.name])
+    token = view[ENTRY.name]
     sentences = [] if token is None else explain(turn, token)
     listen(key, "view", {**session, "run": name, **view, "sentences": sentences})
     return turn
@@ -117,12 +120,12 @@ def show_downloads(
 
     `alone` returns the run packed that is alone on the stage.
     """
-    view, first = stage_view(page), lanes[0].run  # the session is out of reach at the click
+    # The session is out of reach at the click.
+    view = stage_view(page)
+    first = lanes[0].run
     runs = {lane.words: lane.run for lane in lanes}
-    title, stem = (
-        f"{listed([lane.label for lane in lanes])} on {first.dialog.title}",
-        file_stem(runs),
-    )
+    title = f"{listed([lane.label for lane in lanes])} on {first.dialog.title}"
+    stem = file_stem(runs)
 
     def scene() -> bytes:
         rows = [lane.run for lane in beside(lanes)]
@@ -197,7 +200,8 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
     largest = max((trace.budget for trace in traces if trace.policy.bounded), default=0)
     heads = []
     for lane, trace in zip(rows, traces, strict=True):
-        bounded, turns = trace.policy.bounded, lane.run.turns
+        bounded = trace.policy.bounded
+        turns = lane.run.turns
         lines = [line for line in lane.run.metrics if line.field in default_metrics()]
         heads.append(
             LaneHead(

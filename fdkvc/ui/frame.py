@@ -153,7 +153,8 @@ def panel(name: str) -> DeltaGenerator:
 
 def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field names."""
-    key, names = f"{page}/sections", {plain(label): name for name, label in field.labels.items()}
+    key = f"{page}/sections"
+    names = {plain(label): name for name, label in field.labels.items()}
 
     def open_clicked() -> None:
         fields.hold(page, field, names[st.session_state[key]])

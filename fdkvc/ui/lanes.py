@@ -92,7 +92,8 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     A variant that is added is compared with the first lane of its policy.
     """
     by_name = {lane.name: lane for lane in lanes}
-    names, key = list(by_name), f"{page}/lanes"
+    names = list(by_name)
+    key = f"{page}/lanes"
     previous_names = st.session_state.get(key, names)
     st.session_state[key] = names
     cores = {lane.name: lane.run.trace.policy.core.key for lane in lanes}

@@ -34,7 +34,9 @@ def size_of(value: object) -> int:
 def _sizes(value: object) -> dict[int, int]:
     """Return the bytes of each array that a value holds, by its id, and of the rest."""
     arrays: dict[int, int] = {}
-    size, visited, waiting = 0, set[int](), [value]
+    size = 0
+    visited = set[int]()
+    waiting = [value]
     while waiting:
         part = waiting.pop()
         if id(part) in visited:
@@ -77,7 +79,8 @@ class ByteLRU(Generic[Value]):
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self.most, self.size = max_bytes, 0
+        self.most = max_bytes
+        self.size = 0
         # Each value with the sizes of its parts, and by how many values each part is held.
         self._held: OrderedDict[Hashable, tuple[Value, dict[int, int]]] = OrderedDict()
         self._holders: Counter[int] = Counter()

@@ -40,7 +40,8 @@ def choose_policies(
     """Show the controls; return at most `most` policies in the order on screen."""
     if field.follows:  # before the widget is drawn
         _follow_one(page, field, max_policies)
-    policies, key = _policies(page, field), f"{key_of(page, field)}/all"
+    policies = _policies(page, field)
+    key = f"{key_of(page, field)}/all"
     first = {*field.default, *PAPER_POLICIES, CHANCE, *held(page, field)}
     show_all = bool(st.session_state.get(key))
     # Until all are asked for, only the usual ones, the chosen ones and variants.
@@ -68,7 +69,8 @@ def choose_policies(
 
 def _follow_one(page: str, field: Field, max_policies: int) -> None:
     """Also choose the policy of the previous page."""
-    names, name = held(page, field), fields.shared(page).get(POLICY.name)
+    names = held(page, field)
+    name = fields.shared(page).get(POLICY.name)
     if name and name not in names and len(names) < max_policies:
         hold(page, field, [*names, name])
     fields.share(POLICY.name, "")

@@ -90,7 +90,8 @@ def figure_words(fact: Fact) -> str:
     if math.isnan(fact.low) or fact.low == fact.high:
         return text
     # The interval of a mean is symmetric; that of a percentile need not be.
-    upper_width, lower_width = fact.high - fact.mean, fact.mean - fact.low
+    upper_width = fact.high - fact.mean
+    lower_width = fact.mean - fact.low
     if math.isclose(upper_width, lower_width, rel_tol=1e-6):
         return f"{text} ± {unit.write(upper_width)}"
     return f"{text} ({unit.write(fact.low)} to {unit.write(fact.high)})"

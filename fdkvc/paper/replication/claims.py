@@ -84,7 +84,8 @@ def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimR
 
 def _result_in_spaces(study: Study, claim: Claim) -> ClaimResult:
     """Return the verdict, and those with the topic in other spaces where they are measured."""
-    result, other_spaces = _result(study, claim), dict[str, ClaimResult]()
+    result = _result(study, claim)
+    other_spaces = dict[str, ClaimResult]()
     if claim.measure.metric == "late_alignment":
         for space, metric in OTHER_SPACES.items():
             measure_there = replace(claim.measure, metric=metric)
@@ -110,7 +111,8 @@ def _result(study: Study, claim: Claim) -> ClaimResult:
 
 def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     """Return the verdict on a printed figure by the rules of all figures; None without dialogs."""
-    figure, quantity = claim.published, claim.measure
+    figure = claim.published
+    quantity = claim.measure
     if figure is None or not measured.n:
         return None
     change = quantity.kind == "change"
@@ -121,9 +123,11 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
 
 def claims_table(results: Sequence[ClaimResult]) -> pd.DataFrame:
     """Return the claims as a tidy table, numbers unscaled."""
-    nan, rows = math.nan, []
+    nan = math.nan
+    rows = []
     for result in results:
-        claim, measured = result.claim, result.measured or Measurement(nan, nan, nan)
+        claim = result.claim
+        measured = result.measured or Measurement(nan, nan, nan)
         printed = nan if claim.published is None else claim.published.value
         recomputed = claim.recomputed or (nan, nan, nan)
         numbers = measured.n or None, measured.value, measured.low, measured.high
@@ -172,7 +176,8 @@ def figure_words(quantity: Measure, value: float) -> str:
 
 def measured_words(result: ClaimResult) -> str:
     """Format the measurement of a claim with its interval."""
-    measured, quantity = result.measured, result.claim.measure
+    measured = result.measured
+    quantity = result.claim.measure
     if measured is None:
         return ""
     if measured.candidates:
@@ -272,10 +277,8 @@ def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Me
 
 def _ratio(first_values: ArrayLike, second_values: ArrayLike) -> Measurement:
     """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
-    first_values, second_values = (
-        np.asarray(first_values, np.float64),
-        np.asarray(second_values, np.float64),
-    )
+    first_values = np.asarray(first_values, np.float64)
+    second_values = np.asarray(second_values, np.float64)
     ratio = float(first_values.mean() / second_values.mean())
     spread = summarize(
         (differences(first_values, ratio * second_values)) / abs(second_values.mean())

@@ -171,7 +171,8 @@ def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
 
 
 def _late(results: Results, swept: str) -> Iterator[Fact]:
-    benchmark, firsts = results.benchmark, _firsts(results)
+    benchmark = results.benchmark
+    firsts = _firsts(results)
     places = [*product(results.reported, benchmark.names, late_metrics(benchmark))]
     if not swept:  # the differences that the paper's t-tests examine
         places += product(results.reported, [DIFFERENCE], ["late_alignment"])

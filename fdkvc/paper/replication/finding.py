@@ -58,7 +58,8 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         ((most_frequent, _),) = Counter(kinds).most_common(1)
         groups[most_frequent].append(metric)
     # 2. Each group in words.
-    parts, details = [], {}
+    parts = []
+    details = {}
     for kind, metrics in groups.items():
         if metrics:
             parts.append(f"{listed(metrics)} {'is' if len(metrics) == 1 else 'are'} {kind}")
@@ -153,7 +154,8 @@ def size_of_alignments(results: Results) -> str:
             unrelated.append(float(values.mean()))
     if not unrelated:
         return ""
-    published, measured = [row.published_value for row in rows], [row.mean for row in rows]
+    published = [row.published_value for row in rows]
+    measured = [row.mean for row in rows]
     if max(published) > min(measured) / 4:  # not clearly smaller than related ones
         return ""
     spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
@@ -169,7 +171,8 @@ def size_of_alignments(results: Results) -> str:
 
 def changed_verdicts(first_study: Study, second_study: Study) -> Grid:
     """Return the figures and claims on which two runs have different verdicts."""
-    first_verdicts, second_verdicts = dict(_verdicts(first_study)), dict(_verdicts(second_study))
+    first_verdicts = dict(_verdicts(first_study))
+    second_verdicts = dict(_verdicts(second_study))
     rows = []
     for place, (words, verdict) in first_verdicts.items():
         if place in second_verdicts and verdict != second_verdicts[place][1]:

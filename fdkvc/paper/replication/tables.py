@@ -131,7 +131,8 @@ def alignments_table(results: Results) -> pd.DataFrame:
                 rows.append((scenario, projection, policy, s.n, s.mean, s.sd, s.low, s.high))
         figure = printed(results.benchmark, scenario, policy, "late_alignment")
         if figure is not None:
-            n, mean = figure.dialogs, figure.value
+            n = figure.dialogs
+            mean = figure.value
             chance = unrelated_spread(results, scenario, policy)
             reach = TWO_SIDED * chance / math.sqrt(n)
             rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
@@ -154,10 +155,12 @@ def differences_table(results: Results) -> pd.DataFrame:
         figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
         if figure is not None:
             spread = unrelated_spread(results, scenario, DIFFERENCE)
-            mean, t = figure.value, t_of_difference(scenario, spread)
+            mean = figure.value
+            t = t_of_difference(scenario, spread)
             reach = abs(TWO_SIDED * mean / t)  # t is mean / error
             p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
-            low, high = mean - reach, mean + reach
+            low = mean - reach
+            high = mean + reach
             rows.append((scenario, PUBLISHED, *pair, figure.dialogs, mean, low, high, t, p))
     return pd.DataFrame(rows, columns=list(DIFFERENCES))
 
@@ -175,7 +178,8 @@ def series_table(results: Results) -> pd.DataFrame:
             for quantity, series in measured.series.items():
                 for turn, values in enumerate(series.T):
                     if not np.isnan(values).any():
-                        s, topic = summarize(values), scenario.schedule[turn]
+                        s = summarize(values)
+                        topic = scenario.schedule[turn]
                         place = scenario.key, policy, quantity, turn, topic
                         rows.append((*place, s.n, s.mean, s.low, s.high))
     return pd.DataFrame(rows, columns=list(SERIES))
@@ -183,7 +187,8 @@ def series_table(results: Results) -> pd.DataFrame:
 
 def cost_table(study: Study) -> pd.DataFrame:
     """Return the time of a turn and the bytes of a cache: `latency_table`, and columns below."""
-    single, budget = latency_table(study), study.results.benchmark.budget
+    single = latency_table(study)
+    budget = study.results.benchmark.budget
     fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
     sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(

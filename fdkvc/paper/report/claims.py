@@ -42,7 +42,8 @@ def claims_html(results: Sequence[ClaimResult]) -> str:
 
 
 def _claim(result: ClaimResult) -> str:
-    claim, verdict = result.claim, result.verdict
+    claim = result.claim
+    verdict = result.verdict
     printed = "" if claim.published is None else claim.published.words
     brief = measured = measured_words(result)
     if measured and result.measured is not None and result.measured.n:
@@ -80,29 +81,34 @@ def line_html(result: ClaimResult) -> str:
     A dot with its interval is the measured number, a diamond the published one, and a band the
     range in which the claim would be true.
     """
-    claim, measured = result.claim, result.measured
+    claim = result.claim
+    measured = result.measured
     if measured is None:
         return ""
     bounds = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
     printed = [] if claim.published is None else [claim.published.value]
     numbers = measured.value, measured.low, measured.high, *bounds, *printed
     finite = [number for number in numbers if math.isfinite(number)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    low = min(finite, default=0.0)
+    high = max(finite, default=0.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         return ""
     room = 0.08 * (high - low)
-    low, high = low - room, high + room
+    low = low - room
+    high = high + room
 
     # Positions in percent of the line; a range may be infinite, so it is cut at the ends.
     def place(value: float) -> float:
         return 100 * (min(max(value, low), high) - low) / (high - low)
 
     def mark(kind: str, low_end: float, high_end: float) -> str:
-        begin, width = place(low_end), place(high_end) - place(low_end)
+        begin = place(low_end)
+        width = place(high_end) - place(low_end)
         return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
 
     # Later marks are drawn over earlier ones: the band first, then the interval, then the figures.
-    marks, label = [], f"measured {measured_words(result)}"
+    marks = []
+    label = f"measured {measured_words(result)}"
     if bounds:
         marks.append(mark("true", *bounds))
     if not measured.candidates:

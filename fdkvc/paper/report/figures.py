@@ -43,7 +43,8 @@ def series_chart(
 
     The y axis is at least 0 to 1 for a metric, else the range of the lines.
     """
-    low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
+    low = float(rows.ci_low.min())
+    high = float(rows.ci_high.max())
     room = 0.08 * (high - low) or 0.05
     limits = low - room, high + room
     if quantity in metrics_of():
@@ -76,14 +77,17 @@ def sweep_chart(
     rows: pd.DataFrame, policy: Policy, parameter: str, metric: str, theme: Theme
 ) -> Spec:
     """Return the chart of a metric over a hyperparameter of a policy, from a sweep's table."""
-    rows, setting = rows.assign(value=rows[parameter].astype(float)), policy.settings[parameter]
-    title, default = late_metric(metric).title, float(setting.default)
+    rows = rows.assign(value=rows[parameter].astype(float))
+    setting = policy.settings[parameter]
+    title = late_metric(metric).title
+    default = float(setting.default)
     return curve_chart(rows, metric, title, setting.title, default, theme, policy.title)
 
 
 def titled_charts(study: Study) -> list[tuple[str, str, Charts]]:
     """Return the paper's measured figures: title, what to see, and what draws the charts."""
-    figures, table = list[tuple[str, str, Charts]](), series_table(study.results)
+    figures = list[tuple[str, str, Charts]]()
+    table = series_table(study.results)
     for figure in TEXTS["figure"]:
         measured = {}
         for scenario, quantity in figure["panels"]:
@@ -109,7 +113,8 @@ def _series(
 
 def _curves(study: Study, theme: Theme) -> dict[str, Spec]:
     """Return the curves that the paper prints."""
-    curves, ablated = {}, policy_named(ABLATED_POLICY)
+    curves = {}
+    ablated = policy_named(ABLATED_POLICY)
     for parameter, results in study.sweeps.items():
         rows = sweep_table(results, parameter)
         for metric in rows[rows.published.notna()].metric.unique():

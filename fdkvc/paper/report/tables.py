@@ -18,7 +18,8 @@ STYLE = css("tables") + "".join(
 
 def measured_html(table: MeasuredTable) -> str:
     """Return a table of the paper: measured figures above published ones, with verdict signs."""
-    columns, measured = [table.corner, *table.columns.values()], {row for row, _ in table.cells}
+    columns = [table.corner, *table.columns.values()]
+    measured = {row for row, _ in table.cells}
     rows = []
     for row, label in table.rows.items():
         if row in measured:
