@@ -42,9 +42,9 @@ SETTINGS = {
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
 BASELINE = "policy to compare with; default: h2o, else the first"
 TABLES = "write CSV tables and run.json to this folder"
-SMALL_MODEL = "folder or GGUF file of a Llama model, or smollm2"
+SMALL_MODEL = "folder or GGUF file, smollm2, or a stored model such as ollama:qwen2.5:0.5b"
 READ_DIALOGS = ("dialogs", "capture", "answers", "live", "claim")
-ANY_MODEL = "folder of any causal model, a GGUF file of a Llama model, or smollm2"
+ANY_MODEL = "folder of any causal model, GGUF file, smollm2, or a stored model (ollama:…, hf:…)"
 
 
 class _Parser(argparse.ArgumentParser):

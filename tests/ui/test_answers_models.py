@@ -15,7 +15,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.smollm2 import record_answer
+from fdkvc.models import local_models
 from fdkvc.models.cache_answers import shipped_answer
+from fdkvc.models.local_models import LocalModel
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.numpy.chat import Chat
@@ -257,3 +259,26 @@ def test_a_chat_of_five_caches_takes_little_memory() -> None:
         error,
     ), error
     assert int(peak) * 1024 < 1.5e9
+
+
+def test_stored_models_are_offered_with_their_memory_and_others_named_with_the_reason(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = write_model(tmp_path / "other", seed=1)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"model_type": "unheard"}))
+    places = {"ollama:tiny:1b": folder, "hf:someone/other": other}
+    stored = {name: LocalModel(name, place, 8, "") for name, place in places.items()}
+    monkeypatch.setattr(models, "STORED", stored)
+    monkeypatch.setattr(local_models, "local_models", lambda: stored)
+    for name in stored:
+        monkeypatch.setitem(models.MODELS, name, name)
+        monkeypatch.setitem(models.LABELS, name, name)
+
+    app = open_page("answers", model="ollama:tiny:1b")
+    labels = app.selectbox(key="answers/model").options
+    assert "ollama:tiny:1b (0.0 in memory)" in labels
+    assert not any("other" in label for label in labels)
+    assert "someone/other: its type is 'unheard'" in words_of(app)
+    say(app, "hello")
+    assert list(lanes(app)) == ["Full cache", *FOUR]

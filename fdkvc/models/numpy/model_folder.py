@@ -86,6 +86,11 @@ def check_model_folder(folder: Path) -> int:
             if name == TOKENIZER:
                 with as_value_error(f"{TOKENIZER} cannot be read"):
                     check_tokenizer(content)
+    return count_numbers(folder)
+
+
+def count_numbers(folder: Path) -> int:
+    """Return the number of parameters in the weights of a model, from the headers of its files."""
     return sum(_numbers(path) for path in weight_files(folder))
 
 

@@ -15,7 +15,7 @@ from fdkvc.models.cache_answers import RecordedAnswer, shipped_answer
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.page.conversation import FULL, Conversation, steps_of
-from fdkvc.models.page.loading import MODEL
+from fdkvc.models.page.loading import MODEL, usable_models
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
@@ -24,6 +24,7 @@ from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.frame import Page
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lanes import read_lane
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE
 from fdkvc.ui.variants import choose_policies, warn_no_effect
 
@@ -124,7 +125,12 @@ def choose_model(page: str) -> str:
     def use_defaults() -> None:
         fields.reset(page, (field for field in fields_of(page, {}) if field.name in PRETRAINED))
 
-    return str(fields.choice(page, MODEL, on_change=use_defaults))
+    usable, reasons = usable_models()
+    name = str(fields.choice(page, usable, on_change=use_defaults))
+    if reasons:
+        lines = (f"{model}: {reason}" for model, reason in reasons.items())
+        st.caption(plain("Not offered: " + "; ".join(lines) + "."))
+    return name
 
 
 def starters_of(page: str) -> tuple[str, ...]:

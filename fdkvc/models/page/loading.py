@@ -1,32 +1,66 @@
 """The models that pages may load: those offered when the process started, by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
 
 import streamlit as st
 
 from fdkvc.core.parameters import Field
 from fdkvc.core.words import sentence
-from fdkvc.models.numpy.language_model import LanguageModel, offered_models, shared_language_model
+from fdkvc.models.local_models import local_models
+from fdkvc.models.numpy.language_model import (
+    LanguageModel,
+    memory_needed,
+    offered_models,
+    shared_language_model,
+)
 from fdkvc.ui.fields import problems
 from fdkvc.ui.markdown import plain
 
 MODELS = offered_models()
 """The place of each model, by the name that links have."""
 
+STORED = local_models()
+"""Those of them that other programs have stored on this machine."""
+
 LABELS = {name: name for name in MODELS} | {
     "bundled": "Bundled, 1.1 million",
     "smollm2": "SmolLM2, 135 million",
+    **{name: f"{name}, {model.size / 1e9:.1f} GB" for name, model in STORED.items()},
 }
 
 MODEL = Field(
     "Model",
     "Each with its number of parameters. The bundled model was trained on service dialogs; "
-    "SmolLM2 is a pretrained model from a package. To use your own, start the app with "
+    "SmolLM2 is a pretrained model from a package. Models that Ollama, Hugging Face or LM Studio "
+    "have stored on this machine are offered, too. To use another, start the app with "
     "fdkvc app --model FOLDER.",
     name="model",
     default="bundled",
     choices=LABELS,
 )
+
+
+@cache
+def _stored_memory(names: tuple[str, ...]) -> tuple[Mapping[str, int], Mapping[str, str]]:
+    """Return the bytes of memory that stored models take, and why others cannot be loaded."""
+    memory, problems = dict[str, int](), dict[str, str]()
+    for name in names:
+        try:
+            memory[name] = memory_needed(name)
+        except (ValueError, OSError) as error:
+            problems[name] = str(error)
+    return memory, problems
+
+
+def usable_models() -> tuple[Field, Mapping[str, str]]:
+    """Return the field with all models that can be loaded, and why stored ones cannot, by name."""
+    memory, problems = _stored_memory(tuple(STORED))
+    labels = {name: label for name, label in LABELS.items() if name not in problems}
+    for name, size in memory.items():
+        labels[name] += f" ({size / 1e9:.1f} in memory)"
+    return replace(MODEL, choices=labels), problems
 
 
 def load_model(name: str, otherwise: Callable[[], None]) -> LanguageModel:

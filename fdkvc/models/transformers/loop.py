@@ -267,7 +267,7 @@ def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> Live
         model = model.to("cuda" if gpu else "cpu").eval()
         tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
         live = LiveModel(
-            model_name(file), LiveDecoder(model), tokens, model_digest(file), positions
+            model_name(str(folder)), LiveDecoder(model), tokens, model_digest(file), positions
         )
         live.full()  # raises if no policy can evict from it
     return live
