@@ -98,9 +98,11 @@ _MISSING_CHARACTERS = 2_000
 class _Use(NamedTuple):
     """A thing in a call after a compaction."""
 
+    value: str
     slot: str
     context: int
     row: LaterCall
+    in_code: bool
 
 
 class History:
@@ -131,7 +133,12 @@ class History:
     def _calls_of(self, context: int) -> Iterator[LaterCall]:
         for index in self._new_messages(context):
             for number, call in enumerate(self.session.messages[index].calls):
-                yield LaterCall(index, number, call, (*things_of(call, self._settings),))
+                things = tuple(
+                    thing
+                    for thing in things_of(call, self._settings)
+                    if thing.value.rstrip("/") != self.session.folder
+                )
+                yield LaterCall(index, number, call, things)
 
     def call_counts(self, number: int) -> tuple[int, int]:
         """Return the calls with a need until the next compaction, and all calls."""
@@ -196,7 +203,8 @@ class History:
                 for thing in row.things:
                     key = thing.value, thing.context_word, thing.is_name
                     if key in uses or len(uses) < MAX_SESSION_VALUES:
-                        uses.setdefault(key, []).append(_Use(thing.slot, context, row))
+                        use = _Use(thing.value, thing.slot, context, row, thing.in_code)
+                        uses.setdefault(key, []).append(use)
                     else:
                         beyond.add(thing.value)
         if beyond:
@@ -208,7 +216,13 @@ class History:
         """Give the things that calls need to the last compaction before which they stood."""
         uses = self._uses()
         index = ThingIndex(self.session.messages, {value for value, _, _ in uses})
+        # What a path names is one thing, however calls spell it.
+        things: dict[tuple[str, str, bool], list[_Use]] = {}
         for (value, context_word, is_name), rows in uses.items():
+            key = index.whole_path(value), context_word, is_name
+            things.setdefault(key, []).extend(rows)
+        for (value, context_word, is_name), unsorted_rows in things.items():
+            rows = sorted(unsorted_rows, key=lambda use: use.row.message)
             places = index.places(value, context_word)
             if is_name:  # what only the agent wrote is no name that it was told
                 places = [place for place in places if not self._is_call(place)]
@@ -216,11 +230,12 @@ class History:
             by_context: dict[int, list[_Use]] = {}
             for use in rows:
                 context = _last_before(spans, use.context)
-                if context >= 0:
+                is_given = use.in_code and self._is_new(use, places)
+                if context >= 0 and not is_given:
                     by_context.setdefault(context, []).append(use)
                     self._needing[use.context].add((use.row.message, use.row.number))
             for context, context_uses in by_context.items():
-                self.needs[context].append(self._need(value, context_uses, context, places))
+                self.needs[context].append(self._need(context_uses, context, places))
         for needs in self.needs:
             needs.sort(key=lambda need: need.message)
         for context, calls in enumerate(self.calls[1:], start=1):
@@ -245,12 +260,16 @@ class History:
                     yield Failure(row.message, thing.value, _last_before(namesakes, context) >= 0)
                     break
 
+    def _is_new(self, use: _Use, places: Sequence[Place]) -> bool:
+        """Whether a thing stands in a message after the compaction, and before a call."""
+        new = self._new_messages(use.context)
+        first, end = (bisect_left(places, (bound,)) for bound in (new[0], use.row.message))
+        return first < end
+
     def _is_call(self, place: Place) -> bool:
         return span_kind(self.session.messages[place.message], place.start) == "call"
 
-    def _need(
-        self, value: str, uses: Sequence[_Use], context: int, places: Sequence[Place]
-    ) -> Need:
+    def _need(self, uses: Sequence[_Use], context: int, places: Sequence[Place]) -> Need:
         """Return what calls needed of a context that a compaction ended."""
         first, calls = uses[0].row, {(use.row.message, use.row.number) for use in uses}
         stood = self._within(places, context)
@@ -259,7 +278,7 @@ class History:
         kind = SUMMARY if source.message in self.session.summaries else span_kind(row, source.start)
         stayed = self._stayed[context]
         return Need(
-            value=value,
+            value=uses[0].value,
             method=first.call.method,
             slot=uses[0].slot,
             message=first.message,

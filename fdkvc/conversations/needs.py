@@ -9,9 +9,10 @@ A *need* is a thing in a call's arguments that the agent can only have read or b
 3. a number of four or more digits, or a shorter one where the text has it in a line with the name
    of its parameter or flag (``port = 443``).
 
-None are the programs, subcommands and flags of a command and its working folder; numbers that pace
-or place a call (offset, limit, timeout); settings (mode, status), and plain words where a parameter
-has few values; and what the agent makes up itself: a description, a plan, a new text.
+None are the programs, subcommands, flags and comments of a command and its working folder; numbers
+that pace or place a call (offset, limit, timeout); settings (mode, status), and plain words where a
+parameter has few values; names that most projects have (README.md); what an edit replaces, as the
+file shows it; and what the agent makes up itself: a description, a plan, a new text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from fdkvc.conversations.formats.chat import is_demanded, values_in
@@ -31,7 +33,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 PACES = _words(
-    "after backoff before bytes chars characters column columns context count cell delay "
+    "a after b c backoff before bytes chars characters column columns context count cell delay "
     "depth duration end first from head height index interval last length limit line lines "
     "milliseconds ms n num offset page pages per position quality range rate ratio results retries "
     "retry rows score seconds seed size skip sleep start step tail temperature threshold timeout "
@@ -50,11 +52,28 @@ CODE = _words("body code content diff input new old patch source string text upd
 """Words in the names of parameters for files and code that the agent writes."""
 
 PROSE = _words(
-    "active answer comment description explanation form goal instructions justification message "
-    "note notes plan prompt question questions query reason step subject summary task thought "
-    "title todo todos"
+    "active answer comment form goal instructions message "
+    "note notes plan prompt question questions query step subject summary task title todo todos"
 )
 """Words in the names of parameters for sentences that the agent writes."""
+
+UNREAD = _words(
+    "cwd description explanation justification old oldstr reason thought workdir working workspace"
+)
+"""Words in the names of parameters without a need: the working folder, why a call is made, and what
+an edit replaces."""
+
+NAMES = _words("file filename name path uri url")
+"""Words in the names of parameters that hold a name nevertheless."""
+
+PATTERNS = _words("glob globs include pattern patterns regex")
+"""Words in the names of parameters that are searched for as the words of a search command."""
+
+COMMON_FILES = _words(
+    "agents.md cargo.toml claude.md dockerfile go.mod makefile mix.exs mix.lock package.json "
+    "pyproject.toml readme.md setup.py tsconfig.json"
+)
+"""Names of files that most projects have."""
 
 COMMANDS = _words("bash cmd command commands")
 """Words in the names of parameters for shell commands."""
@@ -62,20 +81,29 @@ COMMANDS = _words("bash cmd command commands")
 QUERIES = _words("query sql statement")
 """Words in the names of parameters for queries, which are read as commands."""
 
-FOLDERS = _words("cwd workdir working workspace")
-"""Words in the names of parameters for the working folder."""
-
 MOST_WORDS = 5
 """Words of a name at most; a longer text is searched for things."""
+
+MIN_NAME = 8
+"""Letters of a name of code in a text at least."""
+
+MIN_PLAIN_NAME = 11
+"""The same of one that begins with a capital, such as `PostgreSQL`: many of these are known."""
+
+ROOTS = _words(
+    "app apps assets bin build config docs etc examples lib packages pages public scripts src test "
+    "tests tools"
+)
+"""Folders with which plain words begin where they are a path in a sentence."""
 
 FEW_USES = 3
 """From so many calls on, a parameter's plain words are settings if it has half as many values."""
 
 SUFFIXES = (
-    "bat bash c cc cfg cjs cmd conf cpp cs css csv db diff docx env gif go gradle gz h hpp html "
-    "ini ipynb java jpeg jpg js json jsonl jsx kt lock log lua md mdx mjs pdf php pl plist png "
-    "proto ps1 py pyi r rb rs rst scala scss sh sql sqlite svelte svg swift tar tex tf toml ts tsx "
-    "tsv txt vue wasm xls xlsx xml yaml yml zip"
+    "bat bash c cc cfg cjs cmd conf cpp cs css csv dart db diff docx env erl ex exs gif go gradle "
+    "gz h hpp hs html ini ipynb java jpeg jpg js json jsonl jsx kt lock log lua md mdx mjs pdf php "
+    "pl plist png proto ps1 py pyi r rb rs rst scala scss sh sql sqlite svelte svg swift tar tex "
+    "tf toml ts tsx tsv txt vue wasm xls xlsx xml yaml yml zip"
 )
 """Ends of the names of files."""
 
@@ -87,7 +115,7 @@ _PATH = (
 _STRONG = re.compile(
     rf"""
     (?P<address>\w+://[^\s"'<>`|\\()\[\]{{}}]+ | [\w.+-]+@[\w-]+(?:\.[\w-]+)+)
-    | (?P<path>(?<![\w.@/\\-])(?:{_PATH}))
+    | (?P<path>(?<![\w.@/\\}}>-])(?:{_PATH}))
     | (?<![\w.-])(?P<id>
         [A-Z][A-Z\d]+-[A-Z]*\d[A-Z\d]*(?:-[A-Z\d]+)*    # a ticket: OPS-4471
         | (?=[a-f]*\d)(?=\d*[a-f])[\da-f]{{7,40}}        # a hash
@@ -107,11 +135,20 @@ _LOOSE = re.compile(
 """Ids of letters and digits, recognized as an argument or a word of a command."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z]\w*(?:_\w+|[a-z][A-Z]\w*)|[a-z]+(?:-[a-z\d]+)+")
+_DEFINED = re.compile(r"\b(?:class|struct|trait|interface|type|def|fn|func)[ +*.\\s]+([A-Z]\w{3,})")
+_CODE_NAME = re.compile(
+    r"(?<![\w/@-])(?:[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*|[A-Z]+[a-z]\w*[A-Z]\w*)"
+    rf"(?!\w|-\w|/\D|\.(?:{SUFFIXES.replace(' ', '|')})\b)"
+)
+_NAME = re.compile(
+    r"(?<![\w./@-])(?:[A-Z]\w*\.)*(?:[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*|[A-Z]+[a-z]\w*[A-Z]\w*)(?!\w|-\w|/\D|\.\w+/)"
+)
 _NAME = re.compile(r"[^\W\d_][\w.,'’-]*(?: [\w.,'’&-]+)*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _SHELL = re.compile(r"\d?[<>]+&?\d?|[;|&\n()]+|(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()<>'\"])+")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1(.*?)^\s*\2\s*$", re.DOTALL | re.MULTILINE)
+_COMMENT = re.compile(r"(?m)^\s*#.*$|^\s*Co-Authored-By:.*$")
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |(?:---|\+\+\+) [ab]/)(\S+)", re.M)
 _QUERY = re.compile(r"(?i)\b(select|update|delete|insert)\b.*[=*(]")
 _SUBSTITUTE = re.compile(r"s([/|#,]).*\1.*\1\w*")
@@ -137,6 +174,8 @@ class Thing(NamedTuple):
     """A word that a line of the text must have beside it, "" for none."""
     is_name: bool = False
     """Whether it is made of words alone."""
+    in_code: bool = False
+    """Whether it is a name in code that the agent writes: a need only if nothing gave it since."""
 
 
 def things_of(call: MadeCall, settings: Iterable[tuple[str, str]] = ()) -> Iterator[Thing]:
@@ -179,21 +218,25 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
     """Yield the things in an argument."""
     words = {word.lower() for word in _PARTS.findall(slot)}
     value = value.strip()
-    if words & FOLDERS:
+    if words & UNREAD and not words & NAMES:
         return
     if words & COMMANDS or (words & QUERIES and _QUERY.search(value)):
         yield from (Thing(slot, *things) for things in _in_command(value))
     elif _NUMBER.fullmatch(value):
         if not words & PACES:
             yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
+    elif words & PATTERNS:
+        yield from (Thing(slot, *things) for things in _in_word(value, "grep", ""))
     elif len(value) <= MAX_NAME_CHARACTERS and _is_thing(value):
         yield Thing(slot, value)
     elif words & CODE:
         yield from (Thing(slot, things) for things in _in_code(value))
+        yield from (Thing(slot, name, in_code=True) for name in _names_in(value, is_code=True))
     elif words & PROSE or "\n" in value:
-        yield from (Thing(slot, things) for things in things_in_text(value))
-    elif things := [*things_in_text(value)]:
-        yield from (Thing(slot, part) for part in things)
+        texts = chain(things_in_text(value), _names_in(value))
+        yield from (Thing(slot, part) for part in texts)
+    elif parts := [*things_in_text(value)]:
+        yield from (Thing(slot, part) for part in parts)
     elif not words & SETTINGS and not is_setting and _is_name(value):
         yield Thing(slot, value, is_name=True)
 
@@ -210,24 +253,38 @@ def _last_word(slot: str) -> str:
 
 def _is_name(text: str) -> bool:
     """Whether a text is a few words without marks of code."""
-    return len(text.split()) <= MOST_WORDS and (
-        _NAME.fullmatch(text) is not None or (not text.isascii() and "\n" not in text)
+    return (
+        len(text.split()) <= MOST_WORDS
+        and text.lower() not in COMMON_FILES
+        and (_NAME.fullmatch(text) is not None or (not text.isascii() and "\n" not in text))
     )
 
 
 def _is_thing(text: str) -> bool:
     """Whether a text is one thing as a whole."""
-    if re.search(r"[\s*?{}$]", text):
+    if re.search(r"[\s*?{}$]", text) or text.lower() in COMMON_FILES:
         return False
     strong = _STRONG.fullmatch(text)
     return bool(strong or _LOOSE.fullmatch(text) or _IDENTIFIER.fullmatch(text))
+
+
+def _names_in(text: str, is_code: bool = False) -> Iterator[str]:
+    """Yield the names of code in a text, such as ``low_water``; in code, none after a point."""
+    for match in _CODE_NAME.finditer(text):
+        name = match[0]
+        if is_code and text[match.start() - 1 : match.start()] == ".":
+            continue
+        is_plain = name.isalpha() and name[0].isupper()
+        if len(name) >= (MIN_PLAIN_NAME if is_plain else MIN_NAME):
+            yield name
 
 
 def things_in_text(text: str) -> Iterator[str]:
     """Yield the things in a text that people or models write."""
     for match in _STRONG.finditer(text):
         thing = match[0].rstrip(".,:;")
-        if match["path"] is None or _is_path(thing):
+        is_common = thing.lower() in COMMON_FILES
+        if match["path"] is None or (_is_path(thing) and not is_common):
             yield thing
 
 
@@ -235,15 +292,16 @@ def _in_code(text: str) -> Iterator[str]:
     """Yield the things in a file or a patch that the agent writes: its own names are none."""
     yield from _PATCHED.findall(text)
     for match in _STRONG.finditer(text):
-        is_rooted = re.match(r"[/~]|[A-Za-z]:", match["path"] or "") and _is_path(match[0])
-        if match["address"] or match["id"] or is_rooted:
+        if match["address"] or match["id"]:
             yield match[0].rstrip(".,:;")
 
 
 def _is_path(text: str) -> bool:
     """Whether words with a slash in a text are a path, and not such as *and/or* or 1/2."""
-    if not re.search("[A-Za-z]", text) or text.endswith("/dev/null"):
+    if not re.search("[A-Za-z]", text) or re.search(r"/dev/null$|\w/\d+$", text):
         return False
+    if re.fullmatch("[a-z]+(?:/[a-z]+)+", text):
+        return text.partition("/")[0] in ROOTS
     return (
         re.search(r"\w\.[A-Za-z]\w{0,5}$|\w[/\\].*[\d_-]|\w[/\\].*\w[/\\]|[/\\]\w.*[/\\]\w", text)
         is not None
@@ -252,6 +310,7 @@ def _is_path(text: str) -> bool:
 
 def _in_command(command: str) -> Iterator[tuple[str, str]]:
     """Yield the things in a shell command, and the word that must stand beside each."""
+    command = _COMMENT.sub("", command)
     for heredoc in _HEREDOC.finditer(command):
         yield from ((thing, "") for thing in things_in_text(heredoc[3]))
     program, place, flag = "", 0, ""
@@ -280,8 +339,10 @@ def _in_word(word: str, program: str, flag: str) -> Iterator[tuple[str, str]]:
     word = word.strip("'\"")
     if _SUBSTITUTE.fullmatch(word) and program in ("sed", "perl"):
         return
+    words = {part.lower() for part in _PARTS.findall(flag)}
+    if words & SETTINGS and (_IDENTIFIER.fullmatch(word) or _NUMBER.fullmatch(word)):
+        return
     if _NUMBER.fullmatch(word):
-        words = {part.lower() for part in _PARTS.findall(flag)}
         if program not in PACED and not words & PACES:
             if _is_long(word):
                 yield word, ""
@@ -290,9 +351,11 @@ def _in_word(word: str, program: str, flag: str) -> Iterator[tuple[str, str]]:
         return
     is_text = flag in MESSAGES or (program not in SEARCHES and re.search(r"\s", word))
     if is_text or "://" in word:
-        yield from ((thing, "") for thing in things_in_text(word))
+        yield from ((thing, "") for thing in chain(things_in_text(word), _names_in(word)))
         return
-    for part in re.split(r"[\\|,=;:()\[\]{}<>\"'`\s]+|\.\*", word):
-        text = part.rstrip(".")
+    if program in SEARCHES:
+        yield from ((name, "") for name in _DEFINED.findall(word))
+    for part in re.split(r"[\\|,=;:()\[\]{}<>\"'`\s]+|\.?\*+/?", word):
+        text = part.rstrip("./")
         if len(text) <= MAX_NAME_CHARACTERS and _is_thing(text) and text != "/dev/null":
             yield text, ""

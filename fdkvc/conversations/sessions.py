@@ -108,6 +108,8 @@ class Session:
     """Sentences on what is unusual in it."""
     unit: str = "words and punctuation marks"
     """What its tokens are; `in_tokens` changes it."""
+    folder: str = ""
+    """The working folder, "" if the file names none."""
     resumed: bool = False
     """Whether it was compacted before the file begins."""
 

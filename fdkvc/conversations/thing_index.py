@@ -114,6 +114,14 @@ class ThingIndex:
         word = re.compile(rf"(?i)(?<![^\W_]){re.escape(context_word)}")
         return [place for place in places if word.search(self._line(place))]
 
+    def whole_path(self, value: str) -> str:
+        """Return the longest path of the session that names the same file; another value as is."""
+        if not is_path(value):
+            return value
+        path = _spelling(value)
+        longer = (long for long in self._longer.get(path, ()) if self.same_file(path, long))
+        return max(longer, key=len, default=path)
+
     def namesakes(self, path: str) -> list[Place]:
         """Return the places of paths that end with the same name, whatever their folders."""
         name = _spelling(file_name(path))

@@ -419,6 +419,33 @@ def test_the_users_rules_stand_word_for_word_or_not() -> None:
     assert rules_lines(result) == ["line 3: Only use UTC times."]
 
 
+def test_spellings_of_a_path_are_one_need_and_the_working_folder_is_none() -> None:
+    log = ClaudeCode()
+    log.user("Mend /srv/app/src/port.py.", cwd="/srv/app")
+    log.boundary()
+    log.summary("It is mended.")
+    log.call("Grep", "c1", pattern="rows", path="/srv/app")
+    log.call("Bash", "c2", command="cat src/port.py")
+    log.call("Read", "c3", file_path="/srv/app/src/port.py")
+    (result,) = forgot(session_of(log), ())
+    (need,) = result.needs
+
+    assert (need.value, need.calls, need.method) == ("src/port.py", 2, "Bash")
+
+
+def test_a_name_in_new_code_is_a_need_only_if_nothing_gave_it_since() -> None:
+    log = ClaudeCode()
+    log.user("Use low_water and high_water.")
+    log.boundary()
+    log.summary("Names were given.")
+    log.call("Read", "c1", file_path="/srv/port.py")
+    log.result("c1", "high_water = 3")
+    log.call("Write", "c2", file_path="/srv/tide.py", content="print(low_water, high_water)")
+    (result,) = forgot(session_of(log), ())
+
+    assert [need.value for need in result.needs] == ["low_water"]
+
+
 def test_what_the_agent_put_back_was_not_lost() -> None:
     log = ClaudeCode()
     log.user("Deploy to eu-west-7.")

@@ -41,6 +41,11 @@ def values(arguments: Any, method: str = "run") -> list[str]:
             ["notes.md", "/srv/app/big.py"],
         ),
         ("npm run check", []),
+        ("tides close OPS-4471 --status=in_progress --priority=3", ["OPS-4471"]),
+        ("# Mend lexer.py\nmake notes-7f", ["notes-7f"]),
+        ("git commit -m 'Sums\n\nCo-Authored-By: Ida <ida@harbour.example>'", []),
+        ("grep -n 'class Markdown' src/port.py", ["Markdown", "src/port.py"]),
+        ("tides note --body 'TideClock.read_low/1 lacks low_water'", ["read_low", "low_water"]),
     ],
 )
 def test_things_inside_a_command_are_needs_and_its_words_are_none(
@@ -75,6 +80,17 @@ def test_things_inside_a_command_are_needs_and_its_words_are_none(
             ["88213", "C-2231"],
         ),
         ({"query": "how to sort a list"}, []),
+        (
+            {"pattern": "SessionLive|low_water", "glob": "**/tide.ex"},
+            ["SessionLive", "low_water", "tide.ex"],
+        ),
+        (
+            {"file": "c.ts", "oldText": "OPS-4471 lowWater", "newText": "readTide(x.skipped)"},
+            [*("c.ts", "readTide")],
+        ),
+        ({"file": "README.md"}, []),
+        ({"prompt": "Is it on/off, and is src/tools/low read?"}, ["src/tools/low"]),
+        ({"content": "see /srv/app and PostgreSQL"}, []),
         ({"text": "yes"}, []),
     ],
 )

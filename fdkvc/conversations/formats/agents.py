@@ -64,13 +64,14 @@ def agent_format(
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
-        log, times, forks = reader(unread), dict[str, float](), list[str]()
+        log, times, forks, folder = reader(unread), dict[str, float](), list[str](), ""
         for line, place in lines_of(text, unread):
             log.read(line, place)
             times[place] = _time(line.get("timestamp"))
+            folder = folder or _folder(line)
             if not forks and _is_fork(line):
                 forks.append(f"It was forked from another session ({place}).")
-        sessions = [thread.session(unread, times) for thread in log.end()]
+        sessions = [replace(thread.session(unread, times), folder=folder) for thread in log.end()]
         sessions[:1] = [replace(row, notes=(*forks, *row.notes)) for row in sessions[:1]]
         filled = [session for session in sessions if any(map(_is_said, session.messages))]
         # What is not read of the file counts with its first session.
@@ -105,10 +106,21 @@ def _time(timestamp: Any) -> float:
     return 0.0
 
 
+def _header(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a line says of its session."""
+    payload = line.get("payload") if line.get("type") == "session_meta" else line
+    return payload if isinstance(payload, dict) else {}
+
+
+def _folder(line: Mapping[str, Any]) -> str:
+    """Return the working folder that a line names, "" if it names none."""
+    folder = _header(line).get("cwd")
+    return folder if isinstance(folder, str) else ""
+
+
 def _is_fork(line: Mapping[str, Any]) -> bool:
     """Whether a line says that what another session said is in this one."""
-    payload = line.get("payload") if line.get("type") == "session_meta" else line
-    return isinstance(payload, dict) and any(map(payload.get, FORKS))
+    return any(map(_header(line).get, FORKS))
 
 
 def _is_said(message: Message) -> bool:
