@@ -1,13 +1,12 @@
-"""Start: a dialog with words, an entry whose eviction hurts, and three ways on."""
+"""Start: a forgotten word that comes back, what one may do here, and one eviction explained."""
 
 from fdkvc.tour import start
 from fdkvc.ui.frame import page
 
 with page(
     start.PAGE,
-    "FD-KVC is a policy: it decides which words of a dialog a language model forgets when its "
-    "cache is full. This lab shows what any such policy forgets and why, what an answer then "
-    "lacks, and how much cache it takes to lose nothing that is needed.",
+    "A language model keeps what it reads in a cache. When the cache is full, a policy decides "
+    "what it forgets. See what that costs, and choose a policy.",
     staged=True,
 ) as shown:
     start.show(shown)

@@ -1,27 +1,84 @@
-"""The first page: a value that a cache has lost, and links to the three ways to use the app."""
+"""The first page: a forgotten word that comes back, what one may do here, and one eviction."""
+
+from dataclasses import replace
+from html import escape
 
 import streamlit as st
 
 from fdkvc.conversations.page.files import HeadChoice, shipped_file, shown_recording
-from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
-from fdkvc.player.run import StageRun
+from fdkvc.models.cache_answers import CacheAnswer, RecordedAnswer, shipped_answer
+from fdkvc.models.report.answer import answers_html
 from fdkvc.policies import policy_named
 from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import Page, panel, side_by_side
 from fdkvc.ui.lanes import Lane, load_lanes
-from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.verdict.page.evidence import headline
 from fdkvc.verdict.page.transcript import DEMANDS, Outcome, outcomes_of, show_transcript
 
 PAGE = "start"
 FILE, POLICY, BUDGET = "evening", "fd-kvc", 48
+LOSING = ("fifo", "h2o")
+"""The policies whose recorded answers are shown beside the full cache's."""
 
-DOORS = (
-    ("Understand", "story", "auto_stories", "seven scenes"),
-    ("Choose for my conversations", "dialogs", "forum", "policy and budget"),
-    ("Check the paper", "benchmark", "leaderboard", "its tables, measured again"),
+DOORS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
+    ("Watch a policy", "step", "step_over", "turn by turn", {}),
+    ("Judge my conversations", "dialogs", "forum", "policy and size", {}),
+    ("What did my agent forget?", "dialogs", "history", "an example log", {"file": "agent"}),
+    ("Check the paper", "benchmark", "leaderboard", "measured again", {}),
 )
+"""What a person may want to do: its page and icon, what one gets there, and the page's link."""
+
+
+def answers_of(recorded: RecordedAnswer, restored: bool) -> list[CacheAnswer]:
+    """Return what each cache answers, the full one first; the others with the word or without."""
+    answers = [next(iter(recorded.answers.values()))]
+    for name in LOSING:
+        answer, restoration = recorded.answers[name], recorded.restored[name]
+        text = restoration.attempts[0].written if restored else restoration.lost
+        answers.append(replace(answer, passages=((restoration.writer, text),)))
+    return [replace(answer, predicted=(), probability=None, note="") for answer in answers]
+
+
+@st.fragment
+def show_forgotten_word() -> None:
+    """Show a recorded question and three answers; a click restores the word that was evicted."""
+    recorded = shipped_answer()
+    turns = shipped_file(recorded.file).transcripts[0].turns
+    (word,) = recorded.restored[LOSING[0]].attempts[0].spans
+    key = f"{PAGE}/restored"
+    restored = st.session_state.get(key, False)
+    tag = "b" if restored else "s"
+    first, question = turns[word.turn], turns[recorded.turn - 1]
+    sentence = escape(first.text).replace(word.text, f"<{tag}>{word.text}</{tag}>", 1)
+    answers = answers_of(recorded, restored)
+    st.html(
+        f'<div class="message"><b>User, turn {word.turn}:</b>{sentence}<br>'
+        f"<b>User, turn {recorded.turn - 1}:</b>{escape(question.text)}</div>"
+        f"{answers_html(answers)}"
+    )
+    name = word.text.rstrip(".")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            plain(f"Evict “{name}” again" if restored else f"Put “{name}” back"),
+            key=f"{PAGE}/restore",
+            icon=":material/undo:" if restored else ":material/add:",
+            type="primary",
+            on_click=st.session_state.__setitem__,
+            args=(key, not restored),
+        )
+        st.caption(
+            plain(
+                f"Recorded with {recorded.model.partition('-')[0]}. FIFO keeps the newest tokens, "
+                "H2O half newest and half those with the most attention so far."
+            )
+        )
+        st.page_link(
+            "pages/answers.py",
+            label="Restore other words",
+            icon=":material/smart_toy:",
+            query_params={"model": "smollm2", "file": recorded.file, "policies": ",".join(LOSING)},
+        )
 
 
 def moment() -> tuple[HeadChoice, Lane, Outcome]:
@@ -35,56 +92,26 @@ def moment() -> tuple[HeadChoice, Lane, Outcome]:
     raise AssertionError("the shipped dialog has no call that lost a value")
 
 
-@cached
-def nearest_changes(run: StageRun, turn: int, token: int) -> list[Change]:
-    """Return the changes of a setting that would have kept an entry, the nearest first."""
-    changes = nearest_first(counterfactual(run.trace, run.dialogs, 0, turn, token))
-    return [change for change in changes if change.reversing_value is not None]
-
-
-@st.fragment
-def show_what_would_have_kept(run: StageRun, turn: int, token: int) -> None:
-    """Say what would have kept an entry, once a person asks."""
-    # No popover: it closes at the click on a link to another page, and its late run blanks that.
-    place = st.expander("What would have kept it?", key=f"{PAGE}/kept", on_change="rerun")
-    if place.open:
-        with place, st.spinner("Running the dialog again with one setting changed at a time …"):
-            changes = nearest_changes(run, turn, token)[:3]
-            st.markdown(
-                "Each of these alone:" if changes else "No setting alone, at any value tried."
-            )
-            lines = (Markdown("- {}").format(change.words) for change in changes)
-            st.markdown(Markdown("\n").join(lines))
-
-
 def show(page: Page) -> None:
-    """Show the doors, and what was lost: in a sentence, and in the dialog."""
-    head, lane, lost = moment()
-    entry = lost.mentions[-1][0]
-    link = {"file": FILE, "policies": POLICY, "budget": f"{BUDGET}", "view": "cache"}
-    link |= {"turn": f"{lost.lost}", "entry": f"{entry}"}
-    with page.beside_title:
-        st.page_link(
-            "pages/dialogs.py",
-            label="Step through",
-            icon=":material/step_over:",
-            query_params=link,
-        )
+    """Show the word that comes back, the doors, and a dialog with a value that was lost."""
+    st.header("Two caches forgot whose birthday it is", anchor=False)
+    show_forgotten_word()
     with side_by_side("doors"):
-        for name, target, icon, words in DOORS:
-            with panel(f"door-{target}"):
+        for number, (name, target, icon, words, link) in enumerate(DOORS):
+            with panel(f"door-{number}"):
                 st.page_link(
                     f"pages/{target}.py",
-                    label=Markdown("**{}:** {}").format(name, words),
+                    label=Markdown("**{}** {}").format(name, words),
                     icon=f":material/{icon}:",
                     width="stretch",
+                    query_params=link,
                 )
-    open_on(page, lane.run.dialogs, lambda: (lost.demand.turn, entry))
+    head, lane, lost = moment()
+    open_on(page, lane.run.dialogs, lambda: (lost.demand.turn, lost.mentions[-1][0]))
     with st.container(key="headline"):
         st.header(plain(headline(DEMANDS["call"], head.recording, lane, lost)), anchor=False)
-        show_what_would_have_kept(lane.run, lost.lost, entry)
-    show_transcript(PAGE, head.recording, [lane], lane, lambda: None, sentences=1)
+    show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
     st.caption(
-        "Vectors here come from the letters of words, not their meaning, so scores reflect age and "
-        "chance. The page Dialogs can use those of a language model."
+        "Here a policy sees vectors made from the letters of words, not from their meaning, so its "
+        "scores reflect age and chance. The page Dialogs can use those of a language model."
     )

@@ -170,15 +170,12 @@ def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
     return lanes_payload(tuple(lane.run for lane in rows), heads(rows), view.get("text"))
 
 
-def follow_lanes(page: str, lanes: Sequence[Lane], sentences: int | None = None) -> int:
-    """Follow the stage, and send it each lane's explanation of its entry, or of its value.
-
-    An explanation has at most `sentences` sentences, by default all.
-    """
+def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
+    """Follow the stage, and send it each lane's explanation of its entry, or of its value."""
     rows = beside(lanes)
 
     def explain(turn: int, token: int) -> list[str]:
-        return [" ".join(value_sentences(lane.run, turn, token)[:sentences]) for lane in rows]
+        return [" ".join(value_sentences(lane.run, turn, token)) for lane in rows]
 
     return follow(page, name_of_all(lane.run for lane in rows), rows[0].run.dialogs, explain)
 

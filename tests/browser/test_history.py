@@ -217,12 +217,12 @@ def test_what_a_person_asked_does_not_follow_them_to_the_next_page(page: Page) -
     page.on("websocket", lambda socket: socket.on("framesent", lambda sent: asked.append(sent)))
     page.goto("/")
     expect(page.locator(".why header")).to_contain_text("evicted in turn 4")  # not "0 of 1"
-    page.get_by_text("What would have kept it?").click()
-    expect(page.get_by_text("would have kept it, a change").first).to_be_visible()
+    page.get_by_role("button", name="Put “Rosalind” back").click()
+    expect(page.get_by_label("H2O").get_by_text("Rosalind's birthday")).to_be_visible()
     settled(page)
     asked.clear()
-    page.get_by_test_id("stMain").get_by_role("link", name="Step through").click()
-    expect(page.get_by_role("heading", level=1, name="Dialogs")).to_be_visible()
-    expect_linked(page, file="evening", budget=48)
+    page.get_by_test_id("stMain").get_by_role("link", name="Check the paper").click()
+    expect(page.get_by_role("heading", level=1, name="Benchmark")).to_be_visible()
+    expect_linked(page, section="claims", budget=56)
     pages = [message.rerun_script.page_script_hash for message in map(BackMsg.FromString, asked)]
     assert len({*pages}) == 1

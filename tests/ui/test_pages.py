@@ -17,6 +17,7 @@ from fdkvc.conversations.page.file_choice import FILE
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.explain.tables import entries_table
+from fdkvc.models.cache_answers import shipped_answer
 from fdkvc.models.damage import SHIPPED
 from fdkvc.models.judged import first_rows
 from fdkvc.models.numpy import gguf_file
@@ -25,6 +26,8 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
+from fdkvc.tour import start
+from fdkvc.tour.start import answers_of
 from fdkvc.tour.story import SCENE, story_chapters
 from fdkvc.ui.frame import FIRST, PAGES
 from fdkvc.ui.lanes import POLICIES as LANES
@@ -67,7 +70,7 @@ def test_the_navigation_has_every_page_and_opens_the_first() -> None:
 
 def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
     app = new_session().run()
-    (sentence,) = [header.value for header in app.header]
+    *_, sentence = [header.value for header in app.header]
     assert re.search(r"in turn \d+ needs .* evicted it in turn \d+", sentence)
     assert stage_of(app)["kind"] == "transcript"
     assert not [*app.number_input, *app.selectbox, *specs(app)]
@@ -75,6 +78,22 @@ def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
     assert f"turn {view['turn']} " in sentence
     (said,) = view["sentences"]
     assert "was evicted in turn" in said
+    assert "The last kept entry scored" in said
+
+
+def test_the_first_page_begins_with_a_word_that_a_click_brings_back() -> None:
+    app = new_session().run()
+    answers = html(app)
+    assert "sister <s>Rosalind.</s>" in answers
+    assert answers.count("<section") == len(start.LOSING) + 1
+    lost = answers_of(shipped_answer(), restored=False)
+    assert not any("Rosalind" in answer.passages[0][1] for answer in lost[1:])
+
+    app.button(key="start/restore").click().run()
+    assert "sister <b>Rosalind.</b>" in html(app)
+    found = answers_of(shipped_answer(), restored=True)
+    assert all("Rosalind" in answer.passages[0][1] for answer in found)
+    assert html(app).count("<mark>Rosalind</mark>") > 4  # as FIFO's cache then answers
 
 
 @every_page

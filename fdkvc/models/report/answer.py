@@ -110,7 +110,7 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
         columns += (
             f'<section aria-label="{escape(answer.title)}">'
             f"<b{hue_of(answer.title)}>{escape(answer.title)}</b> "
-            f"<small>{answer.held:,} of {answer.count:,} entries per head</small>{parts}</section>"
+            f"<small>{answer.held:,} of {answer.count:,} tokens kept</small>{parts}</section>"
         )
     return f'<div class="answers">{columns}</div>'
 

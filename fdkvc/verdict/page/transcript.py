@@ -65,18 +65,14 @@ def show_transcript(
     lanes: Sequence[Lane],
     lane: Lane,
     write: Callable[[], None],
-    sentences: int | None = None,
 ) -> None:
-    """Show the transcript, first underlined for `lane`; `write` writes the address.
-
-    An entry is explained in so many `sentences`, or in all.
-    """
+    """Show the transcript, first underlined for `lane`; `write` writes the address."""
     text = _text(recording, tuple(lane.run for lane in lanes), lanes.index(lane))
     show_lanes(page, lanes, text)
 
     @st.fragment
     def following() -> None:
-        follow_lanes(page, lanes, sentences)
+        follow_lanes(page, lanes)
         write()
 
     following()
