@@ -10,7 +10,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +18,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from fdkvc.paper import benchmark, study
+from fdkvc.paper import benchmark
 
 # Tests start a hundred interpreters, each of which would otherwise compile the package anew, and
 # each worker all tests. Ignored by git.
@@ -152,8 +151,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def brief_timing() -> Iterator[None]:
     """Time each policy once over few dialogs: no test depends on a duration."""
-    one_round = partial(benchmark.measure_latency, repeats=1)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (benchmark, study):
-            patch.setattr(module, "measure_latency", one_round)
+        patch.setattr(benchmark, "LATENCY_REPEATS", 1)
         yield

@@ -118,7 +118,7 @@ def main() -> None:
     )
     print(f"3. plain-Python oracle, scaled up: {slow:.0f} s; (1) is {slow / measured:.0f} x faster")
     print("4. one turn: scores, eviction, output")
-    latencies = measure_latency(PAPER.policies)
+    latencies = measure_latency(PAPER.policies, PAPER.budget, PAPER.seed)
     fifo = next(iter(latencies.values()))
     for policy, milliseconds in latencies.items():
         ratio = milliseconds / fifo

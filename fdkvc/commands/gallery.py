@@ -33,10 +33,9 @@ def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
         ("report.html", papers_report(recordings), paper, "Each with a verdict."),
         ("judged.html", judged_report(), TITLE, "By policy."),
     ]
-    listed = "".join(
-        f'<li><a href="{name}">{escape(title)}</a><p>{escape(words)}</p></li>'
-        for name, _, title, words in pages
-    )
+    listed = ""
+    for name, _, title, words in pages:
+        listed += f'<li><a href="{name}">{escape(title)}</a><p>{escape(words)}</p></li>'
     words = "A language model remembers a dialog in a cache of limited size. What stays in it?"
     body = f"<main><h1>FD-KVC Lab</h1><p>{words}</p><ol>{listed}</ol></main>"
     index = page("FD-KVC Lab", body, css("gallery"))

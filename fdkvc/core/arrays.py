@@ -42,9 +42,9 @@ def one_dialog(
         −log of the probability of each token, in nats.
     """
     arrays = {"embeddings": embeddings, "queries": queries, "keys": keys, "values": values}
-    checked: dict[str, Any] = {
-        name: check_vectors(name, array, 2) for name, array in arrays.items()
-    }
+    checked: dict[str, Any] = {}
+    for name, array in arrays.items():
+        checked[name] = check_vectors(name, array, 2)
     check_count("the number of turns", len(turn_lengths))
     for turn, length in enumerate(turn_lengths):
         check_count(f"the number of tokens in turn {turn}", length, low=0)

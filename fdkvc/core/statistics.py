@@ -423,11 +423,10 @@ def significant(tests: Sequence[Paired]) -> list[bool]:
     >>> significant([one] * 4)
     [False, False, False, False]
     """
-    adjusted = holm(test.p for test in tests)
-    return [
-        test.mean != 0 if test.verdict == "same" else bool(p < 1 - CONFIDENCE)
-        for test, p in zip(tests, adjusted, strict=True)
-    ]
+    results = []
+    for test, p in zip(tests, holm(test.p for test in tests), strict=True):
+        results.append(test.mean != 0 if test.verdict == "same" else bool(p < 1 - CONFIDENCE))
+    return results
 
 
 def _one_per_dialog(name: str, values: npt.ArrayLike) -> Doubles:

@@ -252,7 +252,8 @@ class Transcript:
         If all names are unknown, the first speaker is taken for the user, and of two the other for
         the assistant; of three or more, all after the first stay unknown.
         """
-        names = {role_of(turn.speaker): turn.speaker for turn in self.turns if turn.kind is None}
+        speakers = [turn.speaker for turn in self.turns if turn.kind is None]
+        names = dict(zip(map(role_of, speakers), speakers, strict=True))
         unknown = [name for key, name in names.items() if key not in USERS | ASSISTANTS]
         if not USERS.isdisjoint(names):
             return tuple(unknown)

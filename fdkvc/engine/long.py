@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fdkvc.core.attention import Ints
 from fdkvc.core.cache import join_columns, joined
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_KEPT_ENTRIES
@@ -78,14 +79,15 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
             trace.end_state.cache, trace.end_state.attended, trace.end_state.tier
         )
         starts.append(((block + 1) * BLOCK, state))
-        blocks.append(
-            replace(trace, kept_tokens=trace.kept_tokens.astype(np.int32), end_state=state)
-        )
+        kept_tokens: Ints = trace.kept_tokens.astype(np.int32)
+        blocks.append(replace(trace, kept_tokens=kept_tokens, end_state=state))
 
-    columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
+    columns = {}
+    for name in BY_TURN:
+        columns[name] = joined([getattr(block, name) for block in blocks], join_columns)
     return replace(
         blocks[-1],
-        **joined(columns, join_columns),
+        **columns,
         first_turn=0,
         seconds=np.concatenate([block.seconds for block in blocks]),
         results=BlockResults(dialogs.turns, results_of),

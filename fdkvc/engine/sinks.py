@@ -81,11 +81,11 @@ def sinks_notes(policies: Sequence[Policy], budgets: Sequence[int]) -> list[str]
     >>> sinks_notes([policy_named("sink")], [16])
     []
     """
-
-    def loses_sinks(policy: Policy) -> bool:
-        return any(sinks_of(policy, budget) < SINKS for budget in budgets)
-
-    titles = [policy.title for policy in policies if loses_sinks(policy)]
+    titles = []
+    for policy in policies:
+        fewest = min((sinks_of(policy, budget) for budget in budgets), default=SINKS)
+        if fewest < SINKS:
+            titles.append(policy.title)
     if not titles:
         return []
     return [f"The first tokens of a text are not protected under {listed(titles)}. {PROTECT}"]

@@ -66,10 +66,11 @@ are of the current topic.
     if not view.has_tokens:
         words = "the turn has no tokens, so this step changed nothing"
         return [StepStory(step, sentence(words)) for step in trace.policy.steps]
-    return [
-        StepStory(step, sentence(_DESCRIBE[step.kind](view, step)), *_numbers(view, step))
-        for step in trace.policy.steps
-    ]
+    stories = []
+    for step in trace.policy.steps:
+        words = sentence(_DESCRIBE[step.kind](view, step))
+        stories.append(StepStory(step, words, *_numbers(view, step)))
+    return stories
 
 
 def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:

@@ -100,7 +100,8 @@ def pinned_notes(
 
 
 def _words_of_prompt(transcript: Transcript) -> int:
-    return sum(word_count(turn.text) for turn in transcript.turns if turn.kind == "system")
+    prompts = [turn.text for turn in transcript.turns if turn.kind == "system"]
+    return sum(map(word_count, prompts))
 
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:

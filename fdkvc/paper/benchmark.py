@@ -140,10 +140,8 @@ class Results:
     @property
     def complete(self) -> bool:
         """Whether every dialog of every scenario was run."""
-        return all(
-            self.dialogs(scenario.key) == self.benchmark.dialogs
-            for scenario in self.benchmark.scenarios
-        )
+        finished = {self.dialogs(scenario.key) for scenario in self.benchmark.scenarios}
+        return finished == {self.benchmark.dialogs}
 
     def dialogs(self, scenario: str) -> int:
         """Count the finished dialogs of a scenario."""
@@ -209,17 +207,18 @@ def run_job(benchmark: Benchmark, chunk: range) -> Chunk:
     """
     one_blas_thread()  # also here: this may be a worker process
     draws = draw(benchmark.scenarios, chunk, benchmark.seed, benchmark.world)
-    return {
-        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, benchmark.world))
-        for scenario in benchmark.scenarios
-    }
+    scores = {}
+    for scenario in benchmark.scenarios:
+        dialogs = build(scenario, draws, benchmark.world)
+        scores[scenario.key] = _run_scenario(benchmark, scenario, dialogs)
+    return scores
 
 
 def _run_scenario(
     benchmark: Benchmark, scenario: Scenario, dialogs: DialogBatch
 ) -> dict[str, PolicyScores]:
     measured = {}
-    metrics = {key: metric_named(key) for key in benchmark.metrics}
+    metrics = [metric_named(key) for key in benchmark.metrics]
     # Late metrics need the outputs of the late turns alone.
     outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
     for policy in benchmark.policies:
@@ -231,13 +230,15 @@ def _run_scenario(
             speed = adaptation(retention(trace, dialogs), dialogs)
             values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
         else:
-            values = {metric.name: metric.late(trace, dialogs) for metric in metrics.values()}
+            values = {metric.name: metric.late(trace, dialogs) for metric in metrics}
         series: dict[str, Values] = {}
         if benchmark.series:
-            visible_metrics = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
-            series = {key: metrics[key].measure(trace, dialogs) for key in visible_metrics}
+            for metric in metrics:
+                if metric.key not in PROJECTED_ALIGNMENTS:
+                    series[metric.key] = metric.measure(trace, dialogs)
             series |= trace.state
-            series |= {f"evicted_{rule}": n.astype(np.float32) for rule, n in trace.evicted.items()}
+            for rule, entries in trace.evicted.items():
+                series[f"evicted_{rule}"] = entries.astype(np.float32)
         measured[policy.name] = PolicyScores(values, series)
     return measured
 
@@ -258,10 +259,8 @@ def jobs_of(benchmark: Benchmark, workers: int, chunk: int | None = None) -> lis
     check_count("chunk", chunk)
     # Memory bounds it, too: a chunk's dialogs run together.
     chunk = min(chunk, max(1, MAX_CHUNK_NUMBERS // benchmark.numbers_of_a_dialog))
-    return [
-        range(first, min(first + chunk, benchmark.dialogs))
-        for first in range(0, benchmark.dialogs, chunk)
-    ]
+    numbers = range(benchmark.dialogs)
+    return [numbers[first : first + chunk] for first in numbers[::chunk]]
 
 
 def run_benchmark(
@@ -275,32 +274,27 @@ def run_benchmark(
     jobs = jobs_of(benchmark, worker_count(execution), chunk)
     began = perf_counter()
     chunks = run_jobs(partial(run_job, benchmark), jobs, **execution)
-    measured = {
+    measured = {}
+    for scenario in benchmark.scenarios:
         # `pop` releases the parts of a scenario once they are joined: little is in memory twice.
-        scenario.key: _join([part.pop(scenario.key) for part in chunks])
-        for scenario in benchmark.scenarios
-    }
+        parts = [part.pop(scenario.key) for part in chunks]
+        measured[scenario.key] = _join(parts)
     return Results(benchmark, measured, perf_counter() - began)
 
 
 def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores]:
-    if not parts:
-        return {}
-    return {
-        policy: PolicyScores(
-            joined([part[policy].values for part in parts]),
-            joined([part[policy].series for part in parts]),
-        )
-        for policy in parts[0]
-    }
+    scores = {}
+    for policy in parts[0] if parts else ():
+        values = joined([part[policy].values for part in parts])
+        series = joined([part[policy].series for part in parts])
+        scores[policy] = PolicyScores(values, series)
+    return scores
 
 
 def measure_latency(
     policies: Sequence[Policy],
-    budget: int = 56,
-    seed: int = 0,
-    repeats: int = LATENCY_REPEATS,
-    *,
+    budget: int,
+    seed: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, float]:
     """Return the milliseconds of a turn by policy name, the median over turns of one dialog.
@@ -312,22 +306,15 @@ def measure_latency(
     dialog = generate(SCENARIOS[TIMED], 1, seed)
     began = perf_counter()
     times: dict[str, list[float]] = {}
-    for round_ in range(repeats + 1):
+    total = LATENCY_REPEATS + 1
+    for finished_rounds in range(1, total + 1):
         for policy in policies:
             seconds = simulate(policy, dialog, budget, entries=False).seconds
-            if round_:  # the first is a warm-up
+            if finished_rounds > 1:  # the first is a warm-up
                 times.setdefault(policy.name, []).extend(seconds)
         if on_progress is not None:
-            finished_rounds = round_ + 1
-            total = repeats + 1
-            on_progress(
-                Progress(
-                    finished_rounds,
-                    total,
-                    f"{finished_rounds} of {total} rounds",
-                    perf_counter() - began,
-                )
-            )
+            title = f"{finished_rounds} of {total} rounds"
+            on_progress(Progress(finished_rounds, total, title, perf_counter() - began))
     return {name: 1e3 * float(np.median(turns)) for name, turns in times.items()}
 
 

@@ -98,14 +98,14 @@ class BenchmarkRun(Run):
 
     @property
     def text(self) -> str:
-        rows = facts(self.results)
-        late = [fact for fact in rows if fact.source == BENCHMARK]
-        adapting = [fact for fact in rows if fact.source == ADAPTATION]
+        by_source: dict[str, list[Fact]] = {BENCHMARK: [], ADAPTATION: []}
+        for fact in facts(self.results):
+            by_source.setdefault(fact.source, []).append(fact)
         means = f"Last turns of {count(self.settings.dialogs, 'dialog')} per scenario, means"
         turns = "Turns from a change of topic to 80 % retention of the new one"
         parts = [
-            facts_text(means, late, ["scenario", "policy"]),
-            facts_text(turns, adapting, ["policy"]),
+            facts_text(means, by_source[BENCHMARK], ["scenario", "policy"]),
+            facts_text(turns, by_source[ADAPTATION], ["policy"]),
             _paired_text(self.results, self.baseline),
             _latency_text(self.study),
         ]
@@ -131,17 +131,16 @@ class StudyRun(BenchmarkRun):
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         results = self.results
-        return {
+        files = {
             **super().tables,
             "series.csv": tables.series_table(results),
             "alignments.csv": tables.alignments_table(results),
             "alignment_differences.csv": tables.differences_table(results),
             "dialogs.csv": dialogs_table(results),
-            **{
-                f"sweep_{parameter}.csv": tables.sweep_table(swept, parameter)
-                for parameter, swept in self.study.sweeps.items()
-            },
         }
+        for parameter, swept in self.study.sweeps.items():
+            files[f"sweep_{parameter}.csv"] = tables.sweep_table(swept, parameter)
+        return files
 
     @property
     def timed(self) -> dict[str, pd.DataFrame | str]:

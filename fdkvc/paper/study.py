@@ -76,10 +76,8 @@ def run_study(
         main = replace(benchmark, series=True, metrics=metrics)
         if matches_paper(benchmark):
             settings = policy_named(ABLATED_POLICY).settings
-            sweeps = {
-                f"Ablation: {settings[key].title}": (key, ablation(key, benchmark))
-                for key in ABLATIONS
-            }
+            for key in ABLATIONS:
+                sweeps[f"Ablation: {settings[key].title}"] = key, ablation(key, benchmark)
     timed = timed_policies(benchmark)
     # 2. One progress for all parts: each has a span of it, as long as its work. Timing counts as a
     # benchmark of the timed policies.
@@ -112,19 +110,15 @@ def run_study(
         swept[key] = run(title)
     if cancelled.is_set():
         return Study(results, swept)
-    latencies = measure_latency(
-        timed,
-        benchmark.budget,
-        benchmark.seed,
-        on_progress=partial(report, _COST) if is_whole else None,
-    )
+    report_rounds = partial(report, _COST) if is_whole else None
+    latencies = measure_latency(timed, benchmark.budget, benchmark.seed, report_rounds)
     if not is_whole:
         return Study(results, latencies=latencies)
     mixed = generate(SCENARIOS["mixed"], 1, benchmark.seed, benchmark.world)
-    memories = {
-        policy.name: cache_bytes(simulate(policy, mixed, benchmark.budget, entries=False), mixed)
-        for policy in benchmark.policies
-    }
+    memories = {}
+    for policy in benchmark.policies:
+        trace = simulate(policy, mixed, benchmark.budget, entries=False)
+        memories[policy.name] = cache_bytes(trace, mixed)
     probes = run_probes(benchmark.seed) if sweeps else {}
     return Study(results, swept, latencies, memories, probes)
 
@@ -161,12 +155,12 @@ def run_probes(seed: int) -> dict[str, Values]:
     highest = np.where(np.isfinite(last.attention_after), last.score, -np.inf).max(axis=1)
 
     mixed = generate(SCENARIOS["mixed"], PROBE_DIALOGS, seed)
-    ablated, h2o = (
-        np.sort(simulate(policy, mixed, Benchmark.budget, entries=False).kept_tokens)
-        for policy in (policy_named(ABLATED_POLICY, w_c=1.0), policy_named("h2o"))
-    )
-    # Both (n, T, budget), sorted by token: equal entries may be in different slots.
-    agreeing = (ablated == h2o).all(axis=2).mean(axis=1, dtype=np.float32)
+    kept_tokens = []
+    for policy in (policy_named(ABLATED_POLICY, w_c=1.0), policy_named("h2o")):
+        run = simulate(policy, mixed, Benchmark.budget, entries=False)
+        # (n, T, budget), sorted by token: equal entries may be in different slots.
+        kept_tokens.append(np.sort(run.kept_tokens))
+    agreeing = np.equal(*kept_tokens).all(axis=2).mean(axis=1, dtype=np.float32)
     return {"highest_score": highest, "same_entries": agreeing}
 
 

@@ -69,11 +69,12 @@ class Sweep:
     @property
     def variants(self) -> tuple[Policy, ...]:
         """The policy with every combination of values."""
-        grid = product(*(values for _, values in self.axes))
-        return tuple(
-            read_policy(self.policy).variant(**dict(zip(self.parameters, values, strict=True)))
-            for values in grid
-        )
+        base = read_policy(self.policy)
+        variants = []
+        for values in product(*(values for _, values in self.axes)):
+            settings = dict(zip(self.parameters, values, strict=True))
+            variants.append(base.variant(**settings))
+        return tuple(variants)
 
     @property
     def benchmark(self) -> Benchmark:

@@ -236,10 +236,10 @@ class StageRun:
     @cached_property
     def states(self) -> tuple[Line, ...]:
         """The policy's row states as lines, on axes narrow enough to show their changes."""
-        return tuple(
-            _zoomed(name, self.turns[name], start)
-            for name, start in self.trace.policy.initial_state().items()
-        )
+        lines = []
+        for name, start in self.trace.policy.initial_state().items():
+            lines.append(_zoomed(name, self.turns[name], start))
+        return tuple(lines)
 
 
 def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:

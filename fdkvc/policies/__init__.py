@@ -110,10 +110,6 @@ WRAPPERS: dict[str, type[Wrapper]] = {
 """Every wrapper by its key."""
 
 
-FORMER_NAMES = {"cut-text": "reread(fifo)"}
-"""Names in tables of earlier versions, and what they are called now."""
-
-
 def synthetic_policies() -> dict[str, type[Policy]]:
     """Return the policies for synthetic dialogs, by key: all that do not look at text."""
     by_words = {"words", "traits", "kinds"}
@@ -244,8 +240,7 @@ def read_policy(name: str) -> Policy:
     'recall(h2o window=0.25)'
     """
     check_most("a policy's name has", len(name), "characters", MAX_POLICY_CHARACTERS)
-    text = name.replace(":", " ").strip()
-    return _parsed(FORMER_NAMES.get(text, text), name)
+    return _parsed(name.replace(":", " ").strip(), name)
 
 
 def _parsed(text: str, name: str) -> Policy:

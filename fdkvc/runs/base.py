@@ -64,12 +64,11 @@ class Run(ABC):
     @property
     def files(self) -> dict[str, str]:
         """All files by name: the tables, and ``run.json``."""
-        numbers = {name: csv_text(table) for name, table in self.tables.items()}
+        numbers = self.tables
         dependencies = self.dependencies
         depends = {name: dependencies[name] for name in self.depends}
         record = run_json(self.kind, self.settings, numbers, self.seconds, **depends)
-        timed = {
-            name: content if isinstance(content, str) else csv_text(content)
-            for name, content in self.timed.items()
-        }
-        return {**numbers, **timed, "run.json": record}
+        files = {}
+        for name, content in {**numbers, **self.timed}.items():
+            files[name] = content if isinstance(content, str) else csv_text(content)
+        return {**files, "run.json": record}

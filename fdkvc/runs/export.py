@@ -76,8 +76,10 @@ def meaning_of(file: str, column: str, more_columns: Mapping[str, str] | None = 
     columns = {**(more_columns or {}), **meanings()["columns"], **meanings().get(file, {})}
     if column in columns:
         return columns[column]
-    # A pattern, such as ``channel_*``.
-    return next((words for name, words in columns.items() if fnmatchcase(column, name)), "")
+    for name, words in columns.items():
+        if fnmatchcase(column, name):  # a pattern, such as ``channel_*``
+            return words
+    return ""
 
 
 def stem_of(words: str) -> str:
@@ -110,7 +112,6 @@ def with_readme(
             text = content if isinstance(content, str) else content.decode()
             columns = next(csv.reader([text.partition("\n")[0]]))
             lines += ["", "| column | meaning |", "|---|---|"]
-            lines += [
-                f"| {column} | {meaning_of(name, column, more_columns)} |" for column in columns
-            ]
+            for column in columns:
+                lines.append(f"| {column} | {meaning_of(name, column, more_columns)} |")
     return {README: "\n".join([*lines, ""]), **files}

@@ -78,10 +78,8 @@ class Grid:
         widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
 
         def line(cells: Sequence[str]) -> str:
-            aligned = (
-                cell.ljust(width) if index < self.names else cell.rjust(width)
-                for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            )
+            aligned = [*map(str.ljust, cells[: self.names], widths)]
+            aligned += map(str.rjust, cells[self.names :], widths[self.names :])
             return "  ".join(aligned).rstrip()
 
         lines = [line(self.heads)]
@@ -125,9 +123,9 @@ def pivot(
         cells.setdefault(tuple(map(str, names)), {})[value] = word
     columns = list(dict.fromkeys(table[column]))
     heads = [*rows, *map(label, columns)]
-    body = [
-        [*names, *(row.get(value, missing) for value in columns)] for names, row in cells.items()
-    ]
+    body: list[list[str]] = []
+    for place, row in cells.items():
+        body.append([*place, *(row.get(value, missing) for value in columns)])
     return Grid(heads, body, len(rows))
 
 
@@ -136,10 +134,10 @@ def figures(
 ) -> list[str]:
     """Write the mean and the interval of each row, in these columns, as its metric writes them."""
     numbers = table[list(interval_columns)].to_numpy(float).tolist()
-    return [
-        late_metric(name).figure(*row, signs=signs)
-        for name, row in zip(table.metric, numbers, strict=True)
-    ]
+    words = []
+    for name, row in zip(table.metric, numbers, strict=True):
+        words.append(late_metric(name).figure(*row, signs=signs))
+    return words
 
 
 def marked(
@@ -170,10 +168,9 @@ def html_table(
     `kind` is its class in CSS: ``grid``, ``grid words`` with all columns aligned left, or
     ``scrolls`` on a page. `caption` is read aloud.
     """
-    heads = "".join(
-        f'<th scope="col"{hue_of(name)}>{escape(name)}</th>' if name else "<td></td>"
-        for name in names
-    )
+    heads = ""
+    for name in names:
+        heads += f'<th scope="col"{hue_of(name)}>{escape(name)}</th>' if name else "<td></td>"
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return (
         f'<div class="{kind}" tabindex="0" role="region" aria-label="{escape(caption)}">'

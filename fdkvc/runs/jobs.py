@@ -103,10 +103,10 @@ def run_jobs(
         submits = shared_workers(workers) if workers > 1 else [_submit_here]
     # A worker is given the same jobs in each run of them, since it may have their data: every n-th,
     # and once it has none left, those of others.
-    waiting = [
-        deque(number for number in range(place, len(jobs), len(submits)) if number not in finished)
-        for place in range(len(submits))
-    ]
+    waiting: list[deque[int]] = [deque() for _ in submits]
+    for number in range(len(jobs)):
+        if number not in finished:
+            waiting[number % len(submits)].append(number)
     ahead = CHUNKS_PER_WORKER * workers // len(submits)
     running: dict[Future[Chunked], tuple[int, int]] = {}
     while True:

@@ -233,7 +233,6 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
     Raises a ValueError that names the place of what is wrong.
     """
     value_types = get_args(kind)
-    inside = f"{place}." if place else ""
     # 1. What holds for the type as a whole: anything, optional, one of a few values.
     if kind is Any or (value is None and NoneType in value_types):
         return value
@@ -263,9 +262,7 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
         parts = tuple(read_value(type_, part, f"{place}[{n}]") for n, (type_, part) in pairs)
         return kind(*parts) if named else parts
     if plain is dict:
-        return {
-            name: read_value(value_types[1], part, inside + name) for name, part in value.items()
-        }
+        return _read_fields(dict.fromkeys(value, value_types[1]), value, place)
     if plain in WORDS:
         return value
     make = recorded_policy

@@ -95,10 +95,8 @@ def column_differences(recorded: str, repeated: str) -> dict[str, float]:
     {'mean': 0.25, 't': 0.0}
     """
     try:
-        tables = [
-            pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
-            for text in (recorded, repeated)
-        ]
+        texts = map(io.StringIO, (recorded, repeated))
+        tables = [pd.read_csv(text, dtype=str, keep_default_na=False) for text in texts]
     except ValueError:  # not a table
         return {ROWS: math.inf}
     if [*tables[0]] != [*tables[1]] or len(tables[0]) != len(tables[1]):
@@ -134,11 +132,10 @@ def _circumstances(record: Record) -> str:
     """Return which versions differ from the record's."""
     current = versions()
     labels = {"source": "the code", "fdkvc-lab": "the version of the lab"}
-    changed = [
-        labels.get(name, name)
-        for name, version in record.versions.items()
-        if current.get(name, version) != version
-    ]
+    changed = []
+    for name, version in record.versions.items():
+        if current.get(name, version) != version:
+            changed.append(labels.get(name, name))
     if not changed:
         return "versions are the same"
     return f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}"

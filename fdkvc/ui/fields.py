@@ -146,11 +146,12 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
                 hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
+    wrong = adopt(page, fields, link)
     names = {field.name for field in fields}
-    unknown = [name for name in link if name not in names]
-    return adopt(page, fields, link) + [
-        f"This link has an error: it has an unknown parameter {name!r}." for name in unknown
-    ]
+    for name in link:
+        if name not in names:
+            wrong.append(f"This link has an error: it has an unknown parameter {name!r}.")
+    return wrong
 
 
 def is_new(place: str, subject: object) -> bool:

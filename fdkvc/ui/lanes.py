@@ -66,12 +66,12 @@ def load_lanes(
 
     `metrics` are further metrics.
     """
-    lanes = tuple(
-        Lane(policy.name, policy.title, policy.name, load_run(dialog, policy, budget, metrics))
-        for policy in policies
-    )
+    lanes = []
+    for policy in policies:
+        run = load_run(dialog, policy, budget, metrics)
+        lanes.append(Lane(policy.name, policy.title, policy.name, run))
     warn_no_effect(policies, available_in(lanes[0].run.dialogs))
-    return lanes
+    return tuple(lanes)
 
 
 def read_lane(text: str) -> str:
@@ -105,11 +105,11 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
             hold(page, field, name)
     last_two = names[-2:] if len(names) > 1 else [*names, *names]
     with st.container(horizontal=True):
-        first, second = (
-            fields.choice(page, replace(field, default=default, choices=by_name))
-            for field, default in zip(PAIR, last_two, strict=True)
-        )
-    return by_name[first], by_name[second]
+        pair = []
+        for field, default in zip(PAIR, last_two, strict=True):
+            name = fields.choice(page, replace(field, default=default, choices=by_name))
+            pair.append(by_name[name])
+    return pair[0], pair[1]
 
 
 @cached

@@ -432,7 +432,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     ]
     conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
     (tmp_path / "chat.json").write_text(json.dumps(conversations))
-    few = ("--policies", "fifo", "h2o", "sink", "cut-text", "--budgets", "8", "--write-calls")
+    few = ("--policies", "fifo", "h2o", "sink", "reread(fifo)", "--budgets", "8", "--write-calls")
     out = tmp_path / "out"
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
     assert run("answers", *files, *few) == 0

@@ -435,7 +435,6 @@ def test_names_of_users_and_of_earlier_versions() -> None:
         "messages(h2o)": "Whole messages (H2O)",
     }
     assert {name: read_policy(name).title for name in titles} == titles
-    assert read_policy("cut-text") == read_policy("reread(fifo)")
     spaced = read_policy("reread(clear-results, placeholder=[old result])")
     assert read_policy(spaced.name) == spaced
 

@@ -180,17 +180,14 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
         values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
         field = parameters_of(POLICIES[ABLATED_POLICY])[parameter]
         title = f"{field.label} on {swept.scenarios[0].label}"
-        columns = {
-            f"late_{key}": metric_named(key).heading(metric_named(key).label)
-            for key in swept.metrics
-        }
+        metrics = map(metric_named, swept.metrics)
+        columns = {metric.name: metric.heading(metric.label) for metric in metrics}
         rows = dict(zip(values, values, strict=True))
         yield MeasuredTable(NUMBERS[parameter], title, field.letters, rows, columns)
-    rows = {
-        row.key: f"{row.symbol}, {row.description.lower()}, "
-        f"the paper tried {row.low:.2f} to {row.high:.2f}"
-        for row in HYPERPARAMETERS
-    }
+    rows = {}
+    for row in HYPERPARAMETERS:
+        tried = f"the paper tried {row.low:.2f} to {row.high:.2f}"
+        rows[row.key] = f"{row.symbol}, {row.description.lower()}, {tried}"
     yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
     # Metrics that the paper does not have.
     for key in benchmark.metrics:

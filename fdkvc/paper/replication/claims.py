@@ -277,12 +277,10 @@ def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Me
 
 def _ratio(first_values: ArrayLike, second_values: ArrayLike) -> Measurement:
     """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
-    first_values = np.asarray(first_values, np.float64)
     second_values = np.asarray(second_values, np.float64)
-    ratio = float(first_values.mean() / second_values.mean())
-    spread = summarize(
-        (differences(first_values, ratio * second_values)) / abs(second_values.mean())
-    )
+    reference = second_values.mean()
+    ratio = float(np.asarray(first_values, np.float64).mean() / reference)
+    spread = summarize(differences(first_values, ratio * second_values) / abs(reference))
     margin = spread.high - spread.mean  # the mean of one − ratio·other is 0
     return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
 
@@ -365,8 +363,10 @@ def _of_a_run(quantity: Measure, study: Study) -> float | None:
             parameters = parameters_of(POLICIES[quantity.policy]).values()
             return sum(parameter.paper is not None for parameter in parameters)
     # Entries evicted by the threshold, in all five scenarios.
-    scenarios = [study.results.measured.get(key, {}) for key in BENCHMARK_SCENARIOS]
-    if not all(quantity.policy in scores for scores in scenarios):
-        return None
-    series = (scores[quantity.policy].series.get("evicted_threshold") for scores in scenarios)
-    return float(sum(evicted.sum() for evicted in series if evicted is not None))
+    entries = 0.0
+    for key in BENCHMARK_SCENARIOS:
+        scores = study.results.measured.get(key, {}).get(quantity.policy)
+        if scores is None:
+            return None
+        entries += float(scores.series.get("evicted_threshold", np.zeros(1)).sum())
+    return entries

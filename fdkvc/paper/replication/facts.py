@@ -194,14 +194,17 @@ def _firsts(results: Results) -> dict[tuple[str, str, str], str]:
     marks: dict[tuple[str, str, str], str] = {}
     names = [policy.name for policy in usable(results.benchmark.policies)]
     for scenario, metric in product(results.reported, late_metrics(results.benchmark)):
-        values = {name: results.values(scenario, name, metric) for name in names}
-        rows = {name: row for name, row in values.items() if row is not None and len(row) > 1}
+        rows = {}
+        for name in names:
+            values = results.values(scenario, name, metric)
+            if values is not None and len(values) > 1:
+                rows[name] = values
         if len(rows) > 1:
             highest = min if late_metric(metric).lower_is_better else max
-            best = rows[highest(rows, key=lambda name: float(rows[name].mean()))]
-            first = [name for name, row in rows.items() if not significant([paired(row, best)])[0]]
-            mark = TIED if len(first) > 1 else FIRST
-            marks |= dict.fromkeys(product([scenario], first, [metric]), mark)
+            best = highest(rows.values(), key=lambda values: float(values.mean()))
+            tied = [name for name in rows if not significant([paired(rows[name], best)])[0]]
+            mark = TIED if len(tied) > 1 else FIRST
+            marks |= dict.fromkeys(product([scenario], tied, [metric]), mark)
     return marks
 
 

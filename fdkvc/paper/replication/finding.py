@@ -83,9 +83,10 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             f"decided; that takes about {FEWEST_VARYING}."
         )
     # 4. The claims by verdict, and what the failed ones are about.
-    failed = Counter(
-        _subject(row.claim.measure.metric) for row in claims if row.verdict == "does not hold"
-    )
+    failed = Counter[str]()
+    for row in claims:
+        if row.verdict == "does not hold":
+            failed[_subject(row.claim.measure.metric)] += 1
     counted_verdicts = {
         "hold": counts["holds"],
         "in direction only": counts["direction only"],
@@ -93,12 +94,10 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         "without a verdict": counts[None],
         "do not hold": failed.total(),
     }
-    numbers = ", ".join(
-        f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number
-    )
+    numbers = [f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number]
     subjects = [name if number == 1 else f"{name} ({number})" for name, number in failed.items()]
     against = f": on {listed(subjects)}" if subjects else ""
-    details["Claims"] = f"of {len(claims)}, {numbers}{against}."
+    details["Claims"] = f"of {len(claims)}, {', '.join(numbers)}{against}."
     return head, details
 
 
@@ -107,11 +106,9 @@ def _words_by_space(claims: Sequence[ClaimResult]) -> str:
     in_several = [result for result in claims if result.other_spaces]
     if not in_several:
         return ""
-    by_space = {OUTPUT_SPACE: in_several}
-    for space in OTHER_SPACES:
-        by_space[space] = [result.other_spaces[space] for result in in_several]
     parts = []
-    for space, results in by_space.items():
+    for space in (OUTPUT_SPACE, *OTHER_SPACES):
+        results = [result.other_spaces.get(space, result) for result in in_several]
         counts = Counter(result.verdict for result in results)
         parts.append(f"{counts['holds']} in the {space} ({counts['direction only']})")
     return (

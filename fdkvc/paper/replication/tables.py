@@ -69,10 +69,9 @@ def adaptation_table(results: Results) -> pd.DataFrame:
     their turns.
     """
     table = _of(facts_table(results), ADAPTATION)
-    rows = [
-        (policy, rows_of_policy.n.iloc[0], *rows_of_policy["mean"], *rows_of_policy.published)
-        for policy, rows_of_policy in table.groupby("policy", sort=False)
-    ]
+    rows = []
+    for policy, turns in table.groupby("policy", sort=False):
+        rows.append((policy, turns.n.iloc[0], *turns["mean"], *turns.published))
     return pd.DataFrame(rows, columns=list(ADAPTATIONS))
 
 
@@ -97,11 +96,15 @@ def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
 
     Columns `PAIRED`. t and p are NaN for one dialog, and for equal differences in all dialogs.
     """
-    rows = [
-        (*place, baseline, c.n, c.mean, c.low, c.high, c.t, c.p)
-        for *place, c in comparisons(results, baseline)
-    ]
+    rows = []
+    for *place, test in comparisons(results, baseline):
+        rows.append((*place, baseline, *_pair_cells(test)))
     return pd.DataFrame(rows, columns=list(PAIRED))
+
+
+def _pair_cells(test: Paired) -> tuple[float, ...]:
+    """Return the last columns of `PAIR`."""
+    return test.n, test.mean, test.low, test.high, test.t, test.p
 
 
 def latency_table(study: Study) -> pd.DataFrame:
@@ -150,8 +153,7 @@ def differences_table(results: Results) -> pd.DataFrame:
     for scenario in results.reported if set(pair) <= set(results.benchmark.names) else ():
         for projection, metric in PROJECTIONS.items():
             if values := results.pair(scenario, metric, *pair):
-                c = paired(*values)
-                rows.append((scenario, projection, *pair, c.n, c.mean, c.low, c.high, c.t, c.p))
+                rows.append((scenario, projection, *pair, *_pair_cells(paired(*values))))
         figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
         if figure is not None:
             spread = unrelated_spread(results, scenario, DIFFERENCE)

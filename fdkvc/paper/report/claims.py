@@ -32,7 +32,8 @@ def name_of(verdict: str | None) -> str:
 
 def counted(results: Sequence[ClaimResult]) -> dict[str | None, int]:
     """Count the verdicts."""
-    return {verdict: sum(result.verdict == verdict for result in results) for verdict in MARKS}
+    verdicts = [result.verdict for result in results]
+    return {verdict: verdicts.count(verdict) for verdict in MARKS}  # type: ignore[arg-type]
 
 
 def claims_html(results: Sequence[ClaimResult]) -> str:
@@ -52,14 +53,14 @@ def _claim(result: ClaimResult) -> str:
         "published": printed,
         "from its own tables": recomputed_words(claim),
         "measured": measured,
-        **{
-            f"topic in the {space} space": f"{measured_words(space_result)}: {space_result.verdict}"
-            for space, space_result in result.other_spaces.items()
-        },
-        "source": claim.source,
     }
-    visible_facts = {name: escape(words) for name, words in facts.items() if words}
-    rows = "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in visible_facts.items())
+    for space, there in result.other_spaces.items():
+        facts[f"topic in the {space} space"] = f"{measured_words(there)}: {there.verdict}"
+    facts["source"] = claim.source
+    rows = ""
+    for name, words in facts.items():
+        if words:
+            rows += f"<dt>{name}</dt><dd>{escape(words)}</dd>"
     why = claim.why
     if claim.measure.metric in TIMES:
         why += " There is no verdict on times."

@@ -63,9 +63,9 @@ def study_report(
     ]
     if finished < benchmark.dialogs:
         scope.append(f"The run was cancelled: {benchmark.dialogs:,} dialogs were requested.")
-    effort = "".join(
-        f"<h3>{kind['title']}</h3>{listing(kind['points'])}" for kind in TEXTS["effort"]
-    )
+    effort = ""
+    for kind in TEXTS["effort"]:
+        effort += f"<h3>{kind['title']}</h3>{listing(kind['points'])}"
     parts = {
         "Claims": _claims(study),
         "Tables": _tables(study),
@@ -119,10 +119,10 @@ def _figures(study: Study) -> str:
 
 def _folded(parts: Mapping[str, str]) -> str:
     """Return parts by title as sections that a click opens; titles are plain text."""
-    return "".join(
-        f"<details class='part'><summary>{escape(title)}</summary>{inside}</details>"
-        for title, inside in parts.items()
-    )
+    html = ""
+    for title, inside in parts.items():
+        html += f"<details class='part'><summary>{escape(title)}</summary>{inside}</details>"
+    return html
 
 
 def _moments(recordings: Sequence[Recording]) -> str:

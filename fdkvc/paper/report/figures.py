@@ -105,10 +105,11 @@ def titled_charts(study: Study) -> list[tuple[str, str, Charts]]:
 def _series(
     study: Study, measured: Mapping[tuple[str, str], pd.DataFrame], theme: Theme
 ) -> dict[str, Spec]:
-    return {
-        f"{quantity}_{scenario}": series_chart(study, rows, scenario, quantity, theme)
-        for (scenario, quantity), rows in measured.items()
-    }
+    charts = {}
+    for (scenario, quantity), rows in measured.items():
+        chart = series_chart(study, rows, scenario, quantity, theme)
+        charts[f"{quantity}_{scenario}"] = chart
+    return charts
 
 
 def _curves(study: Study, theme: Theme) -> dict[str, Spec]:

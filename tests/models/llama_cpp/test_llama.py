@@ -347,7 +347,7 @@ def test_the_command_measures_answers_in_llama(
 ) -> None:
     dialogs = str(EXAMPLES / "dialogues.json")
     arguments = ["live", "--engine", "llama.cpp", "--model", "smollm2", "--dialogs", dialogs]
-    arguments += ["--policies", "sink", "cut-text", "--budgets", "64", "--decides", "model"]
+    arguments += ["--policies", "sink", "reread(fifo)", "--budgets", "64", "--decides", "model"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
     assert {"sink", "reread(fifo)"} <= {*capsys.readouterr().out.split()}
     assert "values_right," in (tmp_path / "answers_summary.csv").read_text("utf-8")

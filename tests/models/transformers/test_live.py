@@ -665,7 +665,7 @@ def test_the_command_writes_what_its_document_says(
     conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
     (tmp_path / "chat.json").write_text(json.dumps(conversations))
     folder, out = write_model(tmp_path / "a model"), tmp_path / "out"
-    few = ("--policies", "fifo", "h2o", "cut-text", "--budgets", "8")
+    few = ("--policies", "fifo", "h2o", "reread(fifo)", "--budgets", "8")
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", *few)
     how = ("--positions", "slots")
     assert run("live", *files, *how, "--out", out) == 0
