@@ -20,7 +20,6 @@ RUNS = {
     "sweep": "paper.commands:sweep",
     "dialogs": "verdict.command:dialogs",
     "forgot": "models.after_compaction:forgot_with_model",
-    "capture": "models.capture_command:capture",
     "answers": "models.command:answers",
     "live": "models.command:live",
     "claim": "models.claim:claim",
@@ -43,7 +42,7 @@ SUGGESTED = "values to try; default: the paper's, or a suggested range"
 BASELINE = "policy to compare with; default: h2o, else the first"
 TABLES = "write CSV tables and run.json to this folder"
 SMALL_MODEL = "folder or GGUF file, smollm2, or a stored model such as ollama:qwen2.5:0.5b"
-READ_DIALOGS = ("dialogs", "capture", "answers", "live", "claim")
+READ_DIALOGS = ("dialogs", "answers", "live", "claim")
 ANY_MODEL = "folder of any causal model, GGUF file, smollm2, or a stored model (ollama:…, hf:…)"
 
 
@@ -100,7 +99,6 @@ class _Parser(argparse.ArgumentParser):
         self.option("--model", "FOLDER", model)
         named = "default: the file that it names"
         self.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
-        self.option("--trace", "FILE", f"trace file that it replayed; {named}")
         self.tools()
 
 
@@ -154,7 +152,6 @@ def build_parser() -> _Parser:
     sweep.option("--out", "DIR", TABLES, required=True)
 
     dialogs = command("dialogs", "replay real dialogs and measure what the cache still holds")
-    dialogs.option("--trace", "FILE", "replay a model's trace file instead")
     dialogs.flag("--calls", "include tool calls, before the words of their turn")
     dialogs.tools()
     dialogs.option("--baseline", "KEY", BASELINE)
@@ -197,12 +194,6 @@ def build_parser() -> _Parser:
     forgot.option("--prices", "W,R,O[,M]", f"{dollars}; {lifetime}; {defaults}")
     forgot.flag("--json", "print JSON, with all losses")
     forgot.flag("--without-words", "write values as their kind and length")
-
-    capture = command("capture", "record a model's attention vectors while it reads dialogs")
-    capture.option("--model", "NAME", ANY_MODEL, required=True)
-    capture.option("--layer", "L", "layer to record, from 0", type=parse_number, required=True)
-    capture.several("--heads", "N", "heads to record; default: all", type=parse_number)
-    capture.option("--out", "FILE", "write this trace, such as trace.safetensors", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
     answers.option("--model", "FOLDER", f"{SMALL_MODEL}; default: the bundled model")

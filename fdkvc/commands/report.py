@@ -29,7 +29,7 @@ REPORTED = ("benchmark", "study", "replay", "answers")
 
 def report(options: Namespace) -> None:
     """Write one HTML file, or the folder of a gallery."""
-    for name in ("model", "dialogs", "trace", "tools"):
+    for name in ("model", "dialogs", "tools"):
         if options.run_file is None and getattr(options, name):
             raise ValueError(f"--{name} needs --run: it names the file that the run read")
     if options.gallery is not None:

@@ -1,4 +1,4 @@
-"""What a run reads: a file of dialogs or a trace, and the SHA-256 of its content."""
+"""What a run reads: a file of dialogs, and the SHA-256 of its content."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_sessions
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.tools import with_tools
-from fdkvc.conversations.trace_file import read_trace_file
 from fdkvc.core.json_input import read_bytes
-from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_TRACE_BYTES
+from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Transcript
@@ -25,11 +24,10 @@ from fdkvc.runs.console import progress, warn_each
 MAX_SKIPPED = 10
 """Most skipped dialogs that are listed with the reason."""
 
-OTHER_FILE = {
-    "dialogs": "the run read another file of dialogs: name it with --dialogs; if it began with its "
-    "tools, add --tools",
-    "trace": "the run read another trace file: name it with --trace",
-}
+OTHER_FILE = (
+    "the run read another file of dialogs: name it with --dialogs; if it began with its tools, "
+    "add --tools"
+)
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,6 @@ class Sources:
 
     dialogs: str | None = None
     """A file of dialogs."""
-    trace: str | None = None
-    """A trace file."""
     tools: bool = False
     """Whether a dialog begins with the tools that its file lists."""
     calls: bool = False
@@ -72,20 +68,8 @@ class Sources:
 
     def read_recordings(self) -> tuple[Sequence[Recording], str]:
         """Return the recordings to replay, and the SHA-256 of their file."""
-        if self.trace is None:
-            transcripts, digest = self.read_transcripts()
-            return LexicalRecordings(transcripts, self.seed), digest
-        if self.dialogs is not None:
-            raise ValueError("--dialogs and --trace cannot be combined: give only one")
-        for name, is_wanted in (("calls", self.calls), ("tools", self.tools)):
-            if is_wanted:
-                raise ValueError(
-                    f"--{name} cannot be combined with --trace: a trace holds what the model read"
-                )
-        content = read_bytes(self.trace, MAX_TRACE_BYTES)
-        recordings = read_trace_file(content)
-        warn_each(not_read_notes([recording.transcript for recording in recordings]))
-        return recordings, hashlib.sha256(content).hexdigest()
+        transcripts, digest = self.read_transcripts()
+        return LexicalRecordings(transcripts, self.seed), digest
 
     def read_recorded(self) -> Recorded | None:
         """Return what the compactions in the file forgot; None if there are none."""
@@ -94,18 +78,18 @@ class Sources:
         content = read_bytes(self.dialogs, MAX_DIALOG_FILE_BYTES)
         return Recorded.of(read_sessions(content, self.dialogs))
 
-    def named_in_run(self, kind: str, name: str | None) -> Sources:
+    def named_in_run(self, name: str | None) -> Sources:
         """Return the sources with the file that a run names, unless an option names one.
 
-        `kind` is ``dialogs`` or ``trace``. Raises a ValueError if the file is missing.
+        Raises a ValueError if the file is missing.
         """
-        if getattr(self, kind) is not None or name is None:
+        if self.dialogs is not None or name is None:
             return self
         if not os.path.isfile(name):  # also False for a name that no file can have
             raise ValueError(
-                f"the run read the file {name!r}, which is missing here: name it with --{kind}"
+                f"the run read the file {name!r}, which is missing here: name it with --dialogs"
             )
-        return replace(self, trace=name) if kind == "trace" else replace(self, dialogs=name)
+        return replace(self, dialogs=name)
 
 
 def skipped_text(skipped: Sequence[str]) -> str:

@@ -1,16 +1,15 @@
 """Dialogs from given arrays, and the checks of their numbers; arrays of *safetensors*."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.dialogs import DialogBatch, topic_bit
 from fdkvc.core.limits import MAX_TOPICS
 from fdkvc.core.parameters import check_count, check_most
-from fdkvc.core.words import as_value_error
 
 LARGEST = 1e15
 """Largest allowed coordinate of a vector, so that no inner product overflows float32."""
@@ -111,27 +110,3 @@ def check_whole(name: str, column: ArrayLike, tokens: int) -> Ints:
     if checked.shape != (tokens,) or not np.issubdtype(checked.dtype, np.integer):
         raise ValueError(f"{name} must be {tokens} whole numbers, one for each token")
     return checked.astype(np.intp)
-
-
-def read_safetensors(
-    content: bytes, types: Mapping[str, str], name: str
-) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the content of a file of *safetensors*.
-
-    `types` maps each supported type to NumPy's name. Raises a ValueError, which names the file, if
-    an array has another type or the file is broken.
-    """
-    import safetensors  # here, since most runs read no such file
-
-    deserialize: Any = safetensors.deserialize
-    with as_value_error(f"{name} cannot be read"):
-        stored = deserialize(content)
-    arrays = {}
-    for key, array in stored:
-        if array["dtype"] not in types:
-            raise ValueError(
-                f"{key[:80]} has numbers of the type {array['dtype']}, but must have one of "
-                + ", ".join(types)
-            )
-        arrays[key] = np.frombuffer(array["data"], types[array["dtype"]]).reshape(array["shape"])
-    return arrays

@@ -33,9 +33,6 @@ MAX_TEMPLATE_SECONDS = 2  # of CPU time for rendering a dialog, in a process of 
 MAX_TEMPLATE_WAIT = 20  # elapsed seconds, for systems without a CPU limit and busy machines
 MAX_TEMPLATE_BYTES = 64 * 2**20  # of memory for rendering it
 MAX_TEMPLATE_TEXT = 4_000_000  # characters that it writes for a dialog, or for all probes
-MAX_TRACE_BYTES = 512_000_000  # of a trace file
-MAX_TRACE_HEADER_BYTES = 2_000_000  # of its list of arrays; that of 2000 dialogs has 1.2 million
-MAX_TRACE_HEADS = 128  # of a layer
 MAX_RUN_JSON_BYTES = 1_000_000  # run.json files of this project are smaller
 
 # Dialogs
@@ -84,7 +81,6 @@ MAX_EXPLAINED_ENTRIES = 2000  # of one view, explained in full: about 2 ms and 2
 
 # Pages: what one view shows and one session computes
 MAX_UPLOAD_MEGABYTES = 50  # of a file of dialogs as text
-MAX_TRACE_UPLOAD_MEGABYTES = 20  # of a trace
 MAX_CONFIG_MEGABYTES = 1  # of a model's config.json
 MAX_READ_MEGABYTES = 256  # of a model's vectors of the dialogs that it read
 MAX_RUNNING_JOBS = 2  # simultaneous runs of the pages; others wait
@@ -94,7 +90,6 @@ MAX_STORED_MEGABYTES = 512  # of uploads, what models read, chats, runs and deri
 MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
 MAX_CHAT_MEGABYTES = 240  # of the vectors of one chat under all caches
 MAX_DAMAGE_TOKENS = 3000  # of a text: 1.2 GB with a model of 135 million parameters
-MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
 MAX_MEASURED_DIALOGS = 600  # of a file
 MAX_MEASURED_CHARACTERS = 4_000_000  # of all measured dialogs
 MAX_RECORDED_ENTRIES = 200_000  # of a shown dialog; a longer one is recomputed turn by turn

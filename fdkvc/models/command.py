@@ -11,7 +11,6 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
 from fdkvc.explain.notes import kinds_in, pinned_notes
 from fdkvc.models.answers import FULL, Answers
-from fdkvc.models.capture_command import NO_TRANSFORMERS
 from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
@@ -28,6 +27,8 @@ from fdkvc.runs.console import (
 )
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.options import settings_from
+
+NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
 
 
 def answers(options: Namespace) -> None:

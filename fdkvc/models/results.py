@@ -84,7 +84,7 @@ class AnswersRun(Run):
             raise ValueError("the run used another model: name its folder with --model")
         dialogs, digest = readable_dialogs(model, sources)
         if digest != record.dependencies["file"]:
-            raise ValueError(OTHER_FILE["dialogs"])
+            raise ValueError(OTHER_FILE)
         run_fields = {"digest": digest, "baseline": record.baseline}
         return cls.measure(record.settings, model, dialogs, run_fields, **execution)
 

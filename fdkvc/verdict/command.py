@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
+from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.conversations.sources import Sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.parameters import check_count
@@ -23,7 +23,7 @@ from fdkvc.verdict.results import ReplayRun, prompt_size
 
 
 def dialogs(options: Namespace) -> None:
-    """Replay dialogs or a trace file, and measure what the cache still holds."""
+    """Replay dialogs, and measure what the cache still holds."""
     # 1. What is wrong with the options, or with a model's files, is said before dialogs are read.
     sources, settings = settings_from(Sources, options), _settings(options)
     shape = None if options.plan is None else read_shape(options.plan)
@@ -35,7 +35,7 @@ def dialogs(options: Namespace) -> None:
     # 2. The replay, for a card at the sizes that each way needs, and what a model reads of it.
     settings, searched = _fitted(settings, options, recordings)
     run_fields = {
-        "name": sources.trace or sources.dialogs,
+        "name": sources.dialogs,
         "digest": digest,
         "seed": sources.seed,
         "baseline": baseline_of(settings.policies, options.baseline),
@@ -88,8 +88,6 @@ def _fitted(
         first = recordings[0]  # computed on access, which takes long
     if options.plan is not None and not (options.policies or options.pin):
         settings = replace(settings, policies=ways_for(recordings))
-    if options.trace is not None and not options.heads:  # letters have a single head
-        settings = replace(settings, heads=(default_heads(first),))
     texts, heads = transcripts_of(recordings), len(first.heads)
     kinds = kinds_in(texts, calls=False)
     warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=kinds, words=True, heads=heads)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from textwrap import wrap
 from time import perf_counter
 from typing import Any, ClassVar, Self, Unpack
@@ -23,7 +22,6 @@ from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
-from fdkvc.conversations.trace_file import ENDING
 from fdkvc.core.parameters import SEED
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import over_clusters
@@ -171,14 +169,13 @@ class ReplayRun(Run):
                 "this run counted tokens by a tokenizer.json that only the page Dialogs was given"
             )
         source = run_fields["source"]
-        named = Path(name or "").suffix == ENDING
-        traced = bool(sources.trace) or not source.startswith(LEXICAL) or named
-        kind = "trace" if traced else "dialogs"
-        calls = not traced and CALLS_NOTE in source
-        sources = replace(sources.named_in_run(kind, name), seed=run_fields["seed"], calls=calls)
+        if not source.startswith(LEXICAL):
+            raise ValueError("this run replayed a trace file, which versions before 2.1 read")
+        calls = CALLS_NOTE in source
+        sources = replace(sources.named_in_run(name), seed=run_fields["seed"], calls=calls)
         recordings, digest = sources.read_recordings()
         if digest != run_fields["file"]:
-            raise ValueError(OTHER_FILE[kind])
+            raise ValueError(OTHER_FILE)
         if encoding is not None:
             recordings, _ = Encoding.of_model(encoding).in_tokens(recordings)
         recordings = recordings[: max(1, run_fields["dialogs"])]

@@ -466,9 +466,6 @@ MISTAKES = {
     "benchmark --out {tmp}/{long}": (
         "the folder '{tmp}/{long}' cannot be written: file name too long"
     ),
-    "capture --model m --layer 0 --out {tmp}/{long}.safetensors": (
-        "the folder '{tmp}' cannot be written: file name too long"
-    ),
     "trace --policy fd-kvc:gamma=0.8:gamma=0.9 --out {tmp}/out": (
         "'gamma' is given twice in 'fd-kvc:"
     ),
@@ -485,7 +482,6 @@ MISTAKES = {
     "repeat {tmp}": "'{tmp}' cannot be read: it is not a regular",
     "repeat {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",
     "dialogs --dialogs {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",
-    "dialogs --trace {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",
     "train": "invalid choice: 'train' (choose from",
     "": "arguments are required: COMMAND (see",
 }

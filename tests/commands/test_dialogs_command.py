@@ -1,31 +1,20 @@
-"""The commands that replay dialogs and capture attention to them."""
+"""The commands that replay dialogs."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import warnings
-from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import NO_TRANSFORMERS
 from fdkvc.commands.kinds import read_run
 from fdkvc.commands.main import main
-from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.conversations.lexical import lexical_recording
+from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.conversations.replay import Replay
-from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
-from fdkvc.core.recordings import Recording
-from fdkvc.core.transcripts import Transcript
-from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import PAPER_POLICIES
 
@@ -73,24 +62,6 @@ def test_what_is_not_read_is_said_once_and_is_in_the_record(
     assert run("repeat", out / "run.json") == 0
 
 
-def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> None:
-    chat = EXAMPLES / "chat.json"
-    (tmp_path / "trace.safetensors").write_bytes(
-        trace_bytes([lexical_recording(dialog, 5, Encoding()) for dialog in read_file(chat)])
-    )
-    few = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "40")
-
-    assert run("dialogs", "--dialogs", chat, "--seed", 5, *few, "--out", tmp_path / "one") == 0
-    assert (
-        run("dialogs", "--trace", tmp_path / "trace.safetensors", *few, "--out", tmp_path / "other")
-        == 0
-    )
-
-    tables = [pd.read_csv(tmp_path / out / "replay.csv") for out in ("one", "other")]
-    pd.testing.assert_frame_equal(tables[0], tables[1])
-    assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8"]
-
-
 def test_the_text_of_calls_is_read_if_that_is_asked_for(tmp_path: Path, capsys: CAPTURED) -> None:
     chat, few = EXAMPLES / "chat.json", ("--policies", "fifo", "--budgets", "200")
     ages = []
@@ -105,26 +76,6 @@ def test_the_text_of_calls_is_read_if_that_is_asked_for(tmp_path: Path, capsys: 
         assert about["source"] == source
         assert capsys.readouterr().out.startswith(f"{source}\n")
     assert ages[1] != ages[0]  # a model reads calls as its template has them, or as the file does
-
-
-def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
-    tmp_path: Path, capsys: CAPTURED
-) -> None:
-    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
-    one = lexical_recording(dialog)
-    keys, values = (np.repeat(array, 2, axis=0) for array in (one.keys, one.values))
-    queries = np.concatenate([one.queries, -one.queries])
-    shared = replace(one, queries=queries, keys=keys, values=values, heads=(0, 1))
-    (tmp_path / "trace.safetensors").write_bytes(trace_bytes([shared]))
-    asked = ("--trace", tmp_path / "trace.safetensors", "--policies", "tova", "--budgets", "48")
-
-    assert run("dialogs", *asked, "--out", tmp_path / "out") == 0
-    assert "tova, by KV head" in capsys.readouterr().out
-    assert set(pd.read_csv(tmp_path / "out" / "replay.csv").heads) == {"kv"}
-    about = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert about["parameters"]["heads"] == ["kv"]
-    assert run("dialogs", *asked, "--heads", "each", "together") == 0
-    assert "by KV head" not in capsys.readouterr().out
 
 
 def test_a_file_whose_name_is_no_utf_8_is_replayed_repeated_and_reported(
@@ -161,11 +112,7 @@ def test_a_name_that_no_file_can_have_is_said_to_be_missing(
     ("options", "sentence"),
     [
         (["--dialogs", "no.json"], "the file 'no.json' cannot be read"),
-        (["--trace", "no.safetensors"], "the file 'no.safetensors' cannot be read"),
-        (["--trace", "broken"], "the file is not a trace"),
         (["--dialogs", "broken"], "line 1 has no speaker"),
-        (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace cannot be combined"),
-        (["--trace", "a", "--calls"], "--calls cannot be combined with --trace"),
         (["--budgets", "0"], "budget is 0, but must be"),
         (["--budgets", "x"], "budget is 'x', but must be"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
@@ -226,114 +173,6 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
     said = capsys.readouterr().out
     assert "Carried over from another service: 1 value." in said
     assert said.endswith("Not found in the text: 2 more values.\n")
-    trace = tmp_path / "trace.safetensors"
-    recordings = [lexical_recording(dialog, 0, Encoding()) for dialog in read_file(file)]
-    trace.write_bytes(trace_bytes(recordings))
-    assert run("dialogs", "--trace", trace, "--tables", *few) == 0
-    assert capsys.readouterr().out == said
-
-
-def engine() -> tuple[Any, Any]:
-    """Return the modules that load a model of transformers and record what it reads."""
-    pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
-    return import_module("fdkvc.models.transformers.loop"), import_module(
-        "fdkvc.models.transformers.recorded"
-    )
-
-
-def test_capture_writes_a_trace_that_replays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
-) -> None:
-    loop, recorded = engine()
-
-    def record(_: object, dialog: Transcript, *layer: object) -> Recording:
-        warnings.warn("of a library", FutureWarning, stacklevel=2)
-        return lexical_recording(dialog)
-
-    monkeypatch.setattr(loop, "load_live", lambda _: READER)
-    monkeypatch.setattr(recorded, "record_layer", record)
-    out = tmp_path / "trace.safetensors"
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert run("capture", "--model", "m", "--layer", "3", "--heads", "0", "--out", out) == 0
-    assert not caught
-    assert "2 dialogs, 657 tokens, 1 head of 16 dimensions" in capsys.readouterr().out
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.safetensors"]
-    written = read_trace_file(out.read_bytes())
-    dialogs = read_file(EXAMPLES / "dialogues.json")
-    assert [row.transcript.name for row in written] == [dialog.name for dialog in dialogs]
-    assert run("dialogs", "--trace", out, "--budgets", "48", "--policies", "h2o") == 0
-
-
-@pytest.mark.parametrize("why", ["one is too long", "the file is full"])
-def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
-    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
-) -> None:
-    loop, recorded = engine()
-
-    first, second = (dialog.name for dialog in read_file(EXAMPLES / "dialogues.json"))
-    asked = []
-
-    def record(_: object, dialog: Transcript, *layer: object) -> Recording:
-        asked.append(dialog.name)
-        if why == "one is too long" and dialog.name == first:
-            raise ValueError(f"{dialog.name}: 657 tokens, but the model holds at most 40")
-        return lexical_recording(dialog)
-
-    monkeypatch.setattr(loop, "load_live", lambda _: READER)
-    monkeypatch.setattr(recorded, "record_layer", record)
-    if why == "the file is full":
-        monkeypatch.setattr("fdkvc.models.capture_command.MAX_TRACE_BYTES", 300_000)
-    out = tmp_path / "trace.safetensors"
-    assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 0
-
-    said = capsys.readouterr().out
-    left = {
-        "one is too long": (second, f"{first}: 657 tokens, but the model holds at most 40"),
-        "the file is full": (first, f"{second} and all after it: the trace has "),
-    }
-    kept, sentence = left[why]
-    assert "1 dialog, " in said
-    assert f"Left out:\n  {sentence}" in said
-    assert said.endswith(f"Written to {out}\n")
-    assert asked == [first, second]
-    (written,) = read_trace_file(out.read_bytes())
-    assert written.transcript.name == kept
-
-
-def test_nothing_is_written_of_dialogs_that_all_cannot_be_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
-) -> None:
-    loop, recorded = engine()
-
-    def record(_: object, dialog: Transcript, *layer: object) -> Recording:
-        raise ValueError(f"{dialog.name} is too long")
-
-    monkeypatch.setattr(loop, "load_live", lambda _: READER)
-    monkeypatch.setattr(recorded, "record_layer", record)
-    out = tmp_path / "trace.safetensors"
-    assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "is too long" in said.err
-    assert not out.exists()
-
-
-def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
-    (tmp_path / "file").touch()
-    nowhere = tmp_path / "file" / "folder" / "trace.safetensors"
-    assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
-    assert "cannot be created" in capsys.readouterr().err
-    assert run("capture", "--model", "m", "--layer", "0", "--out", tmp_path / "trace") == 2
-    assert "--out must name a file that ends in .safetensors, not" in capsys.readouterr().err
-    for model in (tmp_path, "m" * 300):
-        assert (
-            run("capture", "--model", model, "--layer", "0", "--out", tmp_path / "x.safetensors")
-            == 2
-        )
-        said = capsys.readouterr().err
-        assert "requirements-capture.txt" in said or "cannot be loaded" in said
-        assert said.count("\n") == 1
 
 
 def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
@@ -401,17 +240,15 @@ FEW = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "32", "64", "--bas
         ("--seed", "5", "--calls", "--dialogs", "own.json"),
         ("--tools", "--dialogs", str(EXAMPLES / "errands.json")),
         ("--plan", "4x2x64x8", "--pin", "--seed", "2"),
-        ("--trace", "trace.safetensors", "--metrics", "retention"),
+        ("--metrics", "retention"),
     ],
-    ids=["file", "tools", "plan", "trace"],
+    ids=["file", "tools", "plan", "metrics"],
 )
 def test_repeat_gives_the_numbers_of_dialogs_again(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.json").write_bytes((EXAMPLES / "chat.json").read_bytes())
-    recordings = [lexical_recording(dialog) for dialog in read_file(EXAMPLES / "chat.json")]
-    Path("trace.safetensors").write_bytes(trace_bytes(recordings))
     assert run("dialogs", *FEW, *options, "--out", "out") == 0
     capsys.readouterr()
 

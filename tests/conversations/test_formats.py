@@ -34,7 +34,6 @@ from fdkvc.conversations.formats.calls import cut_calls, cut_thinking
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.mentions import MentionFinder
 from fdkvc.conversations.page.file_choice import formats_read
-from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core import json_input
 from fdkvc.core.json_input import check_structure, parse_within, read_bytes
 from fdkvc.core.limits import (
@@ -144,17 +143,14 @@ def test_spans_and_sources_of_evidence() -> None:
     assert dialog.texts[3][said.start : said.end] == "1250.0"
 
 
-def test_a_trace_file_keeps_spans_and_clusters() -> None:
+def test_each_word_of_a_recording_has_the_kind_of_its_span() -> None:
     (dialog,), _ = read_dialogs(encoded(TRIALS), calls=True)
     recording = lexical_recording(dialog)
-    (reread,) = read_trace_file(trace_bytes([recording]))
 
-    assert reread.transcript.services == "task 4"
-    assert reread.transcript.turns == dialog.turns
-    assert reread.spans == recording.spans
-    ends = (*(start for start, _ in reread.spans[1:]), len(reread.words))
-    spans = zip(reread.spans, ends, strict=True)
-    kinds = {word: kind for (at, kind), end in spans for word in reread.words[at:end]}
+    assert recording.transcript.services == "task 4"
+    ends = (*(start for start, _ in recording.spans[1:]), len(recording.words))
+    spans = zip(recording.spans, ends, strict=True)
+    kinds = {word: kind for (at, kind), end in spans for word in recording.words[at:end]}
     assert {word: kinds[word] for word in ("days", "look", "moment", "gold", "please")} == {
         "days": "system",
         "look": "call",
@@ -624,9 +620,8 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         ".md",
         ".txt",
         ".tsv",
-        ".safetensors",
     } | packed
-    assert "tables (.tsv); pairs of a name and words (.json); or a trace" in upload.help
+    assert "tables (.tsv); pairs of a name and words (.json)." in upload.help
 
 
 def test_a_file_of_the_system_is_not_waited_for(

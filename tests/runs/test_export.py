@@ -410,7 +410,7 @@ def test_a_name_that_is_too_long_is_refused_beforehand(tmp_path: Path, name: str
 
 
 def test_a_file_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> None:
-    check_folder(tmp_path, ["trace.safetensors"])
+    check_folder(tmp_path, ["claims.csv"])
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name, sentence in (

@@ -26,8 +26,6 @@ from fdkvc.conversations.lexical import KEPT, LexicalRecordings, lexical_recordi
 from fdkvc.conversations.page import files
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.conversations.replay import Replay
-from fdkvc.conversations.trace_file import trace_bytes
-from fdkvc.core.limits import MAX_SHOWN_HEADS
 from fdkvc.core.recordings import Recording
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.fork import Fork
@@ -462,26 +460,16 @@ def test_a_policy_whose_cache_is_too_large_for_a_long_dialog_is_refused(
     assert no_stage(app)
 
 
-def test_a_file_beyond_the_bounds_of_the_page_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with pytest.raises(ValueError, match="the file has 20,000,001 bytes, but at most 20,000,000"):
-        read_dialog_file(bytes(20_000_001), "large.safetensors")
+def test_a_file_beyond_the_bounds_of_the_page_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 50,000,000 are allowed"):
         read_dialog_file(bytes(50_000_001), "large.txt")
-    many = several_heads(MAX_SHOWN_HEADS + 1)
-    with pytest.raises(ValueError, match="the trace has 33 heads, but at most"):
-        read_dialog_file(many, "heads.safetensors")
-    monkeypatch.setattr(files, "MAX_SHOWN_PRODUCTS", 100)
-    with pytest.raises(ValueError, match="Trieste: its heads, turns and tokens"):
-        read_dialog_file(several_heads(2), "long.safetensors")
 
 
 # ------------------------------------------------------------------------------- heads
 
 
-def several_heads(heads: int, group: int = 1) -> bytes:
-    """Return a trace of one dialog; each group of heads has keys of its own."""
+def read_with_heads(monkeypatch: pytest.MonkeyPatch, heads: int, group: int = 1) -> Recording:
+    """Let the page read a dialog with several heads; each group has keys of its own."""
     alone = [lexical_recording(DIALOG, seed) for seed in range(heads)]
     vectors: dict[str, Any] = {
         name: 4 * np.concatenate([getattr(one, name) for one in alone])
@@ -489,8 +477,10 @@ def several_heads(heads: int, group: int = 1) -> bytes:
     }
     for name in ("keys", "values"):
         vectors[name] = np.repeat(vectors[name][::group], group, axis=0)
-    recording = dataclasses.replace(alone[0], heads=tuple(range(heads)), **vectors)
-    return trace_bytes([recording])
+    source = f"{heads} heads in groups of {group}"
+    recording = dataclasses.replace(alone[0], heads=tuple(range(heads)), source=source, **vectors)
+    monkeypatch.setattr(choices, "in_tokens_of", lambda *_: recording)
+    return recording
 
 
 def held_at_the_end(app: AppTest) -> set[int]:
@@ -504,10 +494,11 @@ def held_at_the_end(app: AppTest) -> set[int]:
     return set(token[(flags[-last:] & 7) < Status.evicted].tolist())
 
 
-def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -> None:
-    file = read_dialog_file(several_heads(4, 2), "trace.safetensors")
-    app = open_dialogs(file, policies="h2o", head=3, turn=19, view="cache")
-    recording, policy = file.recording(0), policy_named("h2o")
+def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recording, policy = read_with_heads(monkeypatch, 4, 2), policy_named("h2o")
+    app = open_dialogs(policies="h2o", head=3, turn=19, view="cache")
     kept = simulate(Together(policy, 2), recording.dialogs, 48).kept_tokens[3, 19]
 
     assert held_at_the_end(app) == set(kept.tolist()) - {-1}
@@ -520,10 +511,11 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
 
 
 @pytest.mark.parametrize("mode", ["each", "together"])
-def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
-    file = read_dialog_file(several_heads(3), "trace.safetensors")
-    app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3, view="cache")
-    recording = file.recording(0)
+def test_a_head_is_shown_alone_or_with_what_all_decide(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = read_with_heads(monkeypatch, 3)
+    app = open_dialogs(policies="h2o", head=2, heads=mode, turn=19, entry=3, view="cache")
     policy = policy_named("h2o")
     deciding = Together(policy, 3) if mode == "together" else policy
     kept = simulate(deciding, recording.dialogs, 48).kept_tokens[2, 19]
@@ -535,8 +527,8 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
 
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_JOINT_ENTRIES", 100)
-    file = read_dialog_file(several_heads(2), "trace.safetensors")
-    app = open_dialogs(file, heads="together")
+    read_with_heads(monkeypatch, 2)
+    app = open_dialogs(heads="together")
 
     assert "The 2 heads that decide together have" in words_of(app)
 

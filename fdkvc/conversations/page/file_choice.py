@@ -12,7 +12,6 @@ from fdkvc.conversations.file_text import PACKED_ENDINGS
 from fdkvc.conversations.formats import FORMATS, endings
 from fdkvc.conversations.page import files
 from fdkvc.conversations.tools import with_tools
-from fdkvc.conversations.trace_file import ENDING
 from fdkvc.core.limits import MAX_DIALOGS, MAX_SHOWN_CHARACTERS, MAX_UPLOAD_MEGABYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.words import count
@@ -31,7 +30,7 @@ DIGITS = 16
 
 FILE = Field(
     "File",
-    "Real dialogs, or a trace of a model.",
+    "Real dialogs.",
     name="file",
     default="rental",
     choices={OWN: "A file of my own …", **files.SHIPPED},
@@ -102,8 +101,8 @@ def _read_upload(
     If a new file cannot be read, the last good one stays in use.
     """
     upload = st.file_uploader(
-        "Dialogs or a trace",
-        type=[*endings(), *PACKED_ENDINGS, ENDING],
+        "Dialogs",
+        type=[*endings(), *PACKED_ENDINGS],
         key=f"{page}/upload",
         max_upload_size=MAX_UPLOAD_MEGABYTES,
         help=plain(f"{formats_read()}. The file stays in this app's memory."),
@@ -187,4 +186,4 @@ def formats_read() -> str:
         for written_endings, names in labels.items()
     )
     packed = f"Text may be compressed (.{', .'.join(PACKED_ENDINGS)})"
-    return f"{kinds}; or a trace of a model from python -m fdkvc capture ({ENDING}). {packed}"
+    return f"{kinds}. {packed}"

@@ -11,7 +11,6 @@ from typing import Self
 
 from fdkvc.conversations.formats import EXAMPLES, is_agents_log, read_dialogs
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.conversations.trace_file import ENDING, read_trace_file
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.limits import (
     MAX_JOINT_ENTRIES,
@@ -19,10 +18,7 @@ from fdkvc.core.limits import (
     MAX_MEASURED_DIALOGS,
     MAX_RECORDED_ENTRIES,
     MAX_SHOWN_CHARACTERS,
-    MAX_SHOWN_HEADS,
-    MAX_SHOWN_PRODUCTS,
     MAX_SHOWN_TOKENS,
-    MAX_TRACE_UPLOAD_MEGABYTES,
     MAX_UPLOAD_MEGABYTES,
 )
 from fdkvc.core.parameters import check_most
@@ -57,8 +53,6 @@ class DialogFile:
     digest: str
     """The SHA-256 of its content."""
     transcripts: tuple[Transcript, ...]
-    traced: tuple[Recording, ...] = ()
-    """A model's vectors of each dialog, if it is a trace."""
     skipped: tuple[str, ...] = ()
     """A sentence for each dialog that is left out."""
     packed: bytes = b""
@@ -73,8 +67,8 @@ class DialogFile:
         return self.digest + max(transcript.source_note for transcript in self.transcripts)
 
     def recording(self, dialog: int) -> Recording:
-        """Return a dialog with the trace's vectors, or lexical ones."""
-        return self.traced[dialog] if self.traced else lexical_recording(self.transcripts[dialog])
+        """Return a dialog with lexical vectors."""
+        return lexical_recording(self.transcripts[dialog])
 
     @cached_property
     def mean_words(self) -> float:
@@ -91,37 +85,17 @@ class DialogFile:
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
     """Read an uploaded file. Raises a ValueError that says what is wrong, and where."""
-    traces = name.lower().endswith(ENDING)
-    most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
-    check_most("the file has", len(content), "bytes", most)
+    check_most("the file has", len(content), "bytes", MAX_UPLOAD_MEGABYTES * 1_000_000)
     digest = hashlib.sha256(content).hexdigest()
-    if not traces:
-        is_log = is_agents_log(content, name)
-        transcripts, skipped = _contexts(content, name) if is_log else read_dialogs(content, name)
-        transcripts, too_long = _shown(transcripts)
-        skipped = (*skipped, *too_long)
-        if too_long and not (transcripts or is_log):
-            raise ValueError(too_long[0])
-        has_calls = any(transcript.calls for transcript in transcripts)
-        packed = zlib.compress(content, 1) if has_calls or is_log else b""
-        return DialogFile(name, digest, transcripts, (), skipped, packed, is_log)
-    traced = read_trace_file(content, most)
-    if not traced:
-        raise ValueError("the file has no dialogs")
-    transcripts = tuple(recording.transcript for recording in traced)
-    for recording in traced:
-        products = len(recording.heads) * len(recording.tokens) * recording.starts[-1]
-        if products > MAX_SHOWN_PRODUCTS:
-            raise ValueError(
-                f"{recording.transcript.name}: its heads, turns and tokens multiply to "
-                f"{products:,}, but at most {MAX_SHOWN_PRODUCTS:,} are shown: capture fewer heads"
-            )
-    if len(traced[0].heads) > MAX_SHOWN_HEADS:
-        raise ValueError(
-            f"the trace has {len(traced[0].heads)} heads, but at most {MAX_SHOWN_HEADS} are shown: "
-            "capture fewer"
-        )
-    return DialogFile(name, digest, transcripts, traced)
+    is_log = is_agents_log(content, name)
+    transcripts, skipped = _contexts(content, name) if is_log else read_dialogs(content, name)
+    transcripts, too_long = _shown(transcripts)
+    skipped = (*skipped, *too_long)
+    if too_long and not (transcripts or is_log):
+        raise ValueError(too_long[0])
+    has_calls = any(transcript.calls for transcript in transcripts)
+    packed = zlib.compress(content, 1) if has_calls or is_log else b""
+    return DialogFile(name, digest, transcripts, skipped, packed, is_log)
 
 
 def _shown(transcripts: Sequence[Transcript]) -> tuple[tuple[Transcript, ...], list[str]]:

@@ -1,7 +1,7 @@
 """A model's tokens as policies observe them; implements `fdkvc.core.attention.ObservedTokens`.
 
 Each query head of a layer is a row. Logits are the model's own, q·k/√h after positional rotation;
-embeddings are the hidden states that enter the layer, as in `fdkvc.models.transformers.recorded`.
+embeddings are the hidden states that enter the layer.
 """
 
 from __future__ import annotations

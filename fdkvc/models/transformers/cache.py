@@ -177,7 +177,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     by_itself : bool
         Whether turns end automatically; otherwise only `end_turn` ends one.
     record : bool or sequence of int
-        Whether to store all vectors of a text for `fdkvc.models.transformers.recorded`, or of which
+        Whether to store all vectors of a text, or of which
         layers.
 
     Attributes

@@ -52,7 +52,7 @@ class Chosen(NamedTuple):
 
     file: files.DialogFile
     vectors: str | None
-    """A model's; None for those of the file's trace, or else of letters."""
+    """A model's; None for those of letters."""
     head: files.HeadChoice
     """A head of the chosen dialog."""
     budget: int
@@ -150,7 +150,7 @@ def choose_dialog(shown: Page) -> Chosen:
             if vectors is not None and read is None:  # `below_title` has the button to read it
                 fields.write_link(page, FIELDS)
                 st.stop()
-            if read is None and not file.traced:
+            if read is None:
                 read = in_tokens_of(file, dialog, encoding)
             recording, names = files.shown_recording(file, dialog, read, schedule)
     except ValueError as error:

@@ -43,7 +43,7 @@ class FileRun:
     key: str
     """The file's."""
     vectors: str | None
-    """A model's; None for those of the file's trace, or else of letters."""
+    """A model's; None for those of letters."""
     encoding: Encoding
     """What counts tokens, unless there are vectors."""
     file: DialogFile = field(compare=False, repr=False)
@@ -71,12 +71,12 @@ class Replayed(ReplayRun):
 
 
 def measured_recordings(file: DialogFile, encoding: Encoding) -> Sequence[Recording]:
-    """Return the dialogs of a file that a run measures, with the vectors of its trace or letters'.
+    """Return the dialogs of a file that a run measures, with the vectors of letters.
 
-    Those of letters are computed on access. Raises a ValueError if all have too many tokens.
+    They are computed on access. Raises a ValueError if all have too many tokens.
     """
     texts = file.transcripts[: file.measured]
-    return file.traced[: file.measured] or encoding.in_tokens(LexicalRecordings(texts))[0]
+    return encoding.in_tokens(LexicalRecordings(texts))[0]
 
 
 def expect_file(encoding: Encoding) -> None:

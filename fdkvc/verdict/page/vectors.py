@@ -179,7 +179,7 @@ def choose_vectors(
     Both are None for letters, which also take the place of what cannot be read. The recording is
     None while the dialog is not read: `above` then has the button to read it, and the progress.
     """
-    model = fields.choice(page, VECTORS, not file.traced)
+    model = fields.choice(page, VECTORS)
     if model == LETTERS:
         fields.reset(page, (KV_HEAD,))
         return None, None

@@ -398,7 +398,7 @@ def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
 def _command(run: FileRun, added: tuple[str, ...], model: str, checked: bool) -> str:
     """Return the command line that prints the same card."""
     file, options = run.file, dict[str, object]()
-    options["trace" if file.traced else "dialogs"] = file.name
+    options["dialogs"] = file.name
     for name in ("calls", "tools"):
         if any(getattr(transcript, f"{name}_in_text") for transcript in file.transcripts):
             options[name] = True

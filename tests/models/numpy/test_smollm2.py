@@ -130,9 +130,8 @@ def test_it_takes_little_memory(model: LanguageModel) -> None:
 
 
 @pytest.mark.long
-def test_live_and_capture_read_it_through_transformers(model: LanguageModel, path: Path) -> None:
+def test_live_reads_it_through_transformers(model: LanguageModel, path: Path) -> None:
     from fdkvc.models.transformers.loop import load_live
-    from fdkvc.models.transformers.recorded import record_layer
 
     ids = model.tokens.encode("A train from Ljubljana to Trieste, on Friday at 7:30.")[0]
     live = load_live("smollm2")
@@ -141,7 +140,9 @@ def test_live_and_capture_read_it_through_transformers(model: LanguageModel, pat
 
     dialog = read_file(EXAMPLES / "chat.json")[0]
     dialog = replace(dialog, turns=dialog.turns[:1], demands=(), calls=())
-    recording = record_layer(live, dialog, 3)
+    from tests.models.transformers.recorded import record_dialog
+
+    (recording,) = record_dialog(live.full(record=[3]), dialog)
     (passage,) = model.tokens.encode_dialog(dialog)
     read([cache := model.full()], [*model.tokens.first, *passage.ids])
     keys = np.repeat(cache.vectors("keys")[3], 3, axis=0)

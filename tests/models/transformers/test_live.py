@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.conversations.trace_file import read_trace_file, trace_bytes
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.sinks import PROTECT, FirstTokensWarning
@@ -39,7 +38,6 @@ from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.cost import COST
 from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache, load_live
-from fdkvc.models.transformers.recorded import record_dialog, record_layer
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
@@ -47,6 +45,7 @@ from tests.conversations.test_format_cases import TRIALS
 from tests.language_models import write_model
 from tests.library import Numbers
 from tests.models.test_answers import shortened
+from tests.models.transformers.recorded import record_dialog
 from tests.refusals import assert_one_sentence
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
 
@@ -576,23 +575,21 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fd-kvc", "snapkv", "surprisal", "learned"])
-def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
+def test_a_replay_of_what_the_cache_recorded_evicts_what_it_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
     dialog = shortened(6)[0]
     encoded = passages(model, 6)
     recordings = record_dialog(model.evicting(known, 24, record=True), dialog)
-
-    again = read_trace_file(trace_bytes(recordings))
 
     memory = model.evicting(known, 24, record=True)
     for passage in encoded:
         read([memory], passage.ids, last=0)
         memory.end_turn()
     group = model.decoder.shape.group
-    assert [recorded.transcript.name for recorded in again] == [
+    assert [recorded.transcript.name for recorded in recordings] == [
         f"{dialog.name}, layer {layer}" for layer in memory.cache.decided
     ]
-    for layer, recording in enumerate(again):
+    for layer, recording in enumerate(recordings):
         trace = simulate(Together(known, group), recording.dialogs, 24)
         for turn, held in enumerate(memory.cache.held_by_turn):
             kept = trace.kept_tokens[::group, turn]
@@ -610,7 +607,8 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
 
 def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
     model, dialog = load_live(BUNDLED), shortened(6)[0]
-    recording = record_layer(model, dialog, 1, [3, 0])
+    (recording,) = record_dialog(model.full(record=[1]), dialog)
+    queries, keys = (vectors[[3, 0]] for vectors in (recording.queries, recording.keys))
 
     ids = [token for passage in passages(model, 6) for token in passage.ids]
     model.decoder.model.set_attn_implementation("eager")
@@ -618,19 +616,12 @@ def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
         read = model.decoder.model(
             input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
         )
-    logits = recording.queries @ recording.keys.swapaxes(1, 2) / recording.keys.shape[2] ** 0.5
+    logits = queries @ keys.swapaxes(1, 2) / keys.shape[2] ** 0.5
     powers = np.tril(np.exp(logits))
     weights = powers / powers.sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(weights, read.attentions[1][0, [3, 0]].numpy(), atol=1e-4)
     hidden = read.hidden_states[1][0].numpy()
     np.testing.assert_allclose(recording.embeddings, hidden, rtol=1e-3, atol=1e-3)
-    assert (recording.heads, recording.source) == ((3, 0), "bundled, layer 1")
-    for wrong, sentence in (
-        ((9, None), "layer 9 does not attend to the whole text: choose from 0, 1, 2, 3"),
-        ((0, [4]), "head is 4, but must be a whole number from 0 to 3"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            record_layer(model, dialog, *wrong)
 
 
 @pytest.mark.parametrize("policy", ["fifo", "surprisal", "whitelist(fifo, first=0)"])

@@ -1,4 +1,4 @@
-"""The text that a policy's cache read, as recordings that the pages open.
+"""The text that a policy's cache read, as recordings that a replay takes.
 
 There is one for each recorded layer, with a row for each query head. The model computed the vectors
 from the entries kept, and the turns are those of the cache.
@@ -7,39 +7,15 @@ from the entries kept, and the turns are those of the cache.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from fdkvc.core.parameters import check_count
 from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.transcripts import Demand, Transcript, Turn, clean_name
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import EncodedPassage
-from fdkvc.models.transformers.loop import LiveModel, LiveTextCache
-
-
-def record_layer(
-    model: LiveModel, transcript: Transcript, layer: int, heads: Sequence[int] | None = None
-) -> Recording:
-    """Record heads of a layer, by default all, of a model that reads a dialog without eviction.
-
-    Raises a ValueError if the model lacks a head, or a layer that attends to the whole text, or
-    holds fewer tokens.
-    """
-    text_cache = model.full(record=[layer])
-    if layer not in text_cache.cache.decided:
-        layers = ", ".join(map(str, text_cache.cache.decided))
-        raise ValueError(f"layer {layer} does not attend to the whole text: choose from {layers}")
-    (recording,) = record_dialog(text_cache, transcript)
-    chosen = recording.heads if heads is None else tuple(heads)
-    for head in chosen:
-        check_count("head", head, 0, len(recording.heads) - 1)
-    names = ("queries", "keys", "values")
-    vectors: dict[str, Any] = {name: getattr(recording, name)[[*chosen]] for name in names}
-    source = clean_name(f"{model.name}, layer {layer}{transcript.source_note}")
-    return replace(recording, heads=chosen, source=source, **vectors)
+from fdkvc.models.transformers.loop import LiveTextCache
 
 
 def record_dialog(text_cache: LiveTextCache, transcript: Transcript) -> list[Recording]:
