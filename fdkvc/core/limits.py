@@ -37,7 +37,8 @@ MAX_RUN_JSON_BYTES = 1_000_000  # run.json files of this project are smaller
 
 # Dialogs
 MAX_DIALOGS = 2000  # of a file
-MAX_TURNS = 2048  # of a dialog
+MAX_TURNS = 8192  # of a dialog; with 820,000 tokens, its replay takes 1.4 GB
+MAX_SCRIPTED_TURNS = 2048  # of a synthetic dialog
 MAX_TOKENS = 1_000_000  # of a dialog; its vectors take 1 kB a token
 MAX_SHOWN_TOKENS = 131_072  # of a dialog on a page, in words; of a session under vectors
 MAX_TURN_TOKENS = 32_768  # of a turn

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.core.attention import Floats, Ints
-from fdkvc.core.limits import MAX_TURNS
+from fdkvc.core.limits import MAX_SCRIPTED_TURNS
 from fdkvc.core.parameters import Checked, Parameter, check_most, check_parameter, parameter
 
 
@@ -53,7 +53,7 @@ class Scenario:
     """For two topics: the share of the second in each turn's tokens."""
 
     def __post_init__(self) -> None:
-        check_most("the schedule has", len(self.schedule), "turns", MAX_TURNS)
+        check_most("the schedule has", len(self.schedule), "turns", MAX_SCRIPTED_TURNS)
         if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
             raise ValueError(
                 f"the schedule is {self.schedule!r}, but must be letters A to Z, one for each turn"

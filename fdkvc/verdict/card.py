@@ -140,7 +140,8 @@ class ModelRead:
     begun: int = 0
     """Of how many dialogs it has read the first turns only."""
     unread: int = 0
-    """From how many other dialogs the recommended way evicts, too."""
+    """How many other dialogs can be checked, too: something is needed after the recommended way
+    evicts, within the limit of the check."""
 
     @property
     def dialogs(self) -> int:
@@ -473,7 +474,8 @@ def _basis(card: Card, read: ModelRead | None) -> str:
         reading = None if best is None else best.reading
         lost = "" if reading is None else f": {reading_words(reading)}"
         among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
-        among += f" that exceed this size{f', {read.begun} in part' if read.begun else ''}"
+        among += " that can be checked at this size"
+        among += f", {read.begun} in part" if read.begun else ""
         parts.append(f"{read.model} read {among}, {count(read.tokens, 'token')}{lost}")
         if best != card.by_words and card.by_words is not None:
             parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
@@ -497,7 +499,8 @@ def reading_words(reading: ModelLoss) -> str:
     """Return what a model lost, in a few words."""
     if not reading.values:
         return f"its predictions change by {decimal(reading.kl, 2)} nats a token"
-    return f"{reading.right} of {count(reading.values, 'value')} stay right"
+    verb = "stays" if reading.values == 1 else "stay"
+    return f"{reading.right} of {count(reading.values, 'value')} {verb} right"
 
 
 def refused_words(share: float) -> str:

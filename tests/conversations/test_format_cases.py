@@ -8,7 +8,10 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.conversations.formats import read_dialogs, read_sessions, read_transcripts
-from fdkvc.core.transcripts import Demand, Transcript
+from fdkvc.core.transcripts import Demand, SkippedError, Transcript
 from fdkvc.explain.notes import not_read_notes
 from tests.refusals import any_json, assert_one_sentence, assert_read_or_refused
 
@@ -200,6 +203,33 @@ def test_anything_in_any_place_is_read_or_refused(data: st.DataObject, other: An
         owner = owner[key]
     owner[last] = other
     assert_read_or_refused(lambda: read_transcripts(json.dumps(value).encode()))
+
+
+def remove_parts(value: Any, random: Random, share: float) -> Any:
+    """Return a value of JSON without some of its fields and items."""
+    if isinstance(value, dict):
+        names = [name for name in value if random.random() > share]
+        return {name: remove_parts(value[name], random, share) for name in names}
+    if isinstance(value, list):
+        items = [item for item in value if random.random() > share]
+        return [remove_parts(item, random, share) for item in items]
+    return value
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_a_file_that_lacks_parts_is_read_or_refused(path: Path) -> None:
+    random = Random(path.name)
+    for content in contents(path):
+        lines = content.splitlines() if path.suffix == ".jsonl" else [content]
+        if path.suffix not in (".json", ".jsonl"):
+            lines = [json.dumps(row).encode() for row in content.decode("utf-8").splitlines()]
+        for share in (0.02, 0.05, 0.1, 0.3):
+            left = [remove_parts(json.loads(line), random, share) for line in lines if line.strip()]
+            changed = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in left)
+            with suppress(SkippedError):  # of a dialog without words
+                assert_read_or_refused(partial(read_transcripts, changed.encode(), path.name))
+            with suppress(ValueError):
+                read_sessions(changed.encode(), path.name)
 
 
 @given(st.data())

@@ -226,8 +226,8 @@ def chatted(**message: Any) -> bytes:
         (b'{"a":' * 100_000, "line 1 is nested too deeply"),
         (b"[" + b"{}," * 1000 + b"{}]", "dialog 0: it has no fields"),
         (b'[{"role": ' + b"9" * 5000 + b"}]", "the file has a number that cannot be read"),
-        (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 2,049 turns"),
-        (b"A: yes\n" * 3000, "dialog 0: it has 3,000 turns, but at most"),
+        (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 8,193 turns"),
+        (b"A: yes\n" * 9000, "dialog 0: it has 9,000 turns, but at most"),
         (b"A: " + b"a " * (MAX_TURN_TOKENS + 1), "dialog 0, turn 0: it has 32,769 tokens"),
         (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
         (

@@ -104,8 +104,8 @@ def test_a_dialog_that_its_tools_make_too_long_is_left_out_and_said() -> None:
         ("none", False),
     ]
     (sentence,) = skipped
-    assert sentence.startswith("long: it has 2,049 turns, but at most 2,048 are allowed")
-    with pytest.raises(ValueError, match=r"^long: it has 2,049 turns"):
+    assert sentence.startswith("long: it has 8,193 turns, but at most 8,192 are allowed")
+    with pytest.raises(ValueError, match=r"^long: it has 8,193 turns"):
         with_tools(dialogs[:1])
     with pytest.raises(ValueError, match=r"^none: its file lists no tools"):
         with_tools(dialogs[2:])

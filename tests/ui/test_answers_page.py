@@ -314,7 +314,7 @@ def test_tools_that_make_every_dialog_too_long_are_left_out_and_said() -> None:
 
     assert not app.exception
     (error,) = [alert.value for alert in app.error if alert.value.startswith("long: ")]
-    assert error.startswith("long: it has 2,049 turns, but at most")
+    assert error.startswith("long: it has 8,193 turns, but at most")
     assert error.endswith("The dialogs are shown without their tools.")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from fdkvc.commands.main import main
 from fdkvc.conversations.page.files import UPLOADS, read_dialog_file
 from tests.app_pages import open_page, settled
+from tests.conversations.test_format_cases import remove_parts
+from tests.session_lines import ClaudeCode, joined
 
 CALL = {"id": "1", "function": {"name": "book", "arguments": '{"city": "Trieste", "seats": "7"}'}}
 MESSAGES: list[dict[str, Any]] = [
@@ -79,3 +82,27 @@ def test_no_page_ends_in_a_traceback(parts: tuple[str, ...]) -> None:
     for page in ("dialogs", "answers"):
         link = {"file": "own", "sha": file.digest[:16]}
         settled(open_page(page, {f"{page}/uploaded": key}, **link).run())
+
+
+def log_without(random: Random) -> bytes:
+    """Return a coding agent's session without some of its lines, and of their fields."""
+    log = ClaudeCode()
+    log.user("The port is 8443 and the ticket is OPS-4471.")
+    log.call("Read", "1", path="/srv/gate.py")
+    log.result("1", "PORT = 8443")
+    log.boundary(preTokens=900, preservedMessages={"uuids": ["u3"]})
+    log.summary("Summary: the gate was read.")
+    log.call("close", "2", ticket="OPS-4471")
+    log.result("2", "closed")
+    log.call("Read", "3", path="/srv/gate.py")
+    log.result("3", "PORT = 8443")
+    rows = [row for row in log.rows if random.random() > 0.1]
+    return joined([remove_parts(row, random, 0.05) for row in rows])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_forgot_ends_in_no_traceback(seed: int, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_bytes(log_without(Random(seed)))
+    for options in ((), ("--json",), ("--ways", "fifo", "--at", "8")):
+        assert main(["forgot", str(file), *options]) in (0, 2)

@@ -47,6 +47,7 @@ from tests.library import Numbers
 from tests.models.test_answers import shortened
 from tests.models.transformers.recorded import record_dialog
 from tests.refusals import assert_one_sentence
+from tests.verdict.test_parts_of_files import FILES, without
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
 
 CACHE = cache_name(transformers.LlamaForCausalLM)
@@ -835,3 +836,10 @@ def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
         outcome = doctest.DocTestRunner().run(example)
     assert outcome.attempted > 4
     assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("parts", FILES)
+def test_files_that_lack_a_part_end_in_no_traceback(parts: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "chat.json").write_text(json.dumps([{"messages": without(*parts)}]))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "chat.json")
+    assert run("live", *files, "--policies", "fifo", "--budgets", 8) in (0, 2)
