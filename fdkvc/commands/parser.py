@@ -226,7 +226,8 @@ def build_parser() -> _Parser:
 
     trace = command("trace", "run one policy on one synthetic dialog and write every step")
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
-    schedule = f"your own schedule instead, such as AABBA: up to {MAX_SCRIPTED_TURNS:,} turns, a letter each"
+    longest = f"up to {MAX_SCRIPTED_TURNS:,} turns, a letter each"
+    schedule = f"your own schedule instead, such as AABBA: {longest}"
     trace.option("--schedule", "LETTERS", schedule)
     trace.option("--policy", "KEY", "policy to run, such as fd-kvc:gamma=0.8", default="fd-kvc")
     metrics = "metrics to compute, added to the paper's three"
