@@ -20,9 +20,9 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count
 from fdkvc.models.answers import FULL, AnswerReader, Answers, read_together
-from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.loaded import load_named
 from fdkvc.models.numpy.head_recordings import AT_ONCE
-from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
+from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import EncodedPassage
 from fdkvc.policies import read_policy
@@ -35,14 +35,9 @@ AFTER_TOKENS = 1_000
 
 def forgot_with_model(options: Namespace) -> None:
     """Run ``forgot`` in the tokens of a model, which reads on if its context is long enough."""
-    name, model = options.model, None
-    encoding = Encoding.of_model(name)
-    if name:
-        try:
-            model = load_language_model(name)
-        except ValueError as error:
-            warn(f"No model reads on: {error}.")
-    forgot_command(options, encoding, None if model is None else partial(read_on, model))
+    loaded = load_named(options.model, lambda error: warn(f"No model reads on: {error}."))
+    on_result = None if loaded.model is None else partial(read_on, loaded.model)
+    forgot_command(options, loaded.encoding, on_result)
 
 
 def read_on(

@@ -11,8 +11,8 @@ from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.parameters import check_count
 from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
-from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.numpy.language_model import AnyModel, load_language_model
+from fdkvc.models.loaded import load_named
+from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import baseline_of, usable, with_pinned_prompts
 from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
@@ -27,10 +27,9 @@ def dialogs(options: Namespace) -> None:
     # 1. What is wrong with the options, or with a model's files, is said before dialogs are read.
     sources, settings = settings_from(Sources, options), _settings(options)
     shape = None if options.plan is None else read_shape(options.plan)
-    model = None if options.model is None else load_language_model(options.model)
-    encoding = Encoding.of_model(options.model)
+    loaded = load_named(options.model)
     recordings, digest = sources.read_recordings()
-    recordings, skipped = encoding.in_tokens(recordings)
+    recordings, skipped = loaded.encoding.in_tokens(recordings)
     warn_each([skipped_text(skipped)])
     # 2. The replay, for a card at the sizes that each way needs, and what a model reads of it.
     settings, searched = _fitted(settings, options, recordings)
@@ -48,8 +47,8 @@ def dialogs(options: Namespace) -> None:
         run = ReplayRun.measure(settings, recordings, run_fields, **execution)
     if run.card is not None:
         warn_each(missing_value_notes(transcripts_of(run.recordings)))
-        if model is not None:
-            run = _read(run, model, options)
+        if loaded.model is not None:
+            run = _read(run, loaded.model, options)
     # 3. What is printed and written.
     text = run.tables_text if options.tables else None
     if options.json:

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fdkvc.models.numpy.model_folder import check_model_folder
+from fdkvc.models.numpy import model_folder
+from fdkvc.models.numpy.gguf_tokenizer import PATTERNS, bpe_tokenizer
+from fdkvc.models.numpy.model_folder import check_model_folder, check_tokenizer
 from tests.refusals import any_json, assert_one_sentence
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": None}
@@ -157,3 +159,12 @@ def test_any_other_content_is_refused_in_a_sentence_or_counted(
         assert_one_sentence(error)
     finally:
         (folder / name).write_bytes(before)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_the_patterns_of_files_are_tried_here_and_start_no_process_in_use(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_folder.check_patterns((PATTERNS[name],))
+    monkeypatch.setattr(model_folder, "check_patterns", None)
+    check_tokenizer(bpe_tokenizer(["a", "b"], [], {}, name))

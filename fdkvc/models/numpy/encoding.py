@@ -4,7 +4,6 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,9 @@ SHIPPED = Path(__file__).parent / "recorded" / "smollm2_tokenizer.json.gz"
 PART = 100_000
 """Characters of a text that are encoded at once."""
 
+MAX_LOADED = 2
+"""Tokenizers that stay in memory."""
+
 SHORT, SHORT_TURN = MAX_TOKENS // 2, MAX_TURN_TOKENS // 2
 """Bytes of a dialog, and of a turn with all calls, that are never too long: tokens are at least a
 byte each, or marks."""
@@ -65,10 +67,13 @@ class Encoding:
         """
         if not name:
             return cls()
-        label = cls.name if name in NAMED_MODELS else model_name(name)
-        encoding = cls(label, name)
-        _ = encoding.tokens  # load it now, so that it fails here
-        return encoding
+        return cls.of_loaded(name, _tokens(name))
+
+    @classmethod
+    def of_loaded(cls, name: str, tokens: Tokens) -> "Encoding":
+        """Return that of a model whose tokenizer is loaded, so that it is not loaded again."""
+        _remember(name, tokens)
+        return cls(cls.name if name in NAMED_MODELS else model_name(name), name)
 
     @classmethod
     def of_file(cls, content: bytes) -> "Encoding":
@@ -132,8 +137,25 @@ class Encoding:
         return np.concatenate(parts)
 
 
-@lru_cache(maxsize=2)
+_LOADED: dict[str | bytes, Tokens] = {}
+"""The last tokenizers by their places; one of a large vocabulary takes over 100 MB."""
+
+
+def _remember(place: str | bytes, tokens: Tokens) -> None:
+    _LOADED[place] = tokens
+    for oldest in [*_LOADED][:-MAX_LOADED]:
+        _LOADED.pop(oldest, None)
+
+
 def _tokens(place: str | bytes) -> Tokens:
+    tokens = _LOADED.get(place)
+    if tokens is None:
+        tokens = _load(place)
+        _remember(place, tokens)
+    return tokens
+
+
+def _load(place: str | bytes) -> Tokens:
     if isinstance(place, bytes):
         check_tokenizer(parse_config(place, TOKENIZER))
         return read_tokens(place)

@@ -44,6 +44,7 @@ from fdkvc.core.limits import (
 )
 from fdkvc.core.parameters import Parameter, check_most, check_parameter
 from fdkvc.core.words import as_value_error, error_reason
+from fdkvc.models.numpy.gguf_tokenizer import PATTERNS
 
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
@@ -254,12 +255,13 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
         _check_letters(tokens, "the vocabulary's tokens", MAX_UNIGRAM_CHARACTERS)
     if model.get("continuing_subword_prefix") and model.get("merges"):
         raise ValueError("merges with a continuing_subword_prefix are not supported")
-    if patterns:
-        _check_patterns(tuple(sorted(patterns)))
+    unknown_patterns = patterns.difference(PATTERNS.values())
+    if unknown_patterns:
+        check_patterns(tuple(sorted(unknown_patterns)))
 
 
 @lru_cache(maxsize=8)
-def _check_patterns(patterns: tuple[str, ...]) -> None:
+def check_patterns(patterns: tuple[str, ...]) -> None:
     """Raise a ValueError if one of these regular expressions takes too long for a short text."""
     file = str(Path(__file__).with_name("try_patterns.py"))
     try:

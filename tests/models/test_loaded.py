@@ -1,0 +1,41 @@
+"""What ``--model`` names: its tokenizer is loaded once, and stays if the model cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fdkvc.models.loaded import load_named
+from fdkvc.models.numpy import encoding as encodings
+from fdkvc.models.numpy.encoding import Encoding
+from tests.language_models import write_model
+
+
+def test_a_models_tokenizer_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = str(write_model(tmp_path / "small", seed=4))
+    alone = Encoding.of_model(name).spans("Two seats, please.").tolist()
+    monkeypatch.setattr(encodings, "_LOADED", {})
+    monkeypatch.setattr(encodings, "_load", None)
+
+    loaded = load_named(name)
+
+    assert loaded.model is not None
+    assert loaded.encoding == Encoding("small", name)
+    assert loaded.encoding.tokens is loaded.model.tokens
+    assert loaded.encoding.spans("Two seats, please.").tolist() == alone
+
+
+def test_without_weights_the_tokens_are_counted_and_the_reason_is_said(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "small", seed=4)
+    (folder / "model.safetensors").unlink()
+    errors = list[ValueError]()
+
+    loaded = load_named(str(folder), errors.append)
+
+    assert loaded.model is None
+    assert loaded.encoding.tokens.encode("Two")[0]
+    assert "cannot be loaded" in str(errors[0])
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        load_named(str(folder))
+    assert load_named(None).encoding == Encoding()
