@@ -7,13 +7,12 @@ from fdkvc.ui.frame import page
 
 with page(
     "policies",
-    "A policy decides which tokens a full cache evicts: see how each performs, what it looks at, "
-    "its equations and its code.",
+    "A policy decides which tokens leave a full cache. Which one should you use, and how does each "
+    "decide?",
 ) as shown:
-    st.header("Which one should I use?", anchor=False)
     policies.show_judged(shown.name)
     st.page_link(
-        "pages/dialogs.py", label="Which one for your conversations", icon=":material/forum:"
+        "pages/dialogs.py", label="Which one for your conversations?", icon=":material/forum:"
     )
-    st.header("Policies one by one", anchor=False)
+    st.header("How each decides", anchor=False)
     policies.show_each(shown.name)

@@ -114,9 +114,9 @@ def looks(names: Collection[str]) -> list[Look]:
 
     Examples
     --------
-    >>> looks(["FIFO", "Sinks (H2O)"])[1] == looks(["Sinks (H2O)"])[0]
+    >>> looks(["FIFO", "H2O + sinks"])[1] == looks(["H2O + sinks"])[0]
     True
-    >>> looks(["H2O", "Sinks (H2O)"])[0][:2] == looks(["Sinks (H2O)"])[0][:2]
+    >>> looks(["H2O", "H2O + sinks"])[0][:2] == looks(["H2O + sinks"])[0][:2]
     True
     """
     chosen: list[Look] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fdkvc.engine.metrics import METRICS
+from fdkvc.core.words import percent
 from fdkvc.policies import read_policy
 
 _FOLDER = Path(__file__).parent / "shipped"
@@ -24,12 +24,16 @@ plan_sizes.toml, plan_cleared.toml and plan_heads.toml beside it."""
 SECOND_MODEL = "second_model"
 """The plan of a second model, plan_second_model.toml there, by second_model.py."""
 
-METRICS_SHOWN = ("kl", "values_right_of_full")
+RIGHT = "values_right_of_full"
+METRICS_SHOWN = ("kl", RIGHT)
 FIRST, ENTRIES = "SGD", 128
 """The data and the budget of the figure."""
 
-ENDS = ["mean_diff", "ci_low", "ci_high"]
-"""Columns of a difference and its interval."""
+LONGER = "BFCL"
+"""The sample of longer conversations in which attention tells what to keep."""
+
+NEWEST = "sink"
+"""The policy that keeps the first tokens and the newest."""
 
 COMPARED = "sinks(h2o)"
 """The policy by attention with which others are compared."""
@@ -94,58 +98,32 @@ def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
     return pd.read_csv(comparisons_file(plan)).astype({"more_clusters": "Int64"})
 
 
-@cache
-def first_rows(decides: str = "head") -> pd.DataFrame:
-    """Return the KL of each way of the plan on its first sample, the least first."""
-    way_rows = planned_ways().query("sample == @FIRST and decides == @decides and metric == 'kl'")
-    return way_rows.sort_values("mean", kind="stable", ignore_index=True)
+def right_rows() -> pd.DataFrame:
+    """Return the share of values right with each way of the plan on its first sample, best first.
+
+    Each head decides by itself. Ways that do not look at attention decide alike in all heads, so
+    those that the plan has for the whole model alone are among them.
+    """
+    rows = planned_ways().query("sample == @FIRST and metric == @RIGHT")
+    alike = np.array(["attention" not in read_policy(name).looks_at for name in rows.policy])
+    rows = rows[alike | (rows.decides == "head")].drop_duplicates("policy")
+    return rows.sort_values("mean", ascending=False, kind="stable", ignore_index=True)
 
 
 def judged_sentence() -> str:
-    """Say which policy without attention is best, how it compares, and how sure that is."""
-    # 1. The best policy without attention, and `COMPARED`, where each head decides and where the
-    #    whole model does.
-    rows, rows_of_model = first_rows("head").set_index("policy"), first_rows("model")
-    rows_of_model = rows_of_model.set_index("policy")
-    attends = np.array(["attention" in read_policy(name).looks_at for name in rows.index])
-    best = rows[~attends].index[0]
-    kl = METRICS["kl"]
-    title, with_attention = read_policy(best).title, read_policy(COMPARED).title
-    by_head = [kl.figure(rows["mean"][name]) for name in (best, COMPARED)]
-    by_model = [kl.figure(rows_of_model["mean"][name]) for name in (best, COMPARED)]
-    # 2. Their paired difference, if the plan has it.
-    differences = _from_compared(best, "kl").query("sample == @FIRST")
-    change = "".join(
-        f"; the paired difference is {kl.figure(*interval, signs=True)}"
-        for interval in differences[ENDS].to_numpy(float).tolist()
+    """Say in plain words what to keep, and how many values stay right with it and without."""
+    shares = right_rows().set_index("policy")["mean"]
+    newest, dropped, published, plain = (
+        percent(shares[name]) for name in (NEWEST, "messages(fifo)", "fd-kvc", UNREINFORCED)
     )
-    # 3. FD-KVC as published, and without reinforcement.
-    published, plain_row = kl.figure(rows["mean"]["fd-kvc"]), kl.figure(rows["mean"][UNREINFORCED])
+    longer = planned_ways().query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
+    longer_shares = longer.set_index("policy")["mean"]
     return (
-        f"Of attention-free policies, {title} changes SmolLM2's predictions least: a KL of "
-        f"{by_head[0]} nats per token, where {with_attention} has {by_head[1]} "
-        f"({rows.n.iloc[0]:.0f} dialogs of {FIRST} in {rows.services.iloc[0]:.0f} clusters, "
-        f"{ENTRIES} entries, each head decides). Where the whole model "
-        f"decides, as in inference engines, it is {by_model[0]} and {by_model[1]}{change}. FD-KVC "
-        f"loses most through its relevance reinforcement: {published}, and {plain_row} with α₀ = 0."
-        f"{_longer(best)}"
+        "Keep the first four tokens and the newest. In service dialogs, with room for "
+        f"{ENTRIES} tokens, SmolLM2 then still gets {newest} of the values right that calls need; "
+        f"if the oldest messages are dropped, {dropped}. In long conversations full of tool calls "
+        f"({LONGER}) also keep what got most attention: "
+        f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} of them right, "
+        f"the newest {percent(longer_shares[NEWEST])}. FD-KVC gets {published} in service dialogs, "
+        f"and {plain} without its reinforcement (α₀ = 0)."
     )
-
-
-def _longer(best: str) -> str:
-    """Return a sentence for each sample with fewer values right than under `COMPARED`."""
-    right = METRICS["values_right_of_full"]
-    worse_rows = _from_compared(best, "values_right_of_full").query("verdict == 'worse'")
-    figures = worse_rows[ENDS].to_numpy(float).tolist()
-    return "".join(
-        f" In longer conversations, of {name}, fewer values are right than under "
-        f"{read_policy(COMPARED).title}: {right.figure(*interval, signs=True)} points."
-        for name, interval in zip(worse_rows["sample"], figures, strict=True)
-    )
-
-
-def _from_compared(best: str, metric: str) -> pd.DataFrame:
-    """Return the comparisons of a policy with `COMPARED`, where the whole model decides."""
-    table = planned_comparisons()
-    pair = (table.more == f"model: {best}") & (table.less == f"model: {COMPARED}")
-    return table[pair & (table.metric == metric)]

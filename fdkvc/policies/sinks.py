@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fdkvc.core.attention import Bools, Observation
 from fdkvc.core.cache import Cache
-from fdkvc.core.parameters import parameter
+from fdkvc.core.parameters import changed, parameter
 from fdkvc.policies.base import SINKS_STAY, Step
 from fdkvc.policies.wrapper import Protecting, before_eviction
 
@@ -32,6 +32,10 @@ class Sinks(Protecting):
     n: int = parameter(
         4, "First tokens", "First tokens of the dialog that are never evicted.", low=0, high=64
     )
+
+    @property
+    def title(self) -> str:
+        return " ".join([f"{self.policy.title} + sinks", *changed(self, letters=True)])
 
     @property
     def steps(self) -> tuple[Step, ...]:

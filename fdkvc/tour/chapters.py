@@ -14,11 +14,11 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, percent
 from fdkvc.engine.evidence import Evidence
 from fdkvc.models.damage import shipped_damage
-from fdkvc.models.judged import first_rows
+from fdkvc.models.judged import judged_sentence
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.player.run import DialogChoice, StageRun, build_run
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World, scenario_named
 
 SEED, POLICY = 7, "fd-kvc"
@@ -222,11 +222,10 @@ def _sinks() -> Chapter:
         f"parameters, read the dialog “{recorded.dialog}”: {share} of all attention goes to its "
         f"first token, “{recorded.text.words[0].text}”, which says nothing. A head that finds "
         "nothing to attend to puts its attention there: the token is an attention sink.",
-        f"With room for {budget} entries in each head, {losing.title} evicts it in turn "
+        f"With room for {budget} tokens in each head, {losing.title} evicts it in turn "
         f"{full.turn}; from then on, what the full cache predicts next gets on average a "
         f"probability {exp(lost):.1f} times smaller. Below, damage is the logarithm of this "
-        f"factor, here {lost:.2f} nats (the unit of natural logarithms); it is known as the "
-        "Kullback-Leibler divergence (KL), and 0 if nothing changes.",
+        f"factor, here {lost:.2f} nats: the KL divergence, 0 if nothing changes.",
         f"{healing.title} is {losing.title} with the first {sinks} tokens protected, in a cache of "
         f"the same size: {exp(healed):.1f} times smaller, a KL of {healed:.2f} nats; this is what "
         "its other evicted entries cost.",
@@ -239,23 +238,8 @@ def _sinks() -> Chapter:
 
 def closing() -> Chapter:
     """Return the last scene, from what policies cost a pretrained model."""
-    rows, damages = first_rows(), shipped_damage().damages
-    # Rows are in the order of the damage: the first one without attention weights costs least.
-    attends = ["attention" in read_policy(name).looks_at for name in rows.policy]
-    best = rows[~np.array(attends)].iloc[0]
-    published = rows.set_index("policy")["mean"][POLICY]
-    plain_loss = float(damages["surprisal"].kl.mean())
-    sinks_loss = float(damages["sinks(surprisal)"].kl.mean())
     sentences = (
-        f"The chart shows the KL of the previous scene for more policies, on other dialogs. Of "
-        f"those that do without attention weights, {read_policy(best.policy).title} costs least, "
-        f"{best['mean']:.2f} nats per token (probabilities {exp(best['mean']):.1f} times "
-        f"smaller); {policy_named(POLICY).title} costs {published:.2f} ({exp(published):.1f} "
-        "times).",
-        "In practice, protect the first tokens, whatever the policy. In the recording of the "
-        f"previous scene, surprisal alone costs {plain_loss:.2f} nats per token, "
-        f"and {sinks_loss:.2f} with "
-        "the first tokens protected.",
+        judged_sentence(),
         "Still open: larger models and longer dialogs. So compare policies on your own dialogs.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned"}

@@ -1,4 +1,8 @@
-"""The policies of the registry: how they compare, idea, equations, parameters and code."""
+"""The policies of the registry: which to use, and each one's idea, equations and code."""
+
+import inspect
+import textwrap
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -6,35 +10,41 @@ from fdkvc.core.parameters import written
 from fdkvc.models.judged import judged_sentence
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
-from fdkvc.tour.about import code_of
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.frame import page_theme, show_grid
-from fdkvc.ui.glossary import WORDS, help_on
+from fdkvc.ui.glossary import help_on
 from fdkvc.ui.markdown import Markdown, plain
+
+FIRST = ("sink", "h2o", "fd-kvc", "weighted-recency", "surprisal", "messages")
+"""Keys of the policies that are shown at first."""
 
 
 def show_judged(page: str) -> None:
-    """Say what each policy costs a pretrained model."""
-    words = judged_sentence()
-    lead, details = words.split(". ", 1)
-    st.markdown(Markdown("**{}.** {}").format(lead, details), help=help_on(words))
+    """Say which policy to use, and show what each costs a pretrained model."""
+    lead, details = judged_sentence().split(". ", 1)
+    st.markdown(Markdown("**{}.** {}").format(lead, details))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
-    for title, grid in judged.judged_grids().items():
-        with st.expander(plain(title)):
+    with st.expander("All measurements"):
+        st.caption(plain(judged.ABOUT), help=help_on(judged.ABOUT))
+        for title, grid in judged.judged_grids().items():
+            st.markdown(Markdown("**{}**").format(title))
             show_grid(grid, title)
-    st.caption(plain(judged.ABOUT), help=help_on(judged.ABOUT))
 
 
 @st.fragment
 def show_each(page: str) -> None:
-    """Show the idea of each policy and wrapper; what it consists of once it is opened."""
-    for key in POLICIES:
-        _show_policy(page, policy_named(key))
-    st.header("Wrappers", anchor=False)
-    st.caption(plain(WORDS["Wrapper"]))
-    for key in WRAPPERS:
-        _show_policy(page, wrapped(key, policy_named("fifo")))  # which protects no entries itself
+    """Show the idea of a policy; what it consists of once it is opened; all once asked for."""
+    # Wrappers are shown around FIFO, which protects no entries itself.
+    everything = [policy_named(key) for key in POLICIES]
+    everything += [wrapped(key, policy_named("fifo")) for key in WRAPPERS]
+    for policy in everything:
+        if policy.key in FIRST:
+            _show_policy(page, policy)
+    if st.toggle(plain(f"{len(everything) - len(FIRST)} more"), key=f"{page}/more"):
+        for policy in everything:
+            if policy.key not in FIRST:
+                _show_policy(page, policy)
 
 
 def _show_policy(page: str, policy: Policy) -> None:
@@ -65,3 +75,16 @@ def _show_policy(page: str, policy: Policy) -> None:
             )
         )
         st.code(code_of(type(policy)), language="python")
+
+
+def code_of(policy: type[Policy]) -> str:
+    """Return the methods of a policy's class and of those between it and `Policy`."""
+    methods: dict[str, Callable[..., object]] = {}
+    # From the base class down, so that the last definition of a method wins.
+    for owner in reversed(policy.__mro__[: policy.__mro__.index(Policy)]):
+        for name, member in vars(owner).items():
+            method = member.fget if isinstance(member, property) else member
+            # Generated methods have another file, or none.
+            if inspect.isfunction(method) and method.__code__.co_filename == inspect.getfile(owner):
+                methods[name] = method
+    return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in methods.values())

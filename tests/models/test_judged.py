@@ -10,14 +10,15 @@ from benchmarks.research import judged as script
 from fdkvc.models import judged
 from fdkvc.models.judged import (
     COMPARED,
+    LONGER,
     SHIPPED,
-    first_rows,
+    UNREINFORCED,
     judged_sentence,
     judged_table,
-    planned_comparisons,
+    planned_ways,
+    right_rows,
 )
 from fdkvc.models.report.judged import TITLE, judged_report, planned_grid
-from fdkvc.policies import read_policy
 from tests.app_pages import html, open_page
 
 
@@ -39,36 +40,33 @@ def test_the_table_has_what_the_script_measures() -> None:
     assert (full.loc["values_right_of_full"] == 1).all()
 
 
-def test_the_sentence_names_the_best_policy_without_attention_and_how_sure_it_is() -> None:
-    head, model = (first_rows(who).set_index("policy") for who in ("head", "model"))
-    text = [name for name in map(str, head.index) if "attention" not in read_policy(name).looks_at]
-    best = str(head.loc[text]["mean"].idxmin())
+def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
+    table = planned_ways().query("metric == 'values_right_of_full'")
+    shares = table.set_index(["sample", "decides", "policy"])["mean"]
 
-    sentence = judged_sentence()
-    assert f"{read_policy(best).title} changes SmolLM2's predictions least" in sentence
-    for rows in (head, model):
-        for name in (best, COMPARED):
-            assert f"{rows['mean'][name]:.3f}" in sentence
-    for name in ("fd-kvc", "fd-kvc alpha_0=0.0"):
-        assert f"{head['mean'][name]:.3f}" in sentence
-    table = planned_comparisons()
-    (row,) = table[
-        (table["sample"] == "SGD")
-        & (table.more == f"model: {best}")
-        & (table.less == f"model: {COMPARED}")
-        & (table.metric == "kl")
-    ].itertuples()
-    assert f"({row.ci_low:.3f} to ".replace("-", "−") in sentence
+    words = judged_sentence()
+    for sample, decides, name in (
+        ("SGD", "head", "sink"),
+        ("SGD", "model", "messages(fifo)"),
+        ("SGD", "head", "fd-kvc"),
+        ("SGD", "head", UNREINFORCED),
+        (LONGER, "model", "sink"),
+        (LONGER, "model", COMPARED),
+    ):
+        assert f"{100 * shares[sample, decides, name]:.0f} %" in words
+    assert shares["SGD", "model", "messages(fifo)"] < shares["SGD", "head", "sink"]
+    assert shares[LONGER, "model", COMPARED] > shares[LONGER, "model", "sink"]
 
-    worse = table[
-        (table.more == f"model: {best}")
-        & (table.less == f"model: {COMPARED}")
-        & (table.metric == "values_right_of_full")
-        & (table.verdict == "worse")
-    ]
-    assert sentence.count("In longer conversations, of ") == len(worse)
-    for data in worse["sample"]:
-        assert f"of {data}, fewer values are right" in sentence
+
+def test_ways_without_attention_decide_alike_in_all_heads() -> None:
+    """So the chart may show them beside policies under which each head decides by itself."""
+    table = planned_ways().query("sample == 'SGD' and metric == 'values_right_of_full'")
+    shares = table.pivot(index="policy", columns="decides", values="mean").dropna()
+    for name in ("sink", "sinks(weighted-recency)"):
+        assert shares["head"][name] == shares["model"][name]
+    rows = right_rows()
+    assert rows["mean"].is_monotonic_decreasing
+    assert not rows.policy.duplicated().any()
 
 
 def test_page_and_report_show_the_table() -> None:

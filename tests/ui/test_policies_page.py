@@ -11,5 +11,5 @@ def test_a_help_explains_the_words_that_a_text_has_and_no_others() -> None:
     for word, meaning in WORDS.items():
         assert help_on(f"with {word.lower()}s.") == plain(f"{word}: {meaning}")
     app = open_page("policies")
-    assert any(WORDS["KL"][:30] in block.help for block in app.markdown if block.help)
+    assert any(WORDS["KL"][:30] in block.help for block in app.caption if block.help)
     assert any(WORDS["Cluster"][:30] in block.help for block in app.caption if block.help)

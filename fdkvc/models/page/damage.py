@@ -56,7 +56,7 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     show_grid(worst_columns(damage.text, damage.of_words, damage.hurt), WORST)
     show_words(damage, conversation.titles[name])
     damages = {policy: _damage(answered, policy.name) for policy in conversation.policies}
-    _show_turns(page, damages)
+    show_turns(page, damages)
     by_token = [damage.by_token().assign(policy=policy.name) for policy, damage in damages.items()]
     return {"damage.csv": pd.concat(by_token).reset_index()}
 
@@ -92,12 +92,13 @@ def show_recorded(page: str, names: Sequence[str]) -> None:
                 "is left out."
             )
         with panel("recorded-turns"):
-            _show_turns(page, damages)
+            show_turns(page, damages)
     name = choose_cache(page, titles)
     show_words(recorded.damages[name], titles[name])
 
 
-def _show_turns(page: str, damages: Mapping[Policy, Damage]) -> None:
+def show_turns(page: str, damages: Mapping[Policy, Damage]) -> None:
+    """Show the damage of several policies over the turns."""
     turns = [damage.by_turn().assign(policy=policy.title) for policy, damage in damages.items()]
     titles = [policy.title for policy in damages]
     show_chart(page, "damage", damage_chart(pd.concat(turns), titles, page_theme()))

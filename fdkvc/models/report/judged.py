@@ -10,20 +10,21 @@ from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.core.words import p_words
 from fdkvc.engine.metrics import METRICS
 from fdkvc.models.judged import (
+    ENTRIES,
     FIRST,
     PLANNED,
     UNCORRECTED,
-    first_rows,
     judged_sentence,
     judged_table,
     part_title,
     planned_comparisons,
+    right_rows,
 )
 from fdkvc.player.report import drawing, report_html
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
 
-TITLE = "What eviction costs SmolLM2"
+TITLE = "Values that SmolLM2 still gets right"
 MEASURED_ON = "28 November 2026"
 COMPARISONS = "Questions asked before the run, and their answers"
 TITLES = {
@@ -45,12 +46,12 @@ ABOUT = (
 
 
 def judged_chart(theme: Theme) -> Spec:
-    """Return the KL of each policy on the first data, with its interval."""
-    rows = first_rows()
-    dots = rows.assign(policy=[read_policy(name).title for name in rows.policy])
-    dots = dots[["policy", "mean", "ci_low", "ci_high"]]
-    figures_at = f"{FIRST}, {rows.budget.iloc[0]} entries"
-    subtitle = f"KL from the full cache, nats per token, {figures_at}; less is better"
+    """Return the share of values right with each policy on the first data, with its interval."""
+    rows = right_rows()
+    dots = 100 * rows[["mean", "ci_low", "ci_high"]]
+    dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
+    dialogs_at = f"service dialogs ({FIRST}), {ENTRIES} tokens"
+    subtitle = f"% of those that are right with the full cache; {dialogs_at}"
     return dots_chart(dots, TITLE, subtitle, theme)
 
 
@@ -79,17 +80,20 @@ def comparison_name(better: str, poorer: str) -> str:
     Examples
     --------
     >>> comparison_name("head: sinks(h2o)", "head: sinks(random)")
-    'sinks(h2o) − sinks(random), each head'
+    'H2O + sinks − Random + sinks, each head'
     >>> comparison_name("model: sinks(random) + head: sink", "head: sinks(random) + model: sink")
-    'sinks(random) − sink, the whole model − each head'
+    'Random + sinks − Sink+Window, the whole model − each head'
     """
     # Each side is one way, or two for the difference of two differences.
     added = [cell.split(": ") for cell in better.split(" + ")]
     subtracted = [cell.split(": ") for cell in poorer.split(" + ")]
-    (decider, policy_way), (other_decider, baseline) = added[0], subtracted[0]
+    (decider, name), (other_decider, baseline) = added[0], subtracted[0]
     if len(added) == 1:
-        return f"{policy_way} − {baseline}, {DECIDED[decider]}"
-    return f"{policy_way} − {added[1][1]}, {DECIDED[decider]} − {DECIDED[other_decider]}"
+        deciders = DECIDED[decider]
+    else:
+        baseline = added[1][1]
+        deciders = f"{DECIDED[decider]} − {DECIDED[other_decider]}"
+    return f"{read_policy(name).title} − {read_policy(baseline).title}, {deciders}"
 
 
 def planned_grid(plan: str = PLANNED) -> Grid:
