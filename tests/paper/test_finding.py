@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from fdkvc.paper.replication.claims import claim_results
-from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.replication.finding import FEWEST_VARYING, changed_verdicts, finding, finding_text
 from fdkvc.paper.report.claims import claims_html
 from fdkvc.paper.shipped import papers_run
@@ -19,15 +18,13 @@ from tests.studies import few_dialogs, other_budget, paper_study
 @pytest.mark.parametrize("study_of", [lambda: papers_run().study, paper_study])
 def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     study = study_of()
-    figures = Counter(fact.verdict for fact in facts(study) if fact.verdict is not None)
     claims = Counter(result.verdict for result in claim_results(study))
     head, more = finding(study)
 
     assert f"{claims['holds']} of {claims.total()} claims hold" in head
-    assert head.endswith(f"Of {figures.total()} figures, {figures['open']} are open.")
     assert "alignment is not reproduced" in head
     assert f"{claims['does not hold']} do not hold" in more["Claims"]
-    assert "size of alignments of unrelated vectors" in more["Alignment"]
+    assert "as small as between unrelated vectors" in more["Alignment"]
     dialogs = study.results.benchmark.dialogs
     assert ("Open figures" in more) == (dialogs < FEWEST_VARYING), dialogs
 
@@ -43,15 +40,12 @@ def test_claims_on_alignment_are_counted_in_each_space_that_the_paper_may_mean()
     assert (in_keys.verdict, round(in_keys.measured.value, 2)) == ("direction only", -0.66)
 
     spoken_of = [result for result in results.values() if result.other_spaces]
-    holding = [result.verdict for result in spoken_of].count("holds")
-    head, _ = finding(study)
-    assert f"of {len(spoken_of)} claims on alignment" in head
-    assert f"are {holding} in the output's" in head
+    holding = [[result.verdict for result in spoken_of].count("holds")]
     for space in ("keys'", "queries'"):
         verdicts = [result.other_spaces[space].verdict for result in spoken_of]
-        assert f"{verdicts.count('holds')} in the {space} ({verdicts.count('direction only')})" in (
-            head
-        )
+        holding.append(verdicts.count("holds"))
+    head, _ = finding(study)
+    assert f"at most {max(holding)} of {len(spoken_of)} claims on alignment" in head
 
 
 def test_a_claim_shows_its_verdict_in_other_spaces() -> None:

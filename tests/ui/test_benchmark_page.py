@@ -79,7 +79,10 @@ def test_the_page_opens_with_what_it_finds() -> None:
     said = [text.value for text in open_page("benchmark").markdown]
     head, more = finding(papers_run().study)
     assert head in said
-    assert any(all(f"**{subject}:** of" in text for subject in more) for text in said)
+    assert any(
+        all(f"**{subject}:** of" in text for subject in more if subject != "Claims")
+        for text in said
+    )
 
 
 def test_a_filter_shows_as_many_as_it_counts() -> None:
@@ -115,11 +118,8 @@ def test_every_section_opens(ran: AppTest, name: str) -> None:
 
 def test_sections_of_the_papers_run_say_what_they_show() -> None:
     app = open_page("benchmark")
-    for name, words in (
-        ("Alignment", "The published differences are indistinguishable from zero"),
-        ("Two policies", "FD-KVC − H2O, paired by dialog"),
-    ):
-        assert any(words in text.value for text in section(app, name).markdown), name
+    words = "The published differences are indistinguishable from zero"
+    assert any(words in text.value for text in section(app, "Alignment").markdown)
 
 
 def test_a_policy_that_never_adapts_is_called_so() -> None:
@@ -390,9 +390,6 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     assert [title.split(", %")[0] for title in titles[-len(metrics_of(optional=True)) :]] == [
         metric.title for metric in metrics_of(optional=True).values()
     ]
-    section(app, "Two policies")
-    labels = set(re.findall("<tr><td>Topic Return</td><td>([^<]*)</td>", html(app)))
-    assert labels == {metric.heading() for metric in metrics_of().values()}
 
 
 # ------------------------------------------------------------------------------- ablation

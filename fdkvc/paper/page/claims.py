@@ -52,6 +52,7 @@ def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
 def show_claims(page: str, study: Study) -> None:
     """Show what is reproduced, and the claims, all or those with one verdict."""
     _, details = finding(study)
+    details.pop("Claims", None)  # which the filter counts
     lines = (Markdown("- **{}:** {}").format(*part) for part in details.items())
     st.markdown(Markdown("\n").join(lines))
     results = claim_results(study)

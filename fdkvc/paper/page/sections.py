@@ -13,7 +13,6 @@ from fdkvc.paper.page import ablation, choices
 from fdkvc.paper.page.alignment import show_alignment
 from fdkvc.paper.page.claims import show_answer, show_claims
 from fdkvc.paper.page.figures import show_figures
-from fdkvc.paper.page.pair import show_policies
 from fdkvc.paper.page.past import Kind, Past, listed_runs, open_run
 from fdkvc.paper.page.runs import show_runs
 from fdkvc.paper.page.tables import show_tables
@@ -39,7 +38,6 @@ SECTIONS: dict[str, tuple[str, Callable[[str, Study], None]]] = {
     "tables": ("Tables", show_tables),
     "alignment": ("Alignment", show_alignment),
     "figures": ("Figures", show_figures),
-    "policies": ("Two policies", show_policies),
     "runs": ("Two runs", show_runs),
 }
 """The sections of a benchmark: label, and what shows them."""

@@ -73,11 +73,9 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     counts = Counter[str | None](result.verdict for result in claims)
     head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
     head += _words_by_space(claims)
-    figures = [fact.verdict for fact in chain(*by_metric.values())]
+    verdicts = [fact.verdict for fact in chain(*by_metric.values())]
     dialogs = min(map(study.results.dialogs, study.results.measured))
-    if opened := figures.count(OPEN):
-        head += f" Of {len(figures)} figures, {opened} are open."
-    if opened and dialogs < FEWEST_VARYING:
+    if OPEN in verdicts and dialogs < FEWEST_VARYING:
         details["Open figures"] = (
             f"no failure: with {dialogs:,} dialogs few figures that vary between dialogs are "
             f"decided; that takes about {FEWEST_VARYING}."
@@ -102,18 +100,18 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
 
 
 def _words_by_space(claims: Sequence[ClaimResult]) -> str:
-    """Say how many claims on alignment hold with the topic in each space; "" if one is measured."""
+    """Say how many claims on alignment hold at most in a space; "" if one is measured."""
     in_several = [result for result in claims if result.other_spaces]
     if not in_several:
         return ""
-    parts = []
+    holding = []
     for space in (OUTPUT_SPACE, *OTHER_SPACES):
         results = [result.other_spaces.get(space, result) for result in in_several]
-        counts = Counter(result.verdict for result in results)
-        parts.append(f"{counts['holds']} in the {space} ({counts['direction only']})")
+        holding.append([result.verdict for result in results].count("holds"))
     return (
-        f" The paper leaves open in which space the topic is: of {len(in_several)} claims on "
-        f"alignment, those that hold (or in direction only) are {listed(parts)}."
+        " The paper does not say which of three matrices projects the topic that alignment "
+        f"compares with: with any of them, at most {max(holding)} of {len(in_several)} claims on "
+        "alignment hold."
     )
 
 
@@ -158,8 +156,9 @@ def size_of_alignments(results: Results) -> str:
     spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
     printed, other_space, same_space = (f"{decimal(low)} to {decimal(high)}" for low, high in spans)
     return (
-        f"The published ones ({printed}) have the size of alignments of unrelated vectors: "
-        f"{other_space} with the topic in another space than the output, {same_space} in the same."
+        f"The published ones ({printed}) are as small as between unrelated vectors: they are "
+        f"{other_space} if the topic is projected by another matrix than the output, and "
+        f"{same_space} if by the same."
     )
 
 
