@@ -10,7 +10,8 @@ from fdkvc.conversations.forgot_report import sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.formats.agents import BOOKKEEPING
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
-from fdkvc.conversations.page.session import bar_html, messages_html
+from fdkvc.conversations.page.filling import filling_html
+from fdkvc.conversations.page.session import messages_html
 from fdkvc.conversations.sessions import Session
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
@@ -86,12 +87,31 @@ def test_the_transcript_marks_what_was_in_context(moment: int) -> None:
         assert mark == ("later" if index > moment else "in" if index in context else "out")
 
 
-def test_the_bar_has_every_token_once_and_each_compaction() -> None:
-    bar = bar_html(SESSION, 20)
-    grown = [int(tokens) for tokens in re.findall(r"flex-grow:(\d+)", bar)]
+def test_the_columns_have_what_was_in_context_and_each_compaction() -> None:
+    shown = filling_html(SESSION, 20, {25})
+    columns = shown.split('<span class="column')[1:]
 
-    assert sum(grown) == SESSION.tokens_of(tuple(range(len(SESSION.messages))))
-    assert re.findall(r"<b title=[^>]*>(\d)</b>", bar) == ["1", "2"]
+    assert len(columns) == len(SESSION.messages)
+    for moment, column in enumerate(columns):
+        tokens = SESSION.tokens_of(tuple(SESSION.in_context(moment)))
+        if moment not in SESSION.summaries:  # with one, what stayed is in context too
+            assert f"message {moment + 1}: {tokens:,} token" in column
+        assert (" later" in column) == (moment > 20)
+        assert (" back" in column.split('"')[0]) == (moment == 25)
+    assert re.findall(r"<b>(\d)</b><i", shown) == ["1", "2"]
+
+
+def test_a_session_is_played_to_its_end() -> None:
+    app = opened()
+    press(app, "Play this session")
+    for _ in range(70):
+        app.run()
+        if any(button.label == "Play this session" for button in app.button):
+            break
+
+    last = len(SESSION.messages)
+    assert f"At message {last} " in words_of(app)
+    assert "repeats what had left" in html(app)
 
 
 def test_what_a_session_says_is_shown_as_text() -> None:
@@ -101,7 +121,7 @@ def test_what_a_session_says_is_shown_as_text() -> None:
     log.summary("<script>")
     log.say("yes")
     session: Session = log.read()[0]
-    shown = messages_html(session, 1, (), "<img src=x") + bar_html(session, 1)
+    shown = messages_html(session, 1, (), "<img src=x") + filling_html(session, 1, ())
 
     assert "<img" not in shown
     assert "<script" not in shown

@@ -5,11 +5,10 @@ where the value was given and where it was needed, and what was in context then.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
-from itertools import groupby, pairwise
 from threading import Event
 from time import perf_counter
 
@@ -29,6 +28,7 @@ from fdkvc.conversations.forgot_report import (
 from fdkvc.conversations.formats import read_sessions
 from fdkvc.conversations.lexical import Encoder
 from fdkvc.conversations.page.files import DialogFile
+from fdkvc.conversations.page.filling import filling_html
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import SPAN_KINDS
@@ -48,6 +48,12 @@ NEAR = 4
 """Messages that are shown before a moment, and half as many after it. Of a loss, one is shown
 before and after each place."""
 
+PLAYED_STEPS = 60
+"""Steps in which a session is played."""
+
+PLAY_SECONDS = 0.6
+"""Between two of them."""
+
 SHOWN_CHARACTERS = 800
 """Most characters of a message; a longer one is cut around the value, or after its beginning."""
 
@@ -57,7 +63,8 @@ class CompactionCard:
     """What is shown of a compaction."""
 
     sentence: str
-    caption: str
+    notes: tuple[str, ...]
+    """Where it is and how large the text was, what followed and what it cost, a sentence each."""
     ways: Grid
     losses: tuple[tuple[Need, str], ...]
     """The worst losses, each with words on it."""
@@ -65,15 +72,20 @@ class CompactionCard:
     """How many values that later calls needed were lost."""
     note: str
     """A sentence on what its numbers count."""
+    returning: tuple[int, ...] = ()
+    """The results that repeat what had left."""
 
     @classmethod
     def of(cls, result: Forgot) -> "CompactionCard":
         """Return the card of a compaction."""
         lost = result.lost()
-        caption = " ".join([f"{heading(result)}.", *notes_of(result)])
+        notes = (f"{heading(result)}.", *notes_of(result))
         losses = tuple((need, _in_words(need, result)) for need in lost[:WORST])
         note = tokens_note(result.session)
-        return cls(sentence(result), caption, ways_grid(result), losses, len(lost), note)
+        returning = {line.message for line in result.returned if not line.stays}
+        ways = ways_grid(result)
+        messages = tuple(sorted(returning))
+        return cls(sentence(result), notes, ways, losses, len(lost), note, messages)
 
 
 def _in_words(need: Need, result: Forgot) -> str:
@@ -179,7 +191,8 @@ def show_session(
         parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread)
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
-        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
+        seconds = POLL_SECONDS if under_way else None
+        st.fragment(run_every=PLAY_SECONDS if _is_playing(scope) else seconds)(draw)()
 
 
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
@@ -245,8 +258,11 @@ def _draw(
         # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
         state = {"persist_state": "session"}
         chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
-    scope = f"{scope}/{chosen}"
+    played_scope, scope = scope, f"{scope}/{chosen}"
+    if _is_playing(played_scope):
+        _play(played_scope, f"{scope}/message", session)
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
+    returning = frozenset(index for card in cards for index in card.returning)
     with bar:
         if has_several:
             st.markdown(
@@ -254,16 +270,17 @@ def _draw(
                     len(session.compactions)
                 )
             )
-        st.html(bar_html(session, moment))
+        st.html(filling_html(session, moment, returning))
+        _show_player(played_scope, f"{scope}/message", session)
     if chosen < len(cards):
         _draw_card(scope, read(chosen, cards[chosen]))
-    _draw_moment(scope, session, moment, loss)
+    _draw_moment(scope, session, moment, loss, returning)
 
 
 def _draw_card(scope: str, card: CompactionCard) -> None:
     """Draw a card, with a button for each of its losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
-    st.caption(plain(card.caption))
+    st.caption("\n".join(f"- {plain(note)}" for note in card.notes))
     show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
         worst = f"The worst {len(card.losses)} of {count(card.lost, 'loss', 'losses')}"
@@ -301,14 +318,51 @@ def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]
     return moment, loss if loss is not None and loss.message == moment else None
 
 
-def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -> None:
+def _is_playing(scope: str) -> bool:
+    """Whether a session is being played."""
+    return bool(st.session_state.get(f"{scope}/is-playing"))
+
+
+def _show_player(scope: str, moment_key: str, session: Session) -> None:
+    """Show a button that plays the session, and a slider for its message."""
+    is_playing, last = _is_playing(scope), len(session.messages)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        icon = ":material/pause:" if is_playing else ":material/play_arrow:"
+        label = f"{'Pause' if is_playing else 'Play'} this session"
+        if st.button(label, key=f"{scope}/play", icon=icon):
+            st.session_state[f"{scope}/is-playing"] = not is_playing
+            st.rerun()  # the whole page, as a fragment's interval is set where it is made
+        # Set in each run: a new slider in a page that is run again would begin at 1.
+        key = f"{moment_key}-slider"
+        st.session_state[key] = st.session_state[moment_key]
+        label = plain(f"Message (1 to {last:,})")
+        st.slider(label, 1, last, key=key, on_change=_move, args=(moment_key, key))
+
+
+def _move(moment_key: str, slider_key: str) -> None:
+    """Go to the slider's message."""
+    st.session_state[moment_key] = st.session_state[slider_key]
+
+
+def _play(scope: str, moment_key: str, session: Session) -> None:
+    """Go on to a later message; from the end of the session, to its beginning."""
+    last = len(session.messages)
+    moment = int(st.session_state.get(moment_key, 1))
+    next_moment = min(moment + -(-last // PLAYED_STEPS), last) if moment < last else 1
+    st.session_state[moment_key] = next_moment
+    if next_moment == last:
+        st.session_state[f"{scope}/is-playing"] = False
+        st.rerun()
+
+
+def _draw_moment(
+    scope: str, session: Session, moment: int, loss: Need | None, returning: frozenset[int]
+) -> None:
     """Draw the messages around a moment, and say what was in context then."""
     context = session.in_context(moment)
     absent = moment + 1 - len(context)
-    with st.expander("Transcript: what was in context at a message", expanded=loss is not None):
-        last = len(session.messages)
-        key = f"{scope}/message"
-        st.number_input(plain(f"Message (1 to {last:,})"), 1, last, key=key, width=200)
+    title = "Transcript: what was in context at the message"
+    with st.expander(title, expanded=loss is not None):
         st.markdown(
             plain(
                 f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "
@@ -318,32 +372,10 @@ def _draw_moment(scope: str, session: Session, moment: int, loss: Need | None) -
             )
         )
         places: set[int] = set() if loss is None else {loss.source, loss.message, loss.giver} - {-1}
-        st.html(messages_html(session, moment, places, "" if loss is None else loss.value))
+        value = "" if loss is None else loss.value
+        st.html(messages_html(session, moment, places, value, returning))
     if st.session_state.pop(f"{scope}/scrolls", False):
         scroll_to(".session-messages")
-
-
-def bar_html(session: Session, moment: int) -> str:
-    """Return the session as a bar: its contexts by their tokens, its compactions, and a moment."""
-    context, parts = session.in_context(moment), []
-    for number, (first, end) in enumerate(pairwise(session.bounds)):
-        for kind, group in groupby(range(first, end), lambda row: _standing(row, moment, context)):
-            tokens = session.tokens_of(tuple(group))
-            title = escape(f"context {number + 1}, {count(tokens, 'token')}: {STANDINGS[kind]}")
-            parts.append(f'<i class="{kind}" style="flex-grow:{tokens}" title="{title}"></i>')
-        if number < len(session.compactions):
-            place = escape(session.compactions[number].place)
-            parts.append(f'<b title="compaction {number + 1}, {place}">{number + 1}</b>')
-    label = (
-        f"The session: {count(len(session.contexts), 'context')}, at message {moment + 1} "
-        f"{count(len(context), 'message')} in context"
-    )
-    legend = (
-        '<small><i class="in"></i>in context at that message <i class="out"></i>no longer '
-        '<i class="later"></i>later <b>1</b>compaction</small>'
-    )
-    inside = "".join(parts)
-    return f'<div class="session-bar" role="img" aria-label="{label}">{inside}</div>{legend}'
 
 
 STANDINGS = {"in": "in context", "out": "not in context", "later": "later"}
@@ -356,7 +388,13 @@ def _standing(index: int, moment: int, context: frozenset[int]) -> str:
     return "in" if index in context else "out"
 
 
-def messages_html(session: Session, moment: int, places: Iterable[int], value: str) -> str:
+def messages_html(
+    session: Session,
+    moment: int,
+    places: Iterable[int],
+    value: str,
+    returning: Collection[int] = (),
+) -> str:
     """Return the messages around some places, marked by whether they are in context then."""
     # 1. The messages to show: around a moment, or around the places of a loss.
     context, places = session.in_context(moment), {*places}
@@ -374,7 +412,8 @@ def messages_html(session: Session, moment: int, places: Iterable[int], value: s
                 rows.append(f'<li class="boundary">{words}</li>')
                 next_index = bound
         rows += _gap(next_index, index)
-        rows.append(_message_html(session, index, moment, context, value))
+        is_back = index in returning
+        rows.append(_message_html(session, index, moment, context, value, is_back))
         next_index = index + 1
     return f'<ol class="session-messages">{"".join(rows)}</ol>'
 
@@ -385,7 +424,7 @@ def _gap(first: int, end: int) -> list[str]:
 
 
 def _message_html(
-    session: Session, index: int, moment: int, context: frozenset[int], value: str
+    session: Session, index: int, moment: int, context: frozenset[int], value: str, is_back: bool
 ) -> str:
     message, standing_there = session.messages[index], _standing(index, moment, context)
     author = SPAN_KINDS[span_kind(message)]
@@ -394,9 +433,10 @@ def _message_html(
     elif message.turn.tool:
         author = f"{author}: {message.turn.tool}"
     now = " now" if index == moment else ""
+    back = ", repeats what had left" if is_back else ""
     return (
         f'<li class="{standing_there}{now}"><small><b>{escape(author)}</b> {index + 1:,}, '
-        f"{escape(message.place)} <em>{STANDINGS[standing_there]}</em></small>"
+        f"{escape(message.place)} <em>{STANDINGS[standing_there]}{back}</em></small>"
         f"<p>{_marked(message.turn.text, value)}</p></li>"
     )
 
