@@ -5,6 +5,7 @@ from pathlib import Path
 from time import perf_counter
 
 from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
+from fdkvc.conversations.forgot_folder import folder_json, folder_text, losses_in
 from fdkvc.conversations.forgot_report import as_json, as_text, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.lexical import Encoder
@@ -25,6 +26,9 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
     if options.at is not None:
         check_count("--at", options.at)
     name = options.file or str(EXAMPLES / "agent.jsonl")
+    if Path(name).is_dir():
+        _folder_command(options, Path(name), encoding)
+        return
     with progress(f"Reading {Path(name).name}"):
         sessions = read_sessions(read_bytes(name, MAX_DIALOG_FILE_BYTES), name)
         sessions = tuple(session.in_tokens(encoding) for session in sessions)
@@ -71,3 +75,18 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
                 f"\nWithout a compaction, and not compared: {count(rest_count, 'conversation')}."
             )
     flush(text + "\n")
+
+
+def _folder_command(options: Namespace, folder: Path, encoding: Encoder) -> None:
+    """Print what the sessions in a folder forgot, by project."""
+    began = perf_counter()
+    with progress(f"Reading the sessions in {folder.name}") as show:
+
+        def on_file(number: int, total: int, file: str) -> None:
+            show(Progress(number, total, file, perf_counter() - began))
+
+        losses = losses_in(folder, encoding, on_file)
+    for sentence in losses.skipped:
+        warn(f"Not read: {sentence}")
+    words = not options.without_words
+    flush((folder_json if options.json else folder_text)(losses, words) + "\n")

@@ -577,6 +577,30 @@ def test_a_list_has_the_rules_and_then_the_things_of_the_user_and_of_calls() -> 
     assert "it would have held 3 of 4 values" in instruction(result)
 
 
+def test_the_sessions_of_a_folder_are_summed_by_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, folder in enumerate(("/srv/boats", "/srv/boats", "/srv/tides")):
+        log = worked()
+        log.rows = [{**row, "cwd": folder} for row in log.rows if isinstance(row, dict)]
+        (tmp_path / f"{number}.jsonl").write_bytes(log.content)
+    (tmp_path / "chat.json").write_bytes((EXAMPLES / "chat.json").read_bytes())
+    (tmp_path / "empty.json").write_text("")
+    shown = printed(capsys, str(tmp_path))
+    report = json.loads(printed(capsys, str(tmp_path), "--json"))
+
+    assert "3 compactions in 3 sessions: 6 of 15 values" in shown
+    assert "Not sessions of a coding agent: 1 file." in shown
+    assert [row["project"] for row in report["projects"]] == ["/srv/boats", "/srv/tides"]
+    assert [row["lost"] for row in report["projects"]] == [
+        {"id": 2, "number": 2},
+        {"id": 1, "number": 1},
+    ]
+    assert [row["came back"] for row in report["projects"]] == [2, 1]
+    assert "boats" not in printed(capsys, str(tmp_path), "--without-words")
+    assert len(report["not read"]) == 1
+
+
 def test_what_is_no_session_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["forgot", str(EXAMPLES / "chat.json")]) == 2
     assert "not a session of a supported" in capsys.readouterr().err

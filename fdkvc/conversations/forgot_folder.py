@@ -1,0 +1,189 @@
+"""What the sessions in a folder forgot, by project: which kinds of values are lost most."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from fdkvc.conversations.forgot import Forgot, forgot
+from fdkvc.conversations.forgot_report import KIND_NAMES, KIND_WORDS, WIDTH, kind_name
+from fdkvc.conversations.formats import read_sessions
+from fdkvc.conversations.lexical import Encoder
+from fdkvc.core.json_input import read_bytes
+from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_SESSION_FILES
+from fdkvc.core.parameters import check_most
+from fdkvc.core.words import count, percent
+from fdkvc.runs.grid import Grid
+
+ENDINGS = ("*.jsonl", "*.json")
+"""Patterns of the files that are read."""
+
+NAMES = ("path", "id", "name", "number", "address")
+"""The names of kinds in the order of the columns."""
+
+
+@dataclass
+class ProjectLosses:
+    """What the sessions of a project forgot."""
+
+    project: str
+    sessions: int = 0
+    compactions: int = 0
+    """Those after which it is known what the model had."""
+    needed: int = 0
+    returned: int = 0
+    """Values that had left and came back before use."""
+    tokens_again: int = 0
+    """Tokens of lines that had left and came back."""
+    rules: int = 0
+    """The user's rules that did not stand word for word in what stayed."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Values that had left, by the name of their kind."""
+
+    def add(self, result: Forgot) -> None:
+        """Add a compaction."""
+        if result.recorded is None:
+            return
+        lost = result.lost()
+        self.compactions += 1
+        self.needed += len(result.needs)
+        self.lost.update(KIND_NAMES[kind_name(need.value)][0] for need in lost)
+        self.returned += sum(need.giver >= 0 for need in lost)
+        self.tokens_again += result.recorded.redone.tokens
+        self.rules += sum(not rule.stands for rule in result.rules)
+
+
+@dataclass(frozen=True)
+class FolderLosses:
+    """What the sessions of a folder forgot."""
+
+    projects: tuple[ProjectLosses, ...]
+    skipped: tuple[str, ...]
+    """Sentences on files that cannot be read."""
+    others: int
+    """Files that are no sessions."""
+
+    def total(self) -> ProjectLosses:
+        """Return all projects together."""
+        total = ProjectLosses("all")
+        for row in self.projects:
+            total.sessions += row.sessions
+            total.compactions += row.compactions
+            total.needed += row.needed
+            total.returned += row.returned
+            total.tokens_again += row.tokens_again
+            total.rules += row.rules
+            total.lost += row.lost
+        return total
+
+
+def losses_in(
+    folder: Path,
+    encoding: Encoder,
+    on_file: Callable[[int, int, str], None] = lambda number, total, name: None,
+) -> FolderLosses:
+    """Read the sessions in a folder one after the other; return what they forgot by project.
+
+    A project is the working folder that a session names, or else its own folder. Raises a
+    ValueError if there are too many files.
+    """
+    files = sorted({path for pattern in ENDINGS for path in folder.rglob(pattern)})
+    check_most(f"{folder} has", len(files), "files", MAX_SESSION_FILES)
+    projects: dict[str, ProjectLosses] = {}
+    skipped, others = list[str](), 0
+    for number, path in enumerate(files):
+        on_file(number, len(files), path.name)
+        try:
+            sessions = read_sessions(read_bytes(str(path), MAX_DIALOG_FILE_BYTES), path.name)
+            others += not sessions
+            for session in sessions:
+                name = session.folder or path.parent.name
+                losses = projects.setdefault(name, ProjectLosses(name))
+                losses.sessions += 1
+                for result in (
+                    forgot(session.in_tokens(encoding), ()) if session.compactions else ()
+                ):
+                    losses.add(result)
+        except ValueError as error:
+            skipped.append(f"{path.name}: {error}")
+    rows = sorted(projects.values(), key=lambda row: (-row.lost.total(), row.project))
+    return FolderLosses(tuple(rows), tuple(skipped), others)
+
+
+def folder_text(losses: FolderLosses, words: bool = True) -> str:
+    """Return what the command prints of a folder."""
+    total = losses.total()
+    lost = total.lost.total()
+    sentences = [
+        f"{count(total.compactions, 'compaction')} in {count(total.sessions, 'session')}: "
+        f"{lost:,} of {count(total.needed, 'value')} that later calls needed had left, "
+        f"{total.returned:,} of them came back before use."
+    ]
+    if lost:
+        (name, number), *_ = total.lost.most_common()
+        share = percent(number / lost)
+        sentences.append(f"Lost most: {count(number, *_plural(name))} ({share} of the losses).")
+        kinds = "; ".join(KIND_WORDS[name] for name, _ in total.lost.most_common())
+        sentences.append(f"To paste after /compact: “List word for word: {kinds}.”")
+    lines = [fill(sentence, WIDTH) for sentence in sentences]
+    parts = ["\n".join(lines), folder_grid(losses, words).within(WIDTH).text()]
+    if losses.others:
+        parts.append(f"Not sessions of a coding agent: {count(losses.others, 'file')}.")
+    return "\n\n".join(parts)
+
+
+def _plural(name: str) -> tuple[str, ...]:
+    return next(names for names in KIND_NAMES.values() if names[0] == name)
+
+
+def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
+    """Return the table of projects; without `words`, they are numbered."""
+    heads = [
+        "project",
+        "sessions",
+        "compactions",
+        "lost",
+        "back",
+        *map(_column, NAMES),
+        "read again",
+    ]
+    heads.append("rules")
+    rows = [[str(cell) for cell in row] for row in _cells(losses, words)]
+    return Grid(heads, rows)
+
+
+def _column(name: str) -> str:
+    names = _plural(name)
+    return names[1] if len(names) > 1 else f"{name}s"
+
+
+def _cells(losses: FolderLosses, words: bool) -> Iterator[Sequence[Any]]:
+    for number, row in enumerate(losses.projects, start=1):
+        project = Path(row.project).name if words else f"project {number}"
+        lost = f"{row.lost.total():,} of {row.needed:,}"
+        kinds = [f"{row.lost[name]:,}" for name in NAMES]
+        tokens = f"{row.tokens_again:,}"
+        yield project, row.sessions, row.compactions, lost, row.returned, *kinds, tokens, row.rules
+
+
+def folder_json(losses: FolderLosses, words: bool = True) -> str:
+    """Return the same as JSON."""
+    rows = [
+        {
+            "project": row.project if words else f"project {number}",
+            "sessions": row.sessions,
+            "compactions": row.compactions,
+            "needed": row.needed,
+            "lost": dict(row.lost),
+            "came back": row.returned,
+            "tokens again": row.tokens_again,
+            "rules not word for word": row.rules,
+        }
+        for number, row in enumerate(losses.projects, start=1)
+    ]
+    skipped: Iterable[str] = losses.skipped if words else ()
+    content = {"projects": rows, "not read": [*skipped], "no sessions": losses.others}
+    return json.dumps(content, indent=1, ensure_ascii=False)
