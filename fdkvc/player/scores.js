@@ -20,7 +20,7 @@ export class Scores {
     this.turn = 0;
     this.now = lane.turn(0);
     this.axis = axisOf(this.band, { all: [], contending: [], stayed: 0, cutoff: null });
-    this.spans = /** @type {ReturnType<typeof spanOf>[]} */ ([]);
+    this.spans = /** @type {(ReturnType<typeof spanOf> & { cutoff: number | undefined })[]} */ ([]);
     this.placed = columnsOf(this.band, this.now);
   }
 
@@ -41,7 +41,7 @@ export class Scores {
     const last = missed.length ? stayed.at(-1) : undefined;
     this.spans = this.terms.map((_, k) => {
       const column = lane.values[k];
-      return spanOf(stood.map((i) => column[i]), last === undefined ? undefined : column[last]);
+      return { ...spanOf(stood.map((i) => column[i])), cutoff: last === undefined ? undefined : column[last] };
     });
     this.placed = columnsOf(this.band, now);
     const targets = new Map(this.placed.columns.map(({ i, left, width }) => {
@@ -154,9 +154,9 @@ export class Scores {
   /** @param {Pen} pen @param {string} name @param {number} k @param {number} width @param {(number | null)[]} pointed */
   #drawTerm(pen, name, k, width, pointed) {
     const foot = footOf(this.band, k);
-    const { low, high, ground, foot: below, cut } = this.spans[k];
+    const { low, high, foot: below, share, cutoff } = this.spans[k];
     const y = foot - LANE * below;
-    words(pen, `${name}${cut ? ` · line: the last kept, ${number(ground)}` : ''}`, LEFT, foot - LANE - 3, {});
+    words(pen, `${name}${cutoff === undefined ? '' : ` · dashed: the last kept, ${number(cutoff)}`}`, LEFT, foot - LANE - 3, {});
     words(pen, number(high), LEFT - 8, foot - LANE + 8, { align: 'right' });
     words(pen, number(low), LEFT - 8, foot + 2, { align: 'right' });
     line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.soft });
@@ -166,5 +166,8 @@ export class Scores {
       pen.fillRect(x, y, Math.max(1, w), -LANE * shares[k]);
     }
     pen.globalAlpha = 1;
+    if (cutoff === undefined) return;
+    const level = y - LANE * share(cutoff);
+    line(pen, [[LEFT - 4, level], [width, level]], { dash: [5, 3], width: 1.2 });
   }
 }

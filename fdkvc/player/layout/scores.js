@@ -7,7 +7,7 @@ import { NARROW } from './marks.js';
 /** @typedef {{ i: number, left: number, width: number }} Column of an entry */
 /** @typedef {{ shielded: number[], stayed: number[], missed: number[], stale: number[] }} Groups of entries */
 
-export const LANE = 26; // the height of a term's lane
+export const LANE = 48; // the height of a term's lane
 export const LEFT = 46; // room for numbers
 const TITLE = 16; // of a lane
 const AROUND = 12; // entries on either side of the cutoff that the axis is zoomed to
@@ -90,13 +90,12 @@ export function axisOf({ top, bottom, tall }, { all, contending, stayed, cutoff 
   };
 }
 
-/** The axis of a term: from its lowest value to its highest, with a ground from which its bars rise and fall:
- * the last kept's, if one was evicted, or else zero. @param {number[]} values @param {number | undefined} last */
-export function spanOf(values, last) {
-  const ground = last ?? 0;
-  const all = [ground, ...values.filter(Number.isFinite)];
+/** The axis of a term, from zero to its highest value or, if it has negative ones, from its lowest; `share`
+ * is how much of it a value takes. @param {number[]} values */
+export function spanOf(values) {
+  const all = [0, ...values.filter(Number.isFinite)];
   const [low, high] = [all.reduce((one, other) => Math.min(one, other)), all.reduce((one, other) => Math.max(one, other))];
   const wide = high - low || 1;
-  const share = (/** @type {number} */ value) => (Number.isFinite(value) ? (value - ground) / wide : 0);
-  return { low, high, ground, foot: (ground - low) / wide, cut: last !== undefined, share };
+  const share = (/** @type {number} */ value) => (Number.isFinite(value) ? value / wide : 0);
+  return { low, high, foot: (0 - low) / wide, share };
 }
