@@ -24,23 +24,30 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     branch = branches([(row[0], row) for row in messages], leaf, place)[-1]
     unread.add(OTHER_BRANCH, len(messages) - len(branch))
     for message, location in branch:
-        blocks: list[dict[str, Any]] = []
-        names = set()
-        attachments = optional(message, "attachments", list, location)
-        for attached, inside in objects(attachments, "attachment", location):
-            unread.fields(attached, {"extracted_content", "file_name", "file_type"})
-            names.add(str(attached.get("file_name")))
-            text = optional(attached, "extracted_content", str, inside)
-            blocks.append({"type": "text", "text": text} if text else {"type": "attachment"})
-        for file, _ in objects(optional(message, "files", list, location), "file", location):
-            unread.fields(file, {"file_name"})
-            if str(file.get("file_name")) not in names:
-                blocks.append({"type": "file"})
+        parts = [*_attached(message, location, unread)]
         content = optional(message, "content", list, location)
         text = optional(message, "text", str, location)
-        blocks += content or ([{"type": "text", "text": text}] if text else [])
+        if content:
+            parts += content
+        elif text:
+            parts.append({"type": "text", "text": text})
         sender = require(message, "sender", str, location)
-        yield restated(message, *BOOKKEEPING, role=sender, content=blocks), location
+        yield restated(message, *BOOKKEEPING, role=sender, content=parts), location
+
+
+def _attached(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[dict[str, Any]]:
+    """Yield the texts of a message's attachments, and a part for each file without one."""
+    names = set[str]()
+    attachments = optional(message, "attachments", list, place)
+    for attachment, location in objects(attachments, "attachment", place):
+        unread.fields(attachment, {"extracted_content", "file_name", "file_type"})
+        names.add(str(attachment.get("file_name")))
+        text = optional(attachment, "extracted_content", str, location)
+        yield {"type": "text", "text": text} if text else {"type": "attachment"}
+    for file, _ in objects(optional(message, "files", list, place), "file", place):
+        unread.fields(file, {"file_name"})
+        if str(file.get("file_name")) not in names:
+            yield {"type": "file"}
 
 
 FORMAT = chat_format(
