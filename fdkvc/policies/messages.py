@@ -25,8 +25,8 @@ class Messages(Paging):
 
     With ``begins=user``, a message is all from a user's message up to the next. So what stays
     begins with a user's, and a call stays with its results, as under LangChain's ``trim_messages``
-    with ``start_on="human"``. By default it begins anywhere, as in Ollama: recorded runs and published
-    figures name that without a setting.
+    with ``start_on="human"``. By default it begins anywhere, as in Ollama; recorded runs and
+    published figures name that without a setting.
     """
 
     key = "messages"
