@@ -23,6 +23,9 @@ from fdkvc.conversations.thing_index import Place
 MIN_CHARACTERS = 8
 """Letters and digits of a line that counts."""
 
+EMPTY = frozenset(("(no output)", "Tool ran without output or errors", "(no content)"))
+"""What stands for a result without words."""
+
 _EDIT = re.compile(r"(?i)edit|write|patch|replace|insert")
 _SHELL_EDIT = re.compile(
     r"\bsed\s+(?:-\S+\s+)*-\w*i|\bperl\s+-\w*i|\bcat\s*(?:<<\S+\s*)?>|\bapply_patch\b|\bpatch\s+-p|"
@@ -94,7 +97,7 @@ def _lines_of(message: Message) -> Iterator[tuple[int, int, int]]:
         line = match[0]
         number = _NUMBER.match(line)
         words = (line[number.end() :] if number else line).strip()
-        if sum(map(str.isalnum, words)) >= MIN_CHARACTERS:
+        if sum(map(str.isalnum, words)) >= MIN_CHARACTERS and words not in EMPTY:
             yield hash(words), match.start(), match.end()
 
 
