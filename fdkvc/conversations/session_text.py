@@ -118,9 +118,9 @@ class PlaceSet:
 
     def held(self, stays: Bools) -> list[bool]:
         """Return whether each thing has a place without any token that left (N,)."""
-        edges = np.zeros(self._characters + 1, np.int32)
-        np.add.at(edges, self._spans[~stays, 0], 1)
-        np.subtract.at(edges, self._spans[~stays, 1], 1)
+        starts, ends = self._spans[~stays].T
+        characters = self._characters + 1
+        edges = np.bincount(starts, minlength=characters) - np.bincount(ends, minlength=characters)
         left_so_far = np.cumsum(np.cumsum(edges) > 0)
         left_before = np.concatenate([[0], left_so_far])
         held = np.zeros(self._number, np.bool_)

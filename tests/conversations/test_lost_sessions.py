@@ -157,7 +157,7 @@ class InventedSession:
             for _ in range(self.drawn.randrange(4, 14)):
                 self.drawn.choice(actions)()
             self.compact()
-        for _ in range(self.drawn.randrange(2, 14)):
+        for _ in range(self.drawn.randrange(6, 40)):
             self.drawn.choice(actions)()
 
 
