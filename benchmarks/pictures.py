@@ -25,46 +25,14 @@ GALLERY_SIZE: ViewportSize = {"width": 1440, "height": 940}
 COLOURS = 128
 
 MOVING = "forgotten"
-ANSWERS = "/answers?model=smollm2&file=birthday&policies=fifo,h2o&look=h2o"
-ANSWERS_SIZE: ViewportSize = {"width": 1200, "height": 1500}
+MOVING_SIZE: ViewportSize = {"width": 1100, "height": 900}
 PIXELS = 2
 """Pixels of the moving picture for each of the page, for screens with fine pixels."""
 
 MARGIN = 14.0
-VISIBLE_ROWS = 3
-"""Rows of the table of restored words in the moving picture, its heading among them."""
 
-HIDE_RESTORED = """() => {
-  const live = document.querySelector('.stMain .stButton button');
-  const restored = [...document.querySelectorAll('tr')].slice(2);
-  for (const part of [live, document.querySelector('p:has(strong em)'), ...restored]) {
-    part.style.visibility = 'hidden';
-  }
-}"""
-"""Hide what comes of restored words, and the button above them."""
-
-HIDE_ANSWERS = """() => {
-  for (const lane of document.querySelectorAll('.answers section')) {
-    lane.style.minHeight = `${lane.offsetHeight}px`;
-    lane.querySelectorAll('small:nth-of-type(n+2), .chips').forEach(
-      (grade) => { grade.hidden = true; });
-    const text = lane.querySelector('p');
-    for (const node of [...text.childNodes].filter((child) => child.nodeType === Node.TEXT_NODE)) {
-      node.replaceWith(...node.textContent.split(/(?<=\\s)/).map((word) => {
-        const span = document.createElement('span');
-        span.textContent = word;
-        return span;
-      }));
-    }
-    for (const word of text.children) word.style.visibility = 'hidden';
-  }
-}"""
-"""Hide what the model writes, and its grades."""
-
-SHOW_WORD = """(number) => document.querySelectorAll(
-  `.answers p > :nth-child(${number})`).forEach((word) => { word.style.visibility = 'visible'; })"""
-SHOW_RESTORED = """() => document.querySelectorAll('tr, p').forEach(
-  (part) => { part.style.visibility = 'visible'; })"""
+RESTORED = ".message mark"
+"""The word on *Start* once it is back."""
 
 
 class Frame(NamedTuple):
@@ -104,36 +72,23 @@ def still_pictures(browser: Browser) -> Iterator[tuple[str, bytes]]:
 
 
 def forgotten_word(browser: Browser, address: str) -> Iterator[Frame]:
-    """Yield the frames: three caches answer a question, and one gets the evicted word back."""
+    """Yield the frames: two of three caches answer wrong, and a click gives the word back."""
     page = browser.new_page(
-        viewport=ANSWERS_SIZE, color_scheme="light", base_url=address, device_scale_factor=PIXELS
+        viewport=MOVING_SIZE, color_scheme="light", base_url=address, device_scale_factor=PIXELS
     )
-    page.goto(ANSWERS)
-    page.locator(".answers p").last.wait_for()
+    page.goto("/")
     settled(page)
-    answers = frame_around(page, ".message", ".answers")
-    restored = frame_around(page, "h3 span", f"tr >> nth={VISIBLE_ROWS - 1}")
-    height = max(answers["height"], restored["height"])
-
-    def frame(top: float, milliseconds: int) -> Frame:
-        clip: FloatRect = {**answers, "y": top, "height": height}
-        return Frame(page.screenshot(clip=clip), milliseconds)
-
-    page.evaluate(HIDE_RESTORED)
-    yield frame(answers["y"], 3_500)  # a picture that stands still shows this
-    steps = 8
-    for step in range(1, steps + 1):
-        yield frame(answers["y"] + (restored["y"] - answers["y"]) * step / steps, 60)
-    yield frame(restored["y"], 2_000)
-    page.evaluate(SHOW_RESTORED)
-    yield frame(restored["y"], 5_000)
-    page.evaluate(HIDE_ANSWERS)
-    yield frame(answers["y"], 1_000)
-    words = page.locator(".answers p").all()
-    for number in range(1, 1 + max(text.locator("> *").count() for text in words)):
-        page.evaluate(SHOW_WORD, number)
-        yield frame(answers["y"], 160)
-    yield frame(answers["y"], 1_200)
+    button = page.locator(".st-key-start-restore button")
+    clip = frame_around(page, "h2", ".st-key-start-restore button")
+    clip["width"] = frame_around(page, ".answers", ".answers")["width"]
+    yield Frame(page.screenshot(clip=clip), 5_000)  # a picture that stands still shows this
+    button.focus()
+    yield Frame(page.screenshot(clip=clip), 1_500)
+    button.click()
+    page.locator(RESTORED).wait_for()
+    settled(page)
+    page.mouse.move(0, 0)
+    yield Frame(page.screenshot(clip=clip), 7_000)
     page.close()
 
 
@@ -160,7 +115,7 @@ def moving_picture(frames: Iterator[Frame]) -> bytes:
     for frame in frames:
         images.append(Image.open(BytesIO(frame.png)).convert("RGB"))
         durations.append(frame.milliseconds)
-    palette = stacked(images[0], images[len(images) // 2]).quantize(COLOURS)
+    palette = stacked(images[0], images[-1]).quantize(COLOURS)
     drawn = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     picture = BytesIO()
     options = {"save_all": True, "append_images": drawn[1:], "duration": durations, "loop": 0}

@@ -32,5 +32,5 @@ with page(
 
     ghost = choose_ghost(PAGE, run, sidebar.view_fields)
     with shown.beside_title:
-        show_downloads(PAGE, [lane], partial(payload, run, "", *ghost))
+        show_downloads(PAGE, [lane], partial(payload, run, "", *ghost), further_runs=ghost.named)
     scene.show(PAGE, lane, fields.link_writer(PAGE, sidebar.view_fields(PAGE)), ghost)

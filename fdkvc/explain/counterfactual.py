@@ -10,7 +10,6 @@ import numpy as np
 from fdkvc.core.attention import TRAITS, Ints
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import Field, written
-from fdkvc.core.words import percent
 from fdkvc.engine.simulate import initial_state, take_turn
 from fdkvc.engine.trace import Trace
 from fdkvc.explain.decisions import explain
@@ -77,7 +76,7 @@ class Change:
         Examples
         --------
         >>> Change("gamma", "Recency decay", 0.88, 0.921, 0.0, 1.0, 0.001).words
-        'Recency decay at 0.921 instead of 0.88 would have kept it, a change of 4.1 % of its range.'
+        'Recency decay at 0.921 instead of 0.88 would have kept it.'
         >>> Change("w_c", "Weight", 0.45, None, 0.0, 1.0, 0.001, keeps=False).words
         'No weight from 0 to 1 in steps of 0.001 would have evicted it.'
         >>> Change("beta", "Modulation", 0.25, None, 0.0, 4.0, 0.004, is_read=False).words
@@ -87,13 +86,11 @@ class Change:
         would = f"would have {'kept' if self.keeps else 'evicted'} it"
         if not self.is_read:
             return f"No {name} {would}, because this run never uses it."
-        if self.reversing_value is None or self.share is None:
+        if self.reversing_value is None:
             low, high, step = map(written, (self.low, self.high, self.step))
             return f"No {name} from {low} to {high} in steps of {step} {would}."
         values = f"{written(self.reversing_value)} instead of {written(self.current_value)}"
-        return (
-            f"{self.label} at {values} {would}, a change of {percent(self.share, 1)} of its range."
-        )
+        return f"{self.label} at {values} {would}."
 
 
 class NotRepeated(Change):
@@ -145,10 +142,10 @@ def counterfactual(
     >>> trace = simulate(policy_named("sink"), dialogs, budget=56)
     >>> for change in counterfactual(trace, dialogs, row=0, turn=1, token=7):
     ...     print(change.words)
-    Sinks at 8 instead of 4 would have kept it, a change of 6.2 % of its range.
-    Budget at 61 instead of 56 would have kept it, a change of 7.9 % of its range.
+    Sinks at 8 instead of 4 would have kept it.
+    Budget at 61 instead of 56 would have kept it.
     >>> counterfactual(trace, dialogs, row=0, turn=1, token=12)[0].words
-    'Sinks at 5 instead of 4 would have evicted it, a change of 1.6 % of its range.'
+    'Sinks at 5 instead of 4 would have evicted it.'
     """
     why = explain(trace, dialogs, row, turn, token)
     if trace.first_turn > 0:

@@ -86,7 +86,7 @@ interface Neighbours { turn: number; low: number; high: number; hue: number }
 
 interface Standing { turn: number; entry: number | null }
 interface View extends Standing { session: string; received: number; run: string; sentences: string[] }
-interface Change { label: string; before: string; after: string; share: string; words: string }
+interface Change { label: string; before: string; after: string; words: string }
 interface Answer { run: string; turn: number; entry: number; done: boolean; words: string; tried: string; changes: Change[] }
 
 interface Hub {

@@ -192,8 +192,8 @@ export class Why {
     const nearest = answer.changes.filter((change) => change.after).slice(0, 3);
     return [
       title,
-      make('ul', { className: 'changes' }, ...nearest.map(({ label, before, after, share }) => make('li', {},
-        make('span', {}, label), make('b', {}, `${before} → ${after}`), make('small', {}, share)))),
+      make('ul', { className: 'changes' }, ...nearest.map(({ label, before, after }) => make('li', {},
+        make('span', {}, label), make('b', {}, `${before} → ${after}`)))),
       make('p', { className: 'hint' }, answer.words),
       ...(answer.changes.length ? [make('details', {}, make('summary', {}, 'All settings and the values tried'),
         make('p', { className: 'hint' }, answer.tried),

@@ -48,7 +48,7 @@ def show_forgotten_word() -> None:
     (word,) = recorded.restored[LOSING[0]].attempts[0].spans
     key = f"{PAGE}/restored"
     restored = st.session_state.get(key, False)
-    tag = "b" if restored else "s"
+    tag = "mark" if restored else "s"
     first, question = turns[word.turn], turns[recorded.turn - 1]
     sentence = escape(first.text).replace(word.text, f"<{tag}>{word.text}</{tag}>", 1)
     answers = answers_of(recorded, restored)

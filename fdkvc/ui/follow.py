@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -13,6 +14,7 @@ from fdkvc.player.entry_files import file_stem, trace_files
 from fdkvc.player.moments import nearly_kept as nearly_kept
 from fdkvc.player.moments import value_sentences
 from fdkvc.player.payload import DialogText, LaneHead
+from fdkvc.player.run import StageRun
 from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_of_all
@@ -114,16 +116,18 @@ def show_downloads(
     lanes: Sequence[Lane],
     model_file: Callable[[], bytes] | None = None,
     *,
+    further_runs: Mapping[str, StageRun] = MappingProxyType({}),
     uploaded: bool = False,
 ) -> None:
     """Offer runs as tables, and the stage as a file that works without this app.
 
-    `alone` returns the run packed that is alone on the stage.
+    `model_file` returns the run packed that is alone on the stage. The tables also have
+    `further_runs`, by name.
     """
     # The session is out of reach at the click.
     view = stage_view(page)
     first = lanes[0].run
-    runs = {lane.words: lane.run for lane in lanes}
+    runs = {lane.words: lane.run for lane in lanes} | {**further_runs}
     title = f"{listed([lane.label for lane in lanes])} on {first.dialog.title}"
     stem = file_stem(runs)
 

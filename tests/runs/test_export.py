@@ -25,6 +25,7 @@ import fdkvc
 from fdkvc.core.arrays import one_dialog
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.simulate import simulate
+from fdkvc.engine.summary import CASE, paired_differences
 from fdkvc.paper.benchmark import Benchmark, Results, run_benchmark
 from fdkvc.paper.replication.tables import sweep_table
 from fdkvc.paper.results import BenchmarkRun, StudyRun, SweepRun
@@ -34,7 +35,7 @@ from fdkvc.paper.sweep import Sweep
 from fdkvc.player.entry_files import file_stem, trace_files, trace_text
 from fdkvc.player.run import DialogChoice, build_run
 from fdkvc.policies import POLICIES, policy_named, read_policy
-from fdkvc.runs.export import csv_text, with_readme
+from fdkvc.runs.export import csv_text, meaning_of, with_readme
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.record import run_json, source_digest
 from fdkvc.runs.write import check_folder, write_files
@@ -174,6 +175,13 @@ def explained(files: Mapping[str, str | bytes]) -> None:
 def test_the_shipped_runs_files_are_explained() -> None:
     run = papers_run()
     explained(StudyRun(run.study).files)
+
+
+def test_the_columns_of_paired_differences_are_explained() -> None:
+    rows = pd.DataFrame(columns=[*CASE, "services", "value"])
+    columns = paired_differences(rows, "h2o").loc[:, "policy":]
+    assert all(meaning_of("replay_paired.csv", str(column)) for column in columns)
+    assert "baseline" in meaning_of("replay_paired.csv", "verdict")
 
 
 @pytest.mark.parametrize("policy", ["fd-kvc-adaptive", "recall(h2o)"])

@@ -90,7 +90,7 @@ def test_the_first_page_begins_with_a_word_that_a_click_brings_back() -> None:
     assert not any("Rosalind" in answer.passages[0][1] for answer in lost[1:])
 
     app.button(key="start/restore").click().run()
-    assert "sister <b>Rosalind.</b>" in html(app)
+    assert "sister <mark>Rosalind.</mark>" in html(app)
     found = answers_of(shipped_answer(), restored=True)
     assert all("Rosalind" in answer.passages[0][1] for answer in found)
     assert html(app).count("<mark>Rosalind</mark>") > 4  # as FIFO's cache then answers

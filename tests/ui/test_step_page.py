@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from io import StringIO
 from typing import Any
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.player.entry_files import trace_files
+from fdkvc.player.run import DialogChoice, build_run
+from fdkvc.policies import policy_named
+from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import stage
+from fdkvc.ui.step.before import Ghost
 from tests.app_pages import SECONDS, html, link_of, open_page, press, settled, stage_of, told
 
 WRONG = (
@@ -184,6 +191,14 @@ def change(app: AppTest, **numbers: float) -> AppTest:
     for name, value in numbers.items():
         app.number_input(key=f"step/fd-kvc/{name}").set_value(value)
     return settled(app.run())
+
+
+def test_a_download_has_the_run_that_is_compared_with() -> None:
+    run = build_run(DialogChoice(scenario_named("shift"), 7, World()), policy_named("fifo"), 56)
+    assert Ghost().named == {}
+    runs = {"fd-kvc": run, **Ghost(run, "previous run").named}
+    table = pd.read_csv(StringIO(str(trace_files(runs)["turns.csv"])))
+    assert [*table.policy.unique()] == ["fd-kvc", "fifo (previous run)"]
 
 
 def retention(app: AppTest) -> tuple[str, str]:

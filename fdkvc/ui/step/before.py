@@ -28,6 +28,13 @@ class Ghost(NamedTuple):
     run: StageRun | None = None
     called: str = ""
 
+    @property
+    def named(self) -> Mapping[str, StageRun]:
+        """The run by its name in files; empty without one."""
+        if self.run is None:
+            return {}
+        return {f"{self.run.trace.policy.name} ({self.called})": self.run}
+
 
 NO_GHOST = Ghost()
 

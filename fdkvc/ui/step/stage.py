@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.core.parameters import written
-from fdkvc.core.words import percent
 from fdkvc.explain.counterfactual import Change, NotRepeated, counterfactual, nearest_first
 from fdkvc.player.moments import why_sentences
 from fdkvc.player.run import StageRun
@@ -84,18 +83,17 @@ def _verdict(changes: Sequence[Change]) -> str:
     """Say what the nearest changes that reverse a decision mean."""
     words = "No single setting, at any value tried, would have reversed the decision."
     if any(change.reversing_value is not None for change in changes):
-        words = "Each of these alone is enough. In %: the change, as a share of the allowed range."
+        words = "Each of these alone is enough."
     complete = all(isinstance(change.current_value, int) and change.step == 1 for change in changes)
     return words if complete else f"{words} Not every value was tried."
 
 
 def _described(change: Change) -> Mapping[str, Any]:
-    current_words, new_words, share = "yes", "no", ""  # whether a word is repeated has no range
+    current_words, new_words = "yes", "no"
     if not isinstance(change, NotRepeated):
         current_words = written(change.current_value)
         new_words = "" if change.reversing_value is None else written(change.reversing_value)
-        share = "" if change.share is None else percent(change.share, 1)
     elif change.reversing_value is None:
         new_words = ""
-    values = {"before": current_words, "after": new_words, "share": share}
+    values = {"before": current_words, "after": new_words}
     return {"label": change.label, **values, "words": change.words}
