@@ -411,83 +411,84 @@ def every_explanation(trace: Trace, dialogs: DialogBatch, row: int) -> list[Expl
 
 
 @given(policies() | st.just(EVICTING), ragged(rows=2), budgets)
-def test_rule_rank_and_margin_agree(policy: Policy, dialogs: DialogBatch, budget: int) -> None:
-    trace = simulate(policy, dialogs, budget)
-    for row in range(dialogs.rows):
-        for why in every_explanation(trace, dialogs, row):
-            cached = why.token in trace.kept_tokens[row, why.view.turn]
-            assert cached == (why.rule == Rule.none)
-            assert cached == (why.status in (Status.kept, Status.new))
-            assert (why.eviction is not None) == (not cached)
-            if cached and why.margin is not None:
-                assert why.protected or why.margin >= 0
-            if why.rule == Rule.budget:
-                assert not why.protected
-                assert why.place > (why.view.kept & ~why.view.protected).sum()
-                if why.margin is not None:
-                    assert why.margin <= 0
-                    assert why.margin < 0 or why.token > (why.marginal or 0)
-                else:
-                    assert why.view.protected[why.view.kept].all()
-            if why.rule == Rule.threshold:
-                assert why.margin is not None
-                assert why.margin < 0
-                assert sum(why.terms.values()) == pytest.approx(why.score, rel=1e-5, abs=1e-6)
-            elif why.score is not None and math.isfinite(why.score):
-                assert sum(why.terms.values()) == pytest.approx(why.score, rel=1e-5, abs=1e-6)
-            assert why.deciding_terms == chosen_again(why, trace, row)
-
-
-@given(policies(), ragged(rows=2), budgets)
-def test_numbers_are_those_of_the_raw_arrays(
+def test_every_explanation_agrees_with_the_run(
     policy: Policy, dialogs: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, dialogs, budget)
-    entries = all_entries(trace)
     for row in range(dialogs.rows):
-        for why in every_explanation(trace, dialogs, row):
-            place = (row, why.view.turn)
-            rules, scores = entries.rule[place], entries.score[place]
-            (slot,) = np.flatnonzero(entries.token[place] == why.token)
-            stood = ~np.isnan(scores)
-            assert why.view.stood.sum() == stood.sum()
-            assert why.born == np.flatnonzero(dialogs.bounds[row] <= why.token)[-1]
-            if why.rule == Rule.threshold:
-                continue
-            assert why.score == scores[slot]
-            older = np.arange(len(scores)) < slot
-            better = (scores > scores[slot]) | ((scores == scores[slot]) & older)
-            assert why.rank == (better & stood).sum() + 1
-            assert why.terms == {name: term[place][slot] for name, term in entries.terms.items()}
-            by_score = stood & (rules == Rule.none) & ~entries.protected[place]
-            if (rules == Rule.budget).any() and by_score.any():
-                assert why.cutoff == scores[by_score].min()
-                assert why.view.best_evicted == scores[rules == Rule.budget].max()
+        explanations = every_explanation(trace, dialogs, row)
+        rule_rank_and_margin_agree(explanations, trace, row)
+        numbers_are_those_of_the_raw_arrays(explanations, trace, dialogs, row)
+        sentences_have_words_and_numbers(explanations, trace, dialogs, row)
+
+
+def rule_rank_and_margin_agree(explanations: list[Explanation], trace: Trace, row: int) -> None:
+    for why in explanations:
+        cached = why.token in trace.kept_tokens[row, why.view.turn]
+        assert cached == (why.rule == Rule.none)
+        assert cached == (why.status in (Status.kept, Status.new))
+        assert (why.eviction is not None) == (not cached)
+        if cached and why.margin is not None:
+            assert why.protected or why.margin >= 0
+        if why.rule == Rule.budget:
+            assert not why.protected
+            assert why.place > (why.view.kept & ~why.view.protected).sum()
+            if why.margin is not None:
+                assert why.margin <= 0
+                assert why.margin < 0 or why.token > (why.marginal or 0)
             else:
-                assert why.cutoff is None
+                assert why.view.protected[why.view.kept].all()
+        if why.rule == Rule.threshold:
+            assert why.margin is not None
+            assert why.margin < 0
+            assert sum(why.terms.values()) == pytest.approx(why.score, rel=1e-5, abs=1e-6)
+        elif why.score is not None and math.isfinite(why.score):
+            assert sum(why.terms.values()) == pytest.approx(why.score, rel=1e-5, abs=1e-6)
+        assert why.deciding_terms == chosen_again(why, trace, row)
 
 
-@given(policies() | st.just(EVICTING), ragged(rows=2), budgets)
-def test_sentences_have_words_and_numbers(
-    policy: Policy, dialogs: DialogBatch, budget: int
+def numbers_are_those_of_the_raw_arrays(
+    explanations: list[Explanation], trace: Trace, dialogs: DialogBatch, row: int
 ) -> None:
-    trace = simulate(policy, dialogs, budget)
-    for row in range(dialogs.rows):
-        last = int(dialogs.turn_counts[row]) - 1
-        for why in [
-            *every_explanation(trace, dialogs, row),
-            *(
-                explain(trace, dialogs, row, turn, token)
-                for turn in (0, last)
-                for token in range(0, int(dialogs.bounds[row, -1]), 5)
-            ),
-        ]:
-            words = sentences(why)
-            assert words
-            for sentence in words:
-                assert sentence[0].isupper()
-                assert sentence.endswith(".")
-                assert not {"nan", "None", "inf"} & set(sentence.replace(",", " ").split())
+    entries = all_entries(trace)
+    for why in explanations:
+        place = (row, why.view.turn)
+        rules, scores = entries.rule[place], entries.score[place]
+        (slot,) = np.flatnonzero(entries.token[place] == why.token)
+        stood = ~np.isnan(scores)
+        assert why.view.stood.sum() == stood.sum()
+        assert why.born == np.flatnonzero(dialogs.bounds[row] <= why.token)[-1]
+        if why.rule == Rule.threshold:
+            continue
+        assert why.score == scores[slot]
+        older = np.arange(len(scores)) < slot
+        better = (scores > scores[slot]) | ((scores == scores[slot]) & older)
+        assert why.rank == (better & stood).sum() + 1
+        assert why.terms == {name: term[place][slot] for name, term in entries.terms.items()}
+        by_score = stood & (rules == Rule.none) & ~entries.protected[place]
+        if (rules == Rule.budget).any() and by_score.any():
+            assert why.cutoff == scores[by_score].min()
+            assert why.view.best_evicted == scores[rules == Rule.budget].max()
+        else:
+            assert why.cutoff is None
+
+
+def sentences_have_words_and_numbers(
+    explanations: list[Explanation], trace: Trace, dialogs: DialogBatch, row: int
+) -> None:
+    last = int(dialogs.turn_counts[row]) - 1
+    some = [
+        explain(trace, dialogs, row, turn, token)
+        for turn in (0, last)
+        for token in range(0, int(dialogs.bounds[row, -1]), 5)
+    ]
+    for why in [*explanations, *some]:
+        words = sentences(why)
+        assert words
+        for sentence in words:
+            assert sentence[0].isupper()
+            assert sentence.endswith(".")
+            assert not {"nan", "None", "inf"} & set(sentence.replace(",", " ").split())
 
 
 # ------------------------------------------------------------------------------- a whole life

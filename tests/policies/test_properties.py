@@ -22,7 +22,7 @@ from fdkvc.core.attention import (
 )
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.engine.simulate import simulate
-from fdkvc.engine.trace import Rule, Status
+from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
@@ -52,11 +52,23 @@ EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
 
 
 @given(policies(), ragged(), budgets)
-def test_the_budget_is_never_exceeded_and_kept_tokens_are_older_first(
+def test_every_turn_of_a_run_keeps_the_promises(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
-    trace = simulate(policy, batch, budget, entries=False)
+    trace = simulate(policy, batch, budget)
 
+    kept_tokens_are_older_first_within_the_budget(trace, batch, policy, budget)
+    every_entry_is_kept_or_evicted_by_a_rule(trace, batch, policy, budget)
+    no_protected_or_better_entry_is_evicted(trace, batch, budget)
+    attention_is_a_distribution_over_the_kept_entries(trace)
+    the_output_is_the_values_weighted_by_attention(trace, batch)
+    numbers_are_recorded_where_they_apply(trace, batch)
+    the_rank_orders_by_score_and_then_by_age(trace, batch)
+
+
+def kept_tokens_are_older_first_within_the_budget(
+    trace: Trace, batch: DialogBatch, policy: Policy, budget: int
+) -> None:
     for row in range(batch.rows):
         for turn in range(batch.turns):
             kept = kept_tokens(trace, row, turn)
@@ -65,13 +77,10 @@ def test_the_budget_is_never_exceeded_and_kept_tokens_are_older_first(
             assert all(0 <= token < batch.bounds[row, turn + 1] for token in kept)
 
 
-@given(policies(), ragged(), budgets)
-def test_every_entry_is_kept_or_evicted_by_a_rule(
-    policy: Policy, batch: DialogBatch, budget: int
+def every_entry_is_kept_or_evicted_by_a_rule(
+    trace: Trace, batch: DialogBatch, policy: Policy, budget: int
 ) -> None:
-    trace = simulate(policy, batch, budget)
     entries = all_entries(trace)
-
     for row in range(batch.rows):
         cached: list[int] = []
         for turn in range(batch.turns):
@@ -102,11 +111,7 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
             cached = kept
 
 
-@given(policies(), ragged(), budgets)
-def test_the_budget_evicts_no_protected_entry_and_no_better_one_than_it_keeps(
-    policy: Policy, batch: DialogBatch, budget: int
-) -> None:
-    trace = simulate(policy, batch, budget)
+def no_protected_or_better_entry_is_evicted(trace: Trace, batch: DialogBatch, budget: int) -> None:
     entries = all_entries(trace)
     by_budget = entries.rule == Rule.budget
 
@@ -126,11 +131,7 @@ def test_the_budget_evicts_no_protected_entry_and_no_better_one_than_it_keeps(
                 assert better.all()
 
 
-@given(policies(), ragged(), budgets)
-def test_attention_is_a_distribution_over_the_kept_entries(
-    policy: Policy, batch: DialogBatch, budget: int
-) -> None:
-    trace = simulate(policy, batch, budget)
+def attention_is_a_distribution_over_the_kept_entries(trace: Trace) -> None:
     entries = all_entries(trace)
     kept = (entries.status == Status.kept) | (entries.status == Status.new)
 
@@ -143,13 +144,8 @@ def test_attention_is_a_distribution_over_the_kept_entries(
     np.testing.assert_array_equal(trace.output[~kept.any(axis=2)], 0)
 
 
-@given(policies(), ragged(), budgets)
-def test_the_output_is_the_values_weighted_by_attention(
-    policy: Policy, batch: DialogBatch, budget: int
-) -> None:
-    trace = simulate(policy, batch, budget)
+def the_output_is_the_values_weighted_by_attention(trace: Trace, batch: DialogBatch) -> None:
     entries = all_entries(trace)
-
     for row in range(batch.rows):
         for turn in range(int(batch.turn_counts[row])):
             weights = by_token(entries, entries.attention_after, row, turn)
@@ -159,11 +155,8 @@ def test_the_output_is_the_values_weighted_by_attention(
             )
 
 
-@given(policies(), ragged(), budgets)
-def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
-    policy: Policy, batch: DialogBatch, budget: int
-) -> None:
-    trace = simulate(policy, batch, budget)
+def numbers_are_recorded_where_they_apply(trace: Trace, batch: DialogBatch) -> None:
+    """Elsewhere there is NaN."""
     entries = all_entries(trace)
     present = entries.status != Status.empty
     standing = present & (entries.rule != Rule.threshold)
@@ -181,12 +174,8 @@ def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
     np.testing.assert_array_equal(entries.rank > 0, standing)
 
 
-@given(policies(), ragged(), budgets)
-def test_the_rank_orders_by_score_and_then_by_age(
-    policy: Policy, batch: DialogBatch, budget: int
-) -> None:
-    entries = all_entries(simulate(policy, batch, budget))
-
+def the_rank_orders_by_score_and_then_by_age(trace: Trace, batch: DialogBatch) -> None:
+    entries = all_entries(trace)
     for row in range(batch.rows):
         for turn in range(batch.turns):
             slots = live(entries, row, turn)
@@ -290,7 +279,6 @@ def test_recording_fewer_details_changes_nothing(
 ) -> None:
     full = simulate(policy, batch, budget)
     short = simulate(policy, batch, budget, entries=False)
-
     for name, column in columns(short):
         np.testing.assert_array_equal(column, dict(columns(full))[name], err_msg=name, strict=True)
     assert_same_state(short.end_state, full.end_state)
