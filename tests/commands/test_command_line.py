@@ -354,9 +354,6 @@ MISTAKES = {
     "benchmark --dialogs -5": f"dialogs is -5, {DIALOGS}",
     "benchmark --dialogs many": f"dialogs is 'many', {DIALOGS}",
     "benchmark --dialogs 1.5": f"dialogs is 1.5, {DIALOGS}",
-    "benchmark --dialogs nan": f"dialogs is 'nan', {DIALOGS}",
-    "benchmark --dialogs ٣": f"dialogs is '٣', {DIALOGS}",
-    "benchmark --dialogs １２": f"dialogs is '１２', {DIALOGS}",
     "benchmark --dialogs 1_000": f"dialogs is '1_000', {DIALOGS}",
     "benchmark --baseline=": ("baseline '' is not among the policies"),
     "dialogs --baseline=": ("choose from fifo, sink, h2o, fd-kvc, random"),
@@ -389,9 +386,6 @@ MISTAKES = {
     "sweep --parameter gamma --values 0.8 1 --out {tmp}/out": (
         "gamma is 1.0, but must be a number above 0"
     ),
-    "sweep --parameter gamma --values 0 --out {tmp}/out": (
-        "gamma is 0.0, but must be a number above 0"
-    ),
     "sweep --parameter w_c --values -0.1 --out {tmp}/out": (
         "w_c is -0.1, but must be a number from 0 to 1"
     ),
@@ -405,8 +399,6 @@ MISTAKES = {
         "w_c has the value 'half', but takes numbers"
     ),
     "sweep --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
-    "sweep --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {WORKERS}",
-    "sweep --parameter w_c --out {tmp}/file/out": "created: '{tmp}/file' is not a folder",
     "sweep --parameter w_c": "arguments are required: --out (see",
     "trace --scenario own --out {tmp}/out": "scenario 'own' is unknown: choose from shift",
     "trace --policy lru --out {tmp}/out": (
@@ -421,19 +413,10 @@ MISTAKES = {
     "trace --policy sink:sinks=0.5 --out {tmp}/out": "sinks is '0.5', but must be a whole number",
     "trace --budget 0 --out {tmp}/out": f"budget is 0, {BUDGET}",
     "trace --seed -1 --out {tmp}/out": f"seed is -1, {SEED}",
-    "trace --out {tmp}/file/out": "created: '{tmp}/file' is not a folder",
     "trace --out=": "'' cannot be written: it has no name",
     "benchmark --policies fd-kvc:gamma=2": "gamma is 2.0, but must be a number above 0",
     "benchmark --all --baseline fifo": "--all and --baseline cannot be combined",
     "benchmark --dask tcp://host:8786 --workers 2": "--dask and --workers cannot be combined",
-    "benchmark --all --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
-    "benchmark --all --out {tmp}/file/out": "created: '{tmp}/file' is not a folder",
-    "sweep --parameter gamma --values 0.5 2 --out {tmp}/out": (
-        "gamma is 2.0, but must be a number above 0"
-    ),
-    "sweep --parameter gamma --values half --out {tmp}/out": (
-        "gamma has the value 'half', but takes numbers"
-    ),
     "sweep --policy sink --parameter sinks --values 1.5 --out {tmp}/out": (
         "sinks has the value '1.5', but takes whole"
     ),
@@ -453,7 +436,6 @@ MISTAKES = {
     "benchmark --dialogs 1000000000000": f"dialogs is 1000000000000, {DIALOGS}",
     "benchmark --seed {huge}": f"seed is {{huge}}, {SEED}",
     "benchmark --budget 1000000000": f"budget is 1000000000, {BUDGET}",
-    "benchmark --workers 1000000": f"workers is 1000000, {WORKERS}",
     "benchmark --all --dialogs 100000 --out {tmp}/out": (
         "277,600,000 results, but at most 134,217,728"
     ),
@@ -577,9 +559,7 @@ def test_ctrl_c_ends_in_a_sentence(
 
     monkeypatch.setattr(benchmark_module, "run_job", interrupt)
     assert run("benchmark", "--dialogs", "2", "--out", tmp_path / "out") == 130
-    assert capsys.readouterr().err == (
-        "fdkvc: interrupted; files are written whole or not at all\n"
-    )
+    assert capsys.readouterr().err == "fdkvc: interrupted; files are written whole or not at all\n"
     assert list(tmp_path.iterdir()) == []
 
 

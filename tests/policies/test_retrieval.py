@@ -11,7 +11,8 @@ from fdkvc.core.arrays import one_dialog
 from fdkvc.engine.evidence import Demands, Evidence
 from fdkvc.engine.metrics import METRICS, cache_bytes
 from fdkvc.engine.simulate import simulate
-from fdkvc.explain.decisions import explain, sentences
+from fdkvc.engine.trace import Rule
+from fdkvc.explain.decisions import explain
 from fdkvc.policies import policy_named, read_policy
 from tests.worlds import EAST, NORTH, kept_tokens, plain_dialog, random_dialog
 
@@ -26,9 +27,7 @@ def test_it_worked_by_hand() -> None:
     # The turns point north until the last, which finds the first token again.
     assert [kept_tokens(trace, 0, turn) for turn in range(4)] == [[0], [1, 2], [1, 2], [0, 4]]
     assert set(trace.tier[0, 3]) == {-1, 1, 2, 3}
-    assert sentences(explain(trace, dialog, 0, 2, token=0))[0] == (
-        "Token 0 (from turn 0) was evicted in turn 2 by the budget."
-    )
+    assert explain(trace, dialog, 0, 2, token=0).eviction == (2, Rule.budget)
     assert METRICS["memory"].measure(trace, dialog)[0].tolist() == [1, 1, 1, 1]
     reads = METRICS["reads"].measure(trace, dialog)[0]
     np.testing.assert_allclose(reads, [1, 2 / 3, 0.5, 0.4], rtol=1e-6)
