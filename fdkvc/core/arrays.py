@@ -64,7 +64,8 @@ def one_dialog(
         raise ValueError(f"there are {len(turn_topics)} turn topics for {len(lengths)} turns")
     check_most("the dialog has", len(names), "topics", MAX_TOPICS)
     topics = turn_topics or [None] * len(lengths)
-    current = np.array([-1 if name is None else names.index(name) for name in topics], np.intp)
+    numbers = [-1 if name is None else names.index(name) for name in topics]
+    current = np.array(numbers, np.intp)
     return DialogBatch(
         **{name: array[None] for name, array in checked.items()},
         surprisal=None if surprisal is None else check_surprisal(surprisal, tokens)[None],

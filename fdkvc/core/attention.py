@@ -187,7 +187,8 @@ def cosine(a: Floats, b: Floats) -> Floats:
     0.6
     """
     lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    return np.asarray((a * b).sum(axis=-1) / np.where(lengths > 0, lengths, 1))
+    products = (a * b).sum(axis=-1)
+    return np.asarray(products / np.where(lengths > 0, lengths, 1))
 
 
 def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:

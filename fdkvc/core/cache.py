@@ -130,7 +130,8 @@ class Cache:
     def sorted_by(self, key: Ints) -> Cache:
         """Return the entries sorted by `key` (B, C), empty slots last."""
         last_place = np.iinfo(np.intp).max
-        order = np.argsort(np.where(self.present, key, last_place), axis=1)
+        places = np.where(self.present, key, last_place)
+        order = np.argsort(places, axis=1)
         return self._each_column(lambda column: np.take_along_axis(column, order, axis=1))
 
     def _each_column(self, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Cache:
@@ -225,7 +226,8 @@ def newest(cache: Cache, count: int | Ints) -> Bools:
         slots = cache.token.shape[1]
         marked = np.arange(slots) >= slots - count
         return np.broadcast_to(marked, cache.token.shape)
-    from_the_end = np.cumsum(cache.present[:, ::-1], axis=1)[:, ::-1]
+    newest_first = cache.present[:, ::-1]
+    from_the_end = np.cumsum(newest_first, axis=1)[:, ::-1]
     return cache.present & (from_the_end <= count)
 
 
@@ -238,7 +240,8 @@ def ranking(score: Floats, cache: Cache) -> Ints:
     [[3, 0, 2, 1]]
     """
     # Stable: of equal scores the older entry, which has the lower slot, comes first.
-    order = np.argsort(np.where(cache.present, -score, np.inf), axis=1, kind="stable")
+    descending = np.where(cache.present, -score, np.inf)
+    order = np.argsort(descending, axis=1, kind="stable")
     ranks = np.arange(1, order.shape[1] + 1)
     rank = np.empty(order.shape, np.intp)
     np.put_along_axis(rank, order, ranks[None], axis=1)

@@ -283,7 +283,8 @@ class DialogBatch:
         visible &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
         visible &= (np.diff(self.bounds) > 0)[:, :, None]
         logits = self._turn_products("logits", slice(0, self.turns))
-        return softmax(np.where(visible, logits[:, :, :-1], np.float32(-np.inf)))
+        masked = np.where(visible, logits[:, :, :-1], np.float32(-np.inf))
+        return softmax(masked)
 
     @cached_property
     def full_output(self) -> Floats:
@@ -305,7 +306,8 @@ class DialogBatch:
         """
         # A cumulative sum from the last turn backwards.
         future = np.zeros((self.rows, self.turns, self.keys.shape[1] + 1), np.float32)
-        future[:, :, :-1] = np.cumsum(self.full_attention[:, ::-1], axis=1)[:, ::-1]
+        last_turn_first = self.full_attention[:, ::-1]
+        future[:, :, :-1] = np.cumsum(last_turn_first, axis=1)[:, ::-1]
         return future
 
     def observe(self, turn: int) -> Observation:
@@ -408,7 +410,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         arrays = [getattr(batch, name) for batch in batches]
         for index, array in enumerate(arrays):
             if length is not None:
-                widths = [(0, 0), (0, length - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+                widths = [(0, 0)] * array.ndim
+                widths[1] = (0, length - array.shape[1])
                 arrays[index] = np.pad(array, widths, **padding)
         return np.concatenate(arrays, axis=axis)
 

@@ -124,7 +124,8 @@ def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
     policy = _one_per_dialog("policy", policy)
     baseline = _one_per_dialog("baseline", baseline)
     difference = policy - baseline
-    fuzz = FUZZ * float(max(np.abs(policy).max(), np.abs(baseline).max()))
+    largest = max(np.abs(policy).max(), np.abs(baseline).max())
+    fuzz = FUZZ * float(largest)
     if np.ptp(difference) > fuzz:
         return difference
     # The mean of equal numbers may differ from them in the last bit.
@@ -350,7 +351,8 @@ def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, flo
     from scipy.special import ndtri
 
     # The normal approximation of the binomial number of dialogs below the percentile.
-    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(share * (1 - share) / values.size)
+    error = math.sqrt(share * (1 - share) / values.size)
+    reach = float(ndtri((1 + CONFIDENCE) / 2)) * error
     shares = np.clip([share - reach, share + reach], 0, 1)
     low = np.quantile(values, shares[0], method="lower")
     high = np.quantile(values, shares[1], method="higher")

@@ -82,9 +82,10 @@ class TokenText:
     @cached_property
     def kinds(self) -> Ints:
         """Kind of each token (N,), as an index into `KINDS`."""
-        kinds = np.array([KINDS.index(turn.kind) for turn in self.turns], np.intp)[self.born]
+        kinds = [KINDS.index(turn.kind) for turn in self.turns]
+        of_turn = np.array(kinds, np.intp)[self.born]
         is_call = np.concatenate([turn.is_call for turn in self.turns])
-        return np.where(is_call, KINDS.index("call"), kinds)
+        return np.where(is_call, KINDS.index("call"), of_turn)
 
     @cached_property
     def tools(self) -> Ints:

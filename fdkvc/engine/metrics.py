@@ -534,7 +534,8 @@ def late(series: Floats, dialogs: DialogBatch, turns: int = LATE_TURNS) -> Float
     # Double precision, so that the order of the sum, which depends on padding, does not show.
     sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
     counts = chosen.sum(axis=1)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
+    means = sums / np.maximum(counts, 1)
+    return np.where(counts > 0, means, np.nan).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -560,13 +561,16 @@ def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
     in_turns = dialogs.in_turns
     turn = np.arange(dialogs.turns)
     # 1. The first turn whose topic is not the first one (B, 1), or T.
-    first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
+    first_known = (current >= 0).argmax(axis=1)
+    first = np.take_along_axis(current, first_known[:, None], axis=1)
     differs = (current != first) & in_turns & (current >= 0)
-    change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
+    change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)
+    change = change[:, None]
     topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
     # 2. The new topic ends where the topic changes again, or the row ends.
     is_past = (turn >= change) & ((current != topic) | ~in_turns)
-    end = np.where(is_past.any(axis=1), is_past.argmax(axis=1), dialogs.turns)[:, None]
+    end = np.where(is_past.any(axis=1), is_past.argmax(axis=1), dialogs.turns)
+    end = end[:, None]
     # 3. The turns from the change to the first with enough retention, or to the end.
     adapted = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
     never = ~adapted.any(axis=1)

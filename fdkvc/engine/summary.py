@@ -35,7 +35,8 @@ def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
     means = []
     for case, group in _cases(rows, columns):
         metric = late_metric(case[-1])  # the last column of `CASE`
-        figures = _mean(group, group.value.to_numpy(), share=metric.percent)
+        values = group.value.to_numpy()
+        figures = _mean(group, values, share=metric.percent)
         means.append((*case, *figures))
     return pd.DataFrame(means, columns=[*columns, *_sample(rows), *INTERVAL])
 
@@ -60,9 +61,12 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
         significant = None if np.isnan(low) else bool(low > 0 or high < 0)
         metric = late_metric(key[-1])
         mean = cluster_mean(change, group.services.tolist(), _weights(group))
-        tests = mean.p, verdict_on(mean, metric), mean.clusters_to_settle(metric.margin)
-        results.append((*key, policy, baseline, *sample, low, high, significant, *tests))
-    columns = [*case, "policy", "baseline", *_sample(rows), "mean_diff", "ci_low", "ci_high"]
+        verdict = verdict_on(mean, metric)
+        more_clusters = mean.clusters_to_settle(metric.margin)
+        tests = significant, mean.p, verdict, more_clusters
+        results.append((*key, policy, baseline, *sample, low, high, *tests))
+    columns = [*case, "policy", "baseline", *_sample(rows)]
+    columns += ["mean_diff", "ci_low", "ci_high"]
     columns += ["significant", "p", "verdict", "more_clusters"]
     table = pd.DataFrame(results, columns=columns)
     return table.astype({"more_clusters": "Int64"})
@@ -95,8 +99,10 @@ def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
         if len(means) < 2:
             continue
         metric = late_metric(means.metric.iloc[0])
-        best = means["mean"].argmin() if metric.lower_is_better else means["mean"].argmax()
-        paired = paired_differences(group, means.policy.iloc[best]).set_index("policy")
+        ordered = -means["mean"] if metric.lower_is_better else means["mean"]
+        best = ordered.argmax()
+        differences_from_best = paired_differences(group, means.policy.iloc[best])
+        paired = differences_from_best.set_index("policy")
         differs = means.policy.map(paired.significant)
         # Without an interval (also the best itself) equal figures count as tied.
         figures = means["mean"].map(metric.figure)
@@ -119,8 +125,9 @@ def mean_by_cluster(
 
     The interval of a share ends at 0 and 1.
     """
-    interval = cluster_mean(values, clusters, weights).interval
-    low, high = np.clip(interval, 0, 1).tolist() if share else interval
+    low, high = cluster_mean(values, clusters, weights).interval
+    if share:
+        low, high = np.clip([low, high], 0, 1).tolist()
     mean = float(np.average(values, weights=weights))
     return len(values), len(set(clusters)), mean, low, high
 
@@ -138,9 +145,8 @@ def _sample(rows: pd.DataFrame) -> list[str]:
 def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:
     """Return dialogs, clusters, the weight where there is one, and the mean with its interval."""
     weights = _weights(group)
-    dialogs, clusters, *interval = mean_by_cluster(
-        values, group.services.tolist(), weights, share=share
-    )
+    services = group.services.tolist()
+    dialogs, clusters, *interval = mean_by_cluster(values, services, weights, share=share)
     total = [] if weights is None else [int(weights.sum())]
     return dialogs, clusters, *total, *interval
 

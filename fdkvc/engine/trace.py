@@ -77,7 +77,8 @@ class State:
         if missing <= 0:
             return self
         # In front, since the tier is a queue with its oldest tokens first.
-        return replace(self, tier=np.pad(self.tier, [(0, 0), (missing, 0)], constant_values=EMPTY))
+        tier = np.pad(self.tier, [(0, 0), (missing, 0)], constant_values=EMPTY)
+        return replace(self, tier=tier)
 
     @cached_property
     def attended(self) -> Attended:

@@ -125,4 +125,5 @@ def _carried(scales: list[float | None]) -> NDArray[np.float64] | None:
     """Fill unknown scales with the last known one; None if a turn has no common scale, or 0."""
     if None in scales or 0 in scales:
         return None
-    return np.asarray(pd.Series(scales, dtype=float).ffill().bfill().fillna(1.0), np.float64)
+    filled = pd.Series(scales, dtype=float).ffill().bfill().fillna(1.0)
+    return np.asarray(filled, np.float64)

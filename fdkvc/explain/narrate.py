@@ -91,7 +91,8 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
         parts.append("no new tokens, nothing changed")
     if view.current:
         bit = topic_bit(dialogs.current[row, turn])
-        current = int((view.kept & (dialogs.topic_bits[row, view.token] & bit != 0)).sum())
+        of_topic = (dialogs.topic_bits[row, view.token] & bit) != 0
+        current = int((view.kept & of_topic).sum())
         verb = "is" if current == 1 else "are"
         parts.append(f"{current:,} of {view.kept.sum():,} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
@@ -206,7 +207,9 @@ def _describe_change(view: TurnView, step: Step) -> str:
 
 
 def _factor_words(subject: str, share: float, values: Floats, new_values: Floats) -> str:
-    old, now = contrast(float(values.mean(dtype=float)), float(new_values.mean(dtype=float)))
+    mean = float(values.mean(dtype=float))
+    new_mean = float(new_values.mean(dtype=float))
+    old, now = contrast(mean, new_mean)
     entries = all_of(len(values), "old entry", "old entries")
     pronoun = "their" if len(values) > 1 else "its"
     if old == now:

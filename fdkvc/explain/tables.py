@@ -48,11 +48,13 @@ def entries_table(
     rank = pick("rank")
     topic = dialogs.topics_of(row, token)
     topic[topic == ""] = None  # missing in a file, rather than an empty text
+    turns = [np.full(len(view.token), view.turn) for view in views]
+    word = {"word": np.asarray(words, object)[token]} if words else {}
     return pd.DataFrame(
         {
-            "turn": np.concatenate([np.full(len(view.token), view.turn) for view in views]),
+            "turn": np.concatenate(turns),
             "token": token,
-            **({"word": np.asarray(words, object)[token]} if words else {}),
+            **word,
             "born": dialogs.born[row, token],
             "topic": topic,
             "status": _names(Status)[pick("status")],
@@ -87,12 +89,13 @@ def turns_table(
     for key in dict.fromkeys((*shares_first, *metrics)):
         series[key] = metric_named(key).measure(trace, dialogs)[row, index]
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept_tokens.shape[:2], np.intp))
+    topics = np.array([*dialogs.topic_names, None], object)  # −1, an unknown topic, is the last
+    cached = trace.kept_tokens[row, index] >= 0
     return pd.DataFrame(
         {
             "turn": turns,
-            # −1, an unknown topic, is the last: None.
-            "topic": np.array([*dialogs.topic_names, None], object)[dialogs.current[row, turns]],
-            "cached": (trace.kept_tokens[row, index] >= 0).sum(axis=1),
+            "topic": topics[dialogs.current[row, turns]],
+            "cached": cached.sum(axis=1),
             "evicted": evicted[row, index],
             **states,
             **series,
@@ -168,13 +171,17 @@ def difference_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.D
     parts = []
     for keeper, loser in (("one", "other"), ("other", "one")):
         # 1. What the keeper keeps, without what the loser keeps.
-        kept_by_loser = kept_entries(sides[loser])[key].assign(shared=True)
+        kept_by_loser = kept_entries(sides[loser])[key]
+        kept_by_loser = kept_by_loser.assign(shared=True)
         merged = kept_entries(sides[keeper]).merge(kept_by_loser, "left", on=key)
-        unshared = merged[merged["shared"].isna()].reset_index(drop=True)
+        unshared = merged[merged["shared"].isna()]
+        unshared = unshared.reset_index(drop=True)
         # 2. When the loser evicted it. A recalled entry can be evicted again: the last time up to
         # this turn counts, which `merge_asof` finds.
-        evicted = sides[loser].loc[sides[loser]["rule"].notna(), [*key, "score", "rank"]]
-        evicted = evicted.assign(evicted=evicted["turn"]).sort_values("turn", kind="stable")
+        losers = sides[loser]
+        evicted = losers.loc[losers["rule"].notna(), [*key, "score", "rank"]]
+        evicted = evicted.assign(evicted=evicted["turn"])
+        evicted = evicted.sort_values("turn", kind="stable")
         eviction = pd.merge_asof(unshared[key], evicted, on="turn", by="token")
         columns: dict[str, Any] = {
             "keeper": keeper,
@@ -185,7 +192,8 @@ def difference_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.D
             "evicted": eviction["evicted"].astype("Int64"),
         }
         parts.append(unshared[[*key, "topic", "born"]].assign(**columns))
-    return pd.concat(parts, ignore_index=True).sort_values(key, ignore_index=True)
+    table = pd.concat(parts, ignore_index=True)
+    return table.sort_values(key, ignore_index=True)
 
 
 def figures_table(

@@ -152,7 +152,8 @@ def run_probes(seed: int) -> dict[str, Values]:
     trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
     last = trace.entries_in(shift.turns - 1)
     # Only entries that stay have an attention after eviction.
-    highest = np.where(np.isfinite(last.attention_after), last.score, -np.inf).max(axis=1)
+    stays = np.isfinite(last.attention_after)
+    highest = np.where(stays, last.score, -np.inf).max(axis=1)
 
     mixed = generate(SCENARIOS["mixed"], PROBE_DIALOGS, seed)
     kept_tokens = []

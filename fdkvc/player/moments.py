@@ -32,7 +32,9 @@ def nearly_kept(run: StageRun) -> tuple[int, int | None]:
     """
     changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1  # turns that begin a topic
     last = run.dialogs.turns - 1
-    first = min(int(changes[0]) + 1, last) if len(changes) else 0
+    first = 0
+    if len(changes):
+        first = min(int(changes[0]) + 1, last)
     for turn in range(first, last + 1):
         view = turn_view(run.trace, run.dialogs, 0, turn)
         evicted = np.flatnonzero(view.rule == Rule.budget)
@@ -68,7 +70,9 @@ def rescued(run: StageRun) -> tuple[int, int | None]:
 def ranks_of(run: StageRun, turn: int) -> dict[int, int]:
     """Return the rank of each entry that a turn kept, by token; 1 is the best."""
     view = turn_view(run.trace, run.dialogs, 0, turn)
-    return dict(zip(view.token[view.kept].tolist(), view.rank[view.kept].tolist(), strict=True))
+    tokens = view.token[view.kept].tolist()
+    ranks = view.rank[view.kept].tolist()
+    return dict(zip(tokens, ranks, strict=True))
 
 
 @dataclass(frozen=True)
@@ -162,4 +166,5 @@ def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:
         if token in run.trunk.at(fork).trace.result(fork).end_state.cache.token:
             return [f"The fork dropped token {token} after turn {fork}."]
         return why_sentences(run.trunk, fork, token)
-    return sentences(replace(why, topic=run.titled.topics_of(0, np.array([token]))[0]))
+    (topic,) = run.titled.topics_of(0, np.array([token]))
+    return sentences(replace(why, topic=topic))

@@ -191,7 +191,8 @@ class StageRun:
             broke[born[tokens[starts]] > turns] = -1
             # 4. The mention that broke last; of several, the token's own, else the latest mention.
             last = broke.max(axis=1)
-            latest = len(mentions) - 1 - np.argmax(broke[:, ::-1] == last[:, None], axis=1)
+            is_last = broke[:, ::-1] == last[:, None]
+            latest = len(mentions) - 1 - is_last.argmax(axis=1)
             for number, mention in enumerate(mentions):
                 broke_last = broke[:, number] == last
                 says = first[turns[:, 0], np.where(broke_last, number, latest)]
@@ -268,9 +269,8 @@ def build_run(
     """Run a policy over a dialog, loaded unless it comes as `dialogs`, with `optional` metrics."""
     dialogs = dialogs or dialog.load()
     trace = dialog.run(policy, dialogs, budget)
-    return StageRun(
-        dialog, budget, optional, dialogs, trace, turns_table(trace, dialogs, metrics=optional)
-    )
+    turns = turns_table(trace, dialogs, metrics=optional)
+    return StageRun(dialog, budget, optional, dialogs, trace, turns)
 
 
 def continue_run(trunk: StageRun, change: Fork) -> StageRun:

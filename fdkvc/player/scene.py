@@ -29,7 +29,8 @@ def sentences_of(
         return {}
     pairs: set[tuple[int, int]] = set()
     for run in runs:
-        pairs.update(zip(run.entries["turn"].tolist(), run.entries["token"].tolist(), strict=True))
+        rows = run.entries[["turn", "token"]].itertuples(index=False, name=None)
+        pairs.update(rows)
     if not all_entries or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
         pairs = set()
     if entry is not None:  # also in turns in which it is no longer cached

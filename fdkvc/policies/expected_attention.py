@@ -76,7 +76,8 @@ class ExpectedAttention(Policy):
         sigma = entry_total(products) / count[:, None, None]
         # 3. The logarithm of E[exp(q·k)]: μ·k/√d + k'Σk/(2d).
         wide = k.astype(np.float64)  # a product of four coordinates overflows single precision
-        spread = ((wide[:, :, None, :] * sigma[:, None]).sum(axis=-1) * wide).sum(axis=-1)
+        weighted = (wide[:, :, None, :] * sigma[:, None]).sum(axis=-1)
+        spread = (weighted * wide).sum(axis=-1)
         logits = (k * mu[:, None]).sum(axis=-1) / np.sqrt(d) + spread / (2 * d)
 
         # 4. Expected attention among the entries, times the length of what is attended to.

@@ -73,7 +73,8 @@ class H2O(WindowedPolicy):
         # Query by query: each multiplies the sums by λ, then adds its attention; padding does not.
         count = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
         for m in range(a.shape[1]):
-            c = np.where((m < count)[:, None], self.forgetting * c + a[:, m], c)
+            attended = self.forgetting * c + a[:, m]
+            c = np.where((m < count)[:, None], attended, c)
         return cache.with_channels(cumulative=c)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

@@ -112,7 +112,8 @@ class Learned(WindowedPolicy):
         # beyond the positions of a dialog, and the sum is exact in double precision.
         order = np.argsort(word * 2.0**20 + position, axis=1)
         ordered = np.take_along_axis(word, order, axis=1)
-        following = np.concatenate([ordered[:, 1:], np.zeros_like(ordered[:, :1])], axis=1)
+        after_last = np.zeros_like(ordered[:, :1])
+        following = np.concatenate([ordered[:, 1:], after_last], axis=1)
         repeated = np.empty(order.shape, np.bool_)
         np.put_along_axis(repeated, order, (ordered == following) & (ordered > 0), axis=1)
         return cache.with_channels(repeated=np.maximum(cache["repeated"], repeated))

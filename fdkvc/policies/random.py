@@ -55,7 +55,8 @@ class Random(Policy):
         for bits in np.moveaxis(turn.keys(cache.token).view(np.uint32), -1, 0):
             bits_of_entries = _mixed(bits_of_entries, bits >> _MANTISSA)
         # The upper 24 of 64 bits, as many as a float32 holds exactly.
-        return {"chance": (bits_of_entries >> np.uint64(40)).astype(np.float32) / np.float32(2**24)}
+        numbers = (bits_of_entries >> np.uint64(40)).astype(np.float32)
+        return {"chance": numbers / np.float32(2**24)}
 
 
 def _mixed(state: NDArray[np.uint64], word: NDArray[np.integer]) -> NDArray[np.uint64]:

@@ -86,7 +86,8 @@ class Recall(Wrapper):
             return waiting
         tokens = np.concatenate([cache.token, tier], axis=1)  # (B, C + R)
         page = turn.born(tokens)
-        same_page = (page[:, :, None] == page[:, None, :]) & (tokens >= 0)[:, None, :]
+        same_page = page[:, :, None] == page[:, None, :]
+        same_page &= (tokens >= 0)[:, None, :]
         # The sum of the keys stands for their mean, since cosine ignores length (B, C + R, h).
         summary = same_page.astype(np.float32) @ turn.keys(tokens)
         query = entry_total(turn.keys(turn.new))[:, None]

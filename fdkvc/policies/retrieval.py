@@ -82,7 +82,8 @@ class Retrieval(Policy):
         queries = turn.queries(turn.new)
         bounds = masked_products(np.maximum(queries, 0), high, is_token, cache.present)
         bounds += masked_products(np.minimum(queries, 0), low, is_token, cache.present)
-        nearest = np.where(is_token[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)
+        of_tokens = np.where(is_token[:, :, None], bounds, -np.inf)
+        nearest = of_tokens.max(axis=1, initial=-np.inf)
         # In a row without queries nothing is near.
         nearest = np.where(np.isfinite(nearest), nearest, np.float32(0))
         return {"nearness": np.divide(nearest, np.sqrt(keys.shape[2]), dtype=np.float32)}

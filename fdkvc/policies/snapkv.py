@@ -64,7 +64,8 @@ class SnapKV(Policy):
 
     def voters(self, turn: Observation) -> Ints:
         """Return how many of the turn's queries vote (B, 1)."""
-        return np.array([*map(self.last_queries, turn.query_count.tolist())], np.intp)[:, None]
+        counts = [*map(self.last_queries, turn.query_count.tolist())]
+        return np.array(counts, np.intp)[:, None]
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the votes, pooled; 0 for the window itself."""

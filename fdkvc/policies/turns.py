@@ -69,10 +69,12 @@ class Turns(Wrapper):
         """Pick the best of the turn's own tokens."""
         updated = self.policy.after_insert(cache, turn)
         new = contains(updated.token, turn.new)
-        count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
+        new_count = new.sum(axis=1, keepdims=True)
+        count = np.ceil(self.picks * new_count).astype(np.intp)
         # The wrapped policy's score; this wrapper's own is a position.
         score = total(self.policy.terms(updated, turn))
-        picked = top_k(score, Cache(np.where(new, updated.token, -1)), count, self.policy.ties)
+        candidates = Cache(np.where(new, updated.token, -1))
+        picked = top_k(score, candidates, count, self.policy.ties)
         return updated.with_channels(picked=np.where(new, picked, updated["picked"]))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:

@@ -67,7 +67,9 @@ class Grid:
             return self
         last = max(widths[-1] - excess_width, min(widths[-1], 16))
         first = widths[0] - max(excess_width - (widths[-1] - last), 0)
-        rows = [[clipped(row[0], first), *row[1:-1], clipped(row[-1], last)] for row in self.rows]
+        rows = []
+        for begin, *middle, end in self.rows:
+            rows.append([clipped(begin, first), *middle, clipped(end, last)])
         return Grid(self.heads, rows, self.names)
 
     def text(self, *, grouped: bool = False) -> str:

@@ -43,10 +43,14 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
     h = world.head_dimension
     if topics > d:
         raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
-    tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
+    turns = max(len(scenario.schedule) for scenario in scenarios)
+    tokens = turns * world.tokens_per_turn
     rows = len(dialogs)
-    shapes = (3, rows, d, h), (rows, topics, d), (rows, tokens, d)
-    draws = Draws(*(np.empty(shape, np.float32) for shape in shapes))
+    draws = Draws(
+        projections=np.empty((3, rows, d, h), np.float32),
+        directions=np.empty((rows, topics, d), np.float32),
+        noise=np.empty((rows, tokens, d), np.float32),
+    )
     for row, index in enumerate(dialogs):
         # Two streams: the number of topics does not shift the random numbers of the tokens.
         setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
@@ -73,9 +77,11 @@ def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
     # 1. Orthonormal topics. QR orthonormalizes in order of appearance, so a topic does not depend
     # on later ones; then they are sorted as `names` (B, K, d).
     directions = draws.directions[:, : len(names)]
-    orthonormal = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)
+    columns, _ = np.linalg.qr(directions.swapaxes(1, 2))
+    orthonormal = columns.swapaxes(1, 2)
     appearance = list(dict.fromkeys(scenario.schedule))
-    topics = orthonormal[:, [appearance.index(name) for name in names]]
+    order = [appearance.index(name) for name in names]
+    topics = orthonormal[:, order]
     # 2. A token is its turn's mixture of topics plus noise; keys and values are projected from it.
     signal = np.float32(world.topic_strength) * (mixture @ topics)  # (B, T, d)
     noise = draws.noise[:, :tokens].reshape(rows, turns, n, d)
@@ -121,12 +127,14 @@ def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> 
     """Label each token (B, N) with its topic; in a blend, with those above `TOPIC_THRESHOLD`."""
     drawn_from = np.repeat(mixture > 0, n, axis=0)  # (N, K)
     bit = np.uint32(1) << np.arange(mixture.shape[1], dtype=np.uint32)
-    bits = np.tile((drawn_from * bit).sum(axis=1, dtype=np.uint32), (len(embeddings), 1))
+    token_bits = (drawn_from * bit).sum(axis=1, dtype=np.uint32)
+    bits = np.tile(token_bits, (len(embeddings), 1))
     # In a blend, noise may hide a topic: a token has those that its embedding shows.
     blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)
     if blended.size:
         mixed = embeddings[:, blended]
-        cosines = np.einsum("bnd,bkd->bnk", mixed, topics) / lengths_of(mixed)[:, :, None]
+        products = np.einsum("bnd,bkd->bnk", mixed, topics)
+        cosines = products / lengths_of(mixed)[:, :, None]
         has_topic = (cosines > TOPIC_THRESHOLD) & drawn_from[blended]
         bits[:, blended] = (has_topic * bit).sum(axis=2, dtype=np.uint32)
     return bits
