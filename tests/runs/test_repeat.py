@@ -145,6 +145,16 @@ def test_rounding_is_the_same_and_what_differs_by_more_is_named(
     assert bool(comparison.differences) == (change == 0.01)
 
 
+def test_what_is_divided_by_a_spread_has_a_tolerance_of_its_own(tmp_path: Path) -> None:
+    files = BenchmarkRun(Study(few_dialogs().results), "fifo").files
+    record = saved(tmp_path, files)
+    table = pd.read_csv(io.StringIO(files["paired.csv"]))
+    for factor, differences in ((1.0005, ()), (1.5, ("paired.csv: t (by up to 3e-01)",))):
+        (tmp_path / "paired.csv").write_text(csv_text(table.assign(t=factor * table.t)))
+        comparison = compare(record, files, tmp_path)
+        assert comparison == Comparison(0.0, differences)
+
+
 @pytest.mark.parametrize(
     ("recorded", "repeated", "differences"),
     [
