@@ -9,6 +9,7 @@ import pandas as pd
 from fdkvc.charts.parts import (
     Panel,
     axis_between,
+    between,
     dashed_rule,
     ends_of,
     look_scale,
@@ -24,10 +25,6 @@ from fdkvc.charts.parts import (
 )
 from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 
-MANY_BUDGETS = 9
-"""From this number of budgets on, not every one has a tick."""
-
-
 DOT_HEIGHT = 27
 """Pixels of a policy in a chart of dots."""
 
@@ -38,47 +35,59 @@ def budgets_chart(
     theme: Theme,
     *,
     policies: Collection[str],
-    chosen: tuple[str, int],
+    marks: pd.DataFrame,
+    readings: pd.DataFrame,
 ) -> Spec:
     """Return a chart of a share over rising budgets, with its data.
 
     `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
-    the legend, as `looks` takes them. The point of the `chosen` policy and budget is ringed, and
-    only this policy has a band.
+    the legend, as `looks` takes them. `marks` are points to ring (label, policy, budget, mean), and
+    `readings` what a model measured (policy, budget, mean, ci_low, ci_high).
     """
     table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
-    budgets = sorted(table.budget.unique().tolist()) or [1]
-    intervals = bool(table.ci_high.notna().any())
-    # A factor at both ends: 4 % of the length of a logarithmic axis.
-    room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
-    ticks: dict[str, Any] = {"values": budgets} if len(budgets) < MANY_BUDGETS else {"tickCount": 6}
-    base = alt.Chart(alt.NamedData("budgets")).encode(
-        x=alt.X(
-            "budget:Q",
-            # Budgets grow by factors, which this axis spaces evenly.
-            scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
-            axis=alt.Axis(title="tokens", **ticks, grid=False, format=",d"),
-        )
-    )
-    domain = (0, 1)
+    budgets = sorted({*table.budget, *marks.budget, *readings.budget}) or [1]
+    base = alt.Chart(alt.NamedData("budgets")).encode(x=_budget_axis(budgets))
+    lowest, _ = ends_of(pd.concat([table["mean"], marks["mean"], readings.ci_low]), 1.0)
+    domain = (0.5 if lowest >= 0.5 else 0, 1)
     y = axis_between(alt.Y, "mean", domain, tickCount=5, format=".0%")
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
-    tooltip = ["policy:N", alt.Tooltip("budget:Q", format=",d"), *mean_tips(".1%", intervals)]
-    tooltip.append(alt.Tooltip("n:Q", title="dialogs"))
-    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
-    policy, budget = chosen
-    banded = base.transform_filter(alt.datum.policy == policy)
-    ring = banded.transform_filter(alt.datum.budget == budget)
-    ring = ring.mark_point(size=260, strokeWidth=3, color=theme.ink)
-    layers.append(ring.encode(y=y))
-    subtitle = "mean over the dialogs"
-    if intervals:
-        subtitle += ", with its 95 % interval over clusters"
-        color = alt.Color("policy:N", scale=tints, legend=legend)
-        # First, so that it is drawn below the lines.
-        layers.insert(0, mean_band(banded.encode(color=color), domain, opacity=0.2, clip=True))
-    heading = panel_title(title, subtitle)
-    return single(theme, {"budgets": table}, *layers, height=280, title=heading)
+    words: list[str | alt.Tooltip] = ["policy:N"]
+    words.append(alt.Tooltip("budget:Q", title="tokens", format=",d"))
+    tooltip = [*words, *mean_tips(".1%"), alt.Tooltip("n:Q", title="dialogs")]
+    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 40, legend)
+    color = alt.Color("policy:N", scale=tints, legend=legend)
+    read = base.properties(data=alt.NamedData("readings")).encode(color=color)
+    ends = {"y": alt.Y("ci_low:Q", scale=between(domain)), "y2": "ci_high"}
+    layers.append(read.mark_rule(strokeWidth=2, aria=False).encode(**ends))
+    square = read.mark_point(shape="square", size=130, filled=True, opacity=1)
+    layers.append(square.encode(y=y, tooltip=[*words, *mean_tips(".1%")]))
+    marked = base.properties(data=alt.NamedData("marks"))
+    ring = marked.mark_point(size=260, strokeWidth=3, color=theme.ink, opacity=1)
+    layers.append(ring.encode(y=y, tooltip=["label:N", *words, *mean_tips(".1%", False)]))
+    middle = (budgets[0] * budgets[-1]) ** 0.5
+    for mark in marks.itertuples():
+        label = marked.transform_filter(alt.datum.label == mark.label)
+        side: Any = "left" if mark.budget < middle else "right"
+        above = -18 if mark.Index else 18  # the first below its ring, others above theirs
+        text = label.mark_text(
+            align=side, dy=above, color=theme.ink, fontWeight="bold", fontSize=12
+        )
+        layers.append(text.encode(y=y, text="label:N"))
+    subtitle = "mean over the conversations" + "; squares: read by a model" * bool(len(readings))
+    data = {"budgets": table, "readings": readings, "marks": marks}
+    return single(theme, data, *layers, height=280, title=panel_title(title, subtitle))
+
+
+def _budget_axis(budgets: Sequence[float]) -> alt.X:
+    """Return a logarithmic axis, on which factors are as long everywhere, with round labels."""
+    low, high = budgets[0], budgets[-1]
+    # A factor at both ends: 4 % of the length of the axis.
+    room = (high / low) ** 0.04 if high > low else 2
+    powers = range(len(f"{high:.0f}"))
+    values = [digit * 10**power for power in powers for digit in (1, 1.5, 2, 3, 4, 5, 7)]
+    scale = alt.Scale(type="log", domain=[low / room, high * room], nice=False)
+    axis = alt.Axis(title="tokens", values=values, grid=False, format=",d", labelOverlap="greedy")
+    return alt.X("budget:Q", scale=scale, axis=axis)
 
 
 def series_chart(

@@ -166,13 +166,15 @@ def build_parser() -> _Parser:
     dialogs.option(
         "--target", "PERCENT", "recall that a plan is to reach: 90, 95 or 99", default="95"
     )
+    today_help = (
+        "what a plan says of today, as WAY or WAY:TOKENS, such as ollama:8192; WAY is ollama, "
+        "llama.cpp, llama.cpp-shift, streaming-llm, anthropic or langchain"
+    )
+    dialogs.option("--today", "WAY", today_help, default="ollama")
     reads = "let this model count tokens and read a few dialogs under the ways of a plan"
     dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
-    max_tokens_help = (
-        "tokens of dialogs that it reads in all, of a long one the beginning only; default: 3,000, "
-        "in a minute with smollm2"
-    )
-    dialogs.option("--read", "N", max_tokens_help, type=parse_number)
+    minutes = "how long that model may read for a plan, on two cores with smollm2; default: 1"
+    dialogs.option("--minutes", "N", minutes, type=parse_number)
     dialogs.flag("--tables", "print all tables")
     dialogs.flag("--json", "print the results for a script")
     dialogs.number(SEED, "random seed of the lexical embedding")

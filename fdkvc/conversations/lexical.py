@@ -133,11 +133,6 @@ class LexicalRecordings(Sequence[Recording]):
             return part
         return KEPT.recording(self.transcripts[index], self.seed, self.encoding)
 
-    def selected(self, places: Sequence[int]) -> LexicalRecordings:
-        """Return the recordings at these places."""
-        transcripts = [self.transcripts[place] for place in places]
-        return LexicalRecordings(transcripts, self.seed, self.encoding)
-
     @property
     def sizes(self) -> Sequence[Sequence[int]]:
         """The number of tokens of each turn of each dialog, computed without vectors."""

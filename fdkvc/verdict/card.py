@@ -1,39 +1,37 @@
-"""The card: which way makes conversations fit, with how many tokens, and what that loses.
+"""The card in numbers: what is lost today, which way to set at which size, how sure that is.
 
-A way is a policy at the smallest size that holds enough of what calls need. Everything said of the
-ways is a cell of `card_grid`, and the two sentences are those of `card_sentences`.
+A way is a policy at the smallest size that keeps enough of what calls need. `sentences` says all of
+this in words.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from fdkvc.conversations.arguments import age_of
-from fdkvc.conversations.forgot import ModelLoss, Recorded
+from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.conversations.replay import transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
-from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, share_interval
+from fdkvc.core.statistics import cluster_mean, share_interval
 from fdkvc.core.transcripts import SPAN_KINDS
-from fdkvc.core.words import count, decimal, percent, ranged, written_bytes
-from fdkvc.engine.evidence import OLD, RECENT
+from fdkvc.core.words import percent
 from fdkvc.engine.sinks import SINKS, sinks_of
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
-from fdkvc.policies.ways import EVICT, unpinned, way_words
-from fdkvc.runs.grid import Grid
+from fdkvc.policies.ways import unpinned
 from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import REFUSED, call_recalls, guessed, halves_of, mean_recalls, reaches
+from fdkvc.verdict.today import CLEARED, MESSAGES, USER_FIRST, TodayLoss, ValueCount
 
 TARGETS = (0.9, 0.95, 0.99)
 """Call-argument recalls to reach."""
 
 TARGET = Field(
     "Target",
-    "The share of the values that calls need which a way must hold.",
+    "The share of the values that calls need which a way must keep.",
     name="target",
     default="95",
     choices={f"{100 * target:.0f}": percent(target) for target in TARGETS},
@@ -46,23 +44,17 @@ tried in steps of 5 % of the text and counted by one tokenizer, so that less may
 WITHOUT_CALLS = 0.25
 """The share of the text at which a model reads conversations whose words tell no size."""
 
-TODAY = ("reread(messages(fifo))", "reread(clear-results)", "shift", "sink", "fifo")
-"""What engines and frameworks do, as far as it is compared: what most do first."""
+ENGINES = (MESSAGES, USER_FIRST, "shift", CLEARED)
+"""What engines and frameworks do by themselves, the simplest first."""
 
-FITTED = "this project; "
-"""How the source of a policy begins that names the data to which it was fitted."""
+SIMPLEST = (*ENGINES[:3], "sink", CLEARED)
+"""Which of ways with the same size comes first."""
 
 REREAD = "tokens_reread"
 """The metric of tokens that are read again, where a policy reads any."""
 
-
-def _imperative(name: str) -> str:
-    """Return a way as the beginning of a sentence that says what to do."""
-    words = way_words(name)
-    if words.startswith(EVICT):
-        return f"Evict entries by {words.removeprefix(EVICT)}"
-    verb = "Keep" if name == "sink" else "Use"
-    return f"{verb} {words}" if name in ("sink", "shift") else f"{words[0].upper()}{words[1:]}"
+MEASURED_VALUES, MEASURED_DIALOGS = 20, 5
+"""From how many values, in how many conversations, a model's reading counts as a measurement."""
 
 
 def ways_for(recordings: Sequence[Recording], added: Sequence[str] = ()) -> tuple[Policy, ...]:
@@ -88,24 +80,45 @@ def ways_for(recordings: Sequence[Recording], added: Sequence[str] = ()) -> tupl
 
 @dataclass(frozen=True)
 class Way:
-    """A way to fit conversations: a policy at the smallest size that holds enough."""
+    """A way to fit conversations: a policy at the smallest size that keeps enough."""
 
     policy: str
     size: int | None
-    """In tokens; None if no size tried holds enough."""
+    """In tokens; None if no size tried keeps enough."""
     recall: float
-    """The share of values that it holds then; the largest of any size if none is enough."""
+    """The share of values that it keeps then; the largest of any size if none is enough."""
     slots: float
     """Tokens stored then, with a second tier."""
-    forgets: str
+    tried: int
+    """The size of these numbers: `size`, or else that at which it keeps most."""
+    forgets: str = ""
     """The kind and age of most of the values that it lacks."""
+    values: ValueCount | None = None
+    """What it lacks then; None without calls."""
     reread: float = math.nan
     """Tokens that are read again in a dialog, on average."""
     refused: float = 0.0
     """The share of turns after which services would refuse what stays."""
+    uncleared: float = 0.0
+    """The share of conversations in which clearing results is not enough, so messages leave."""
     guessed: bool = False
     """Whether it scores by vectors that only a model has, and letters stood in for them."""
     reading: "Reading | None" = None
+
+    @property
+    def in_engines(self) -> bool:
+        """Whether engines or frameworks have it, so that nothing of this project is needed."""
+        return self.policy in ENGINES
+
+    @property
+    def keeps_start(self) -> bool:
+        """Whether a model has the first tokens that it needs: they stay, or all is read again."""
+        return sinks_of(read_policy(self.policy), self.size or 1) == SINKS
+
+    @property
+    def by_text(self) -> bool:
+        """Whether it reaches the target, as far as text tells."""
+        return self.size is not None and not self.guessed
 
 
 @dataclass(frozen=True)
@@ -114,6 +127,16 @@ class Reading(ModelLoss):
 
     dialogs: int
     """From how many it evicted."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the share of values that stay right, Wilson's."""
+        return share_interval(self.right, self.values)
+
+    @property
+    def measures(self) -> bool:
+        """Whether these are enough to call it a measurement."""
+        return self.values >= MEASURED_VALUES and self.dialogs >= MEASURED_DIALOGS
 
 
 @dataclass(frozen=True)
@@ -127,7 +150,7 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class ModelRead:
-    """What a model has read so far."""
+    """What a model has read."""
 
     model: str
     names: tuple[str, ...]
@@ -135,9 +158,7 @@ class ModelRead:
     tokens: int
     scores: Mapping[str, Reading]
     """By policy; without those that evicted nothing."""
-    complete: bool = True
-    """Whether it has read under every way that matters."""
-    begun: int = 0
+    partly_read: int = 0
     """Of how many dialogs it has read the first turns only."""
     unread: int = 0
     """How many other dialogs can be checked, too: something is needed after the recommended way
@@ -148,27 +169,13 @@ class ModelRead:
         """How many it has read."""
         return len(self.names)
 
-    def joined(self, later: "ModelRead") -> "ModelRead":
-        """Return what it has read with what it read later, of other dialogs."""
-        scores = {**self.scores, **later.scores}
-        for name in self.scores.keys() & later.scores.keys():
-            readings = self.scores[name], later.scores[name]
-            dialogs = sum(reading.dialogs for reading in readings)
-            kl = sum(reading.kl * reading.dialogs for reading in readings) / dialogs
-            right = sum(reading.right for reading in readings)
-            values = sum(reading.values for reading in readings)
-            scores[name] = Reading(right, values, kl, dialogs)
-        names, tokens = (*self.names, *later.names), self.tokens + later.tokens
-        partial_dialogs = self.begun + later.begun
-        return replace(later, names=names, tokens=tokens, scores=scores, begun=partial_dialogs)
-
 
 @dataclass(frozen=True)
 class Card:
-    """The answer to which way, and how much."""
+    """The answer to what is lost today, which way to set, and how sure that is."""
 
     ways: tuple[Way, ...]
-    """Those that hold enough first, the smallest size first."""
+    """Those that keep enough first, the smallest size first."""
     best: Way | None
     """The recommended one; None if none is."""
     by_words: Way | None
@@ -185,27 +192,54 @@ class Card:
     """Whose tokens these are."""
     promise: Promise | None = None
     read: ModelRead | None = None
-    recorded: Recorded | None = None
-    """What compactions in the conversations forgot."""
+    today: TodayLoss | None = None
 
     @property
     def pays(self) -> bool:
         """Whether the recommended way saves enough."""
-        saved = 0.0 if self.best is None else self.tokens - self.best.slots
-        return saved >= max(PAYS * self.tokens, PAYS_TOKENS)
+        return self.best is not None and saves(self.best.slots, self.tokens)
 
     @property
-    def settings(self) -> dict[str, str]:
-        """What sets the recommended way, by engine; none where it does not pay."""
-        if self.best is None or not self.pays:
-            return {}
-        return settings_of(self.best, self.tokens, self.unit)
+    def smaller(self) -> Way | None:
+        """The smallest way that this project's cache has, where the recommended one is larger."""
+        best = self.best
+        if best is None or not best.in_engines:
+            return None
+        others = (
+            candidate
+            for candidate in self.ways
+            if candidate.by_text and candidate.keeps_start and not candidate.in_engines
+        )
+        return next((candidate for candidate in others if candidate.slots < best.slots), None)
 
     @property
-    def today(self) -> Way | None:
-        """What people do, of the ways compared."""
-        by_name = {unpinned(candidate.policy): candidate for candidate in reversed(self.ways)}
-        return next((by_name[name] for name in TODAY if name in by_name), None)
+    def ties(self) -> tuple[Way, ...]:
+        """The ways that need as many tokens as the recommended one, and lose hardly more."""
+        best = self.best
+        if best is None or not best.by_text:
+            return ()
+        return tuple(
+            candidate
+            for candidate in self.ways
+            if candidate.by_text
+            and candidate.keeps_start
+            and not candidate.uncleared
+            and candidate.size == best.size
+            and candidate.policy != best.policy
+            and not _loses_more(candidate, best)
+        )
+
+
+def saves(slots: float, tokens: float) -> bool:
+    """Whether a way that stores so many of a conversation's tokens saves enough."""
+    return tokens - slots >= max(PAYS * tokens, PAYS_TOKENS)
+
+
+def _loses_more(candidate: Way, best: Way) -> bool:
+    """Whether a model lost clearly more under one of two ways."""
+    if candidate.reading is None or best.reading is None:
+        return False
+    return candidate.reading.kl > best.reading.kl + CLEARLY
 
 
 def smallest_size(rows: pd.DataFrame, target: float) -> int | None:
@@ -227,12 +261,13 @@ def find_card(
     target: float,
     unit: str,
     read: ModelRead | None = None,
-    recorded: Recorded | None = None,
+    today: TodayLoss | None = None,
+    least_lengths: Sequence[int] = (),
 ) -> Card:
     """Return the card of a replay, whose tables are those of `replay_arguments`.
 
-    `lengths` are the tokens of the dialogs, counted as `unit` says, and `source` tells where their
-    vectors come from.
+    `lengths` are the tokens of the dialogs, counted as `unit` says, `least_lengths` those that no
+    clearing of results removes, and `source` tells where vectors come from.
     """
     table, arguments = tables
     mode = table.heads.iloc[0] if len(table) else ""
@@ -240,41 +275,29 @@ def find_card(
     recalls, tokens = call_recalls(table), float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]
-    reread, refused = (
-        table[table.metric == metric].groupby(["policy", "budget"]).value.mean()
-        for metric in (REREAD, REFUSED)
-    )
     candidates = list[Way]()
     for name, rows in recalls.groupby("policy", sort=False):
         policy = by_name[str(name)]
-        size = smallest_size(rows, target)
-        means = mean_recalls(rows)
-        shown_size = max(means, key=means.__getitem__) if size is None else size
-        stored = policy.slots(shown_size, 1, 1) + policy.tier_places(shown_size, int(tokens))
-        cell = (arguments.policy == name) & (arguments.budget == shown_size)
+        candidate = _sized_way(policy, mean_recalls(rows), smallest_size(rows, target), tokens)
         candidates.append(
-            Way(
-                policy.name,
-                size,
-                means[shown_size],
-                min(float(stored), tokens),
-                forgets_most(arguments[cell]),
-                float(reread.get((name, shown_size), math.nan)) if policy.reads_again else math.nan,
-                float(refused.get((name, shown_size), 0.0)),
-                guessed(policy, source),
-                None if read is None else read.scores.get(policy.name),
+            replace(
+                _with_costs(candidate, table, arguments, least_lengths),
+                guessed=guessed(policy, source),
+                reading=None if read is None else read.scores.get(policy.name),
             )
         )
-    candidates.sort(key=_smallest)
+    candidates.sort(key=_order)
     if recalls.empty:
         candidates = ways_without_calls([*by_name.values()], tokens, source, read)
-    by_words = None if recalls.empty else chosen_way(candidates)
-    best = by_words if read is None or not read.complete else judged_way(candidates, by_words, read)
+    by_words = None if recalls.empty else chosen_way(candidates, tokens)
+    best = by_words if read is None else judged_way(candidates, by_words, read)
     dialogs = recalls.drop_duplicates("dialog")
     # What is chosen on one half: any way that words may choose, or the one that the model chose.
-    chosen = [
-        row for row in ([best] if best != by_words else candidates) if row and not row.guessed
-    ]
+    chosen = [best] if best != by_words else candidates
+    promise = None
+    if best is not None:
+        by_text = [candidate for candidate in chosen if candidate and not candidate.guessed]
+        promise = promised(by_text, recalls, arguments, target, tokens)
     return Card(
         tuple(candidates),
         best,
@@ -285,9 +308,35 @@ def find_card(
         int(dialogs.services.nunique()),
         shape,
         unit,
-        None if best is None else promised(chosen, recalls, arguments, target),
+        promise,
         read,
-        recorded,
+        today,
+    )
+
+
+def _sized_way(policy: Policy, means: Mapping[int, float], size: int | None, tokens: float) -> Way:
+    """Return a way at its size, or else at the size at which it keeps most."""
+    tried = size or max(means, key=means.__getitem__)
+    stored = policy.slots(tried, 1, 1) + policy.tier_places(tried, int(tokens))
+    return Way(policy.name, size, means[tried], min(float(stored), tokens), tried)
+
+
+def _with_costs(
+    candidate: Way, table: pd.DataFrame, arguments: pd.DataFrame, least_lengths: Sequence[int]
+) -> Way:
+    """Return a way with what it loses, reads again and leaves to others at its size."""
+    name, size = candidate.policy, candidate.tried
+    needs = arguments[(arguments.policy == name) & (arguments.budget == size)]
+    rows = table[(table.policy == name) & (table.budget == size)]
+    reread, refused = (rows[rows.metric == metric].value.mean() for metric in (REREAD, REFUSED))
+    clears = read_policy(name).clears_results and len(least_lengths)
+    return replace(
+        candidate,
+        forgets=forgets_most(needs),
+        values=ValueCount.of(needs),
+        reread=reread if read_policy(name).reads_again else math.nan,
+        refused=0.0 if math.isnan(refused) else refused,
+        uncleared=float(np.mean(np.array(least_lengths) > size)) if clears else 0.0,
     )
 
 
@@ -296,41 +345,45 @@ def ways_without_calls(
 ) -> list[Way]:
     """Return the ways at one share of the text, for a model to compare; best first if it did."""
     size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
-    candidates = list[Way]()
+    slots, candidates = float(min(size, tokens)), list[Way]()
     for policy in policies:
-        slots, by_letters = float(min(size, tokens)), guessed(policy, source)
-        candidate = Way(policy.name, size, math.nan, slots, "", guessed=by_letters)
-        if keeps_start(candidate):
-            candidates.append(replace(candidate, reading=scores.get(policy.name)))
+        by_letters, reading = guessed(policy, source), scores.get(policy.name)
+        candidate = Way(
+            policy.name, size, math.nan, slots, size, guessed=by_letters, reading=reading
+        )
+        if candidate.keeps_start:
+            candidates.append(candidate)
     return sorted(
         candidates,
         key=lambda candidate: math.inf if candidate.reading is None else candidate.reading.kl,
     )
 
 
-def _smallest(candidate: Way) -> tuple[float, ...]:
+def _order(candidate: Way) -> tuple[float, ...]:
     """Return what orders ways: the smallest first.
 
-    Of a size, one whose turns services never refuse, and then one that reads nothing again.
+    Of a size, one that does all by itself and whose turns services never refuse, then the simplest,
+    then one that reads nothing again.
     """
+    name = unpinned(candidate.policy)
+    simplicity = SIMPLEST.index(name) if name in SIMPLEST else len(SIMPLEST)
     rereads = read_policy(candidate.policy).reads_again
-    is_refused = candidate.refused > 0
-    return candidate.size is None, candidate.size or 0, is_refused, rereads, -candidate.recall
+    lacks = candidate.refused > 0 or candidate.uncleared > 0
+    size = math.inf if candidate.size is None else candidate.size
+    return size, lacks, simplicity, rereads, -candidate.recall
 
 
-def chosen_way(candidates: Sequence[Way]) -> Way | None:
-    """Return the first way that may be recommended by text, of those that keep the first tokens."""
-    sized = [
-        candidate
-        for candidate in candidates
-        if candidate.size is not None and not candidate.guessed
+def chosen_way(candidates: Sequence[Way], tokens: float) -> Way | None:
+    """Return the first way that may be recommended by text, of those that keep the first tokens.
+
+    What engines have comes before the others, if it saves enough of so many tokens.
+    """
+    sized = [candidate for candidate in candidates if candidate.by_text]
+    safe = [candidate for candidate in sized if candidate.keeps_start] or sized
+    in_engines = [
+        candidate for candidate in safe if candidate.in_engines and saves(candidate.slots, tokens)
     ]
-    return next(filter(keeps_start, sized), sized[0] if sized else None)
-
-
-def keeps_start(candidate: Way) -> bool:
-    """Whether a model has the first tokens that it needs: they stay, or the text is read again."""
-    return sinks_of(read_policy(candidate.policy), candidate.size or 1) == SINKS
+    return next(iter([*in_engines, *safe]), None)
 
 
 CLEARLY = 0.1
@@ -368,7 +421,8 @@ def judged_way(candidates: Sequence[Way], by_words: Way | None, read: ModelRead)
     return by_words
 
 
-AGE_SHORT = {"recent": f"≤ {RECENT} turns", "middle": f"≤ {OLD} turns", "old": f"> {OLD} turns"}
+AGE_WORDS = {"recent": "recent ", "middle": "", "old": "old "}
+"""How people call ages."""
 
 
 def forgets_most(arguments: pd.DataFrame) -> str:
@@ -378,18 +432,22 @@ def forgets_most(arguments: pd.DataFrame) -> str:
     --------
     >>> columns = {"held": [0.0, 1.0], "source": ["result", "user"], "age": [8, 1]}
     >>> forgets_most(pd.DataFrame(columns))
-    'tool result, > 6 turns'
+    'mostly old tool results'
     """
     lost = arguments[arguments.held < 1]
     if lost.empty:
         return ""
     kind = SPAN_KINDS[lost.source.value_counts().index[0]]
     age = lost.age.map(age_of).value_counts().index[0]
-    return f"{kind}, {AGE_SHORT[age]}"
+    return f"mostly {AGE_WORDS[age]}{kind}s"
 
 
 def promised(
-    chosen_ways: Sequence[Way], recalls: pd.DataFrame, arguments: pd.DataFrame, target: float
+    chosen_ways: Sequence[Way],
+    recalls: pd.DataFrame,
+    arguments: pd.DataFrame,
+    target: float,
+    tokens: float,
 ) -> Promise | None:
     """Return what ways hold that were chosen on the other half of the clusters.
 
@@ -407,15 +465,16 @@ def promised(
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
                 recall = rows[rows.budget == size].value.mean()
-                chosen.append(Way(name, size, recall, size, "", refused=refused))
-        way = chosen_way(sorted(chosen, key=_smallest))
-        if way is None:  # the half that needs most would be told of, but would choose nothing
+                slots = float(min(size, tokens))
+                chosen.append(Way(name, size, recall, slots, size, refused=refused))
+        choice = chosen_way(sorted(chosen, key=_order), tokens)
+        if choice is None:  # the half that needs most would be told of, but would choose nothing
             return None
-        test_rows = recalls[(recalls.policy == way.policy) & (recalls.budget == way.size)]
+        test_rows = recalls[(recalls.policy == choice.policy) & (recalls.budget == choice.size)]
         test_rows = test_rows[test_rows.dialog.map(halves) == half_number]
         values += test_rows.value.tolist()
         services += test_rows.services.tolist()
-        needs = arguments[(arguments.policy == way.policy) & (arguments.budget == way.size)]
+        needs = arguments[(arguments.policy == choice.policy) & (arguments.budget == choice.size)]
         needs = needs[needs.dialog.isin(test_rows.dialog)]
         calls += len(needs.drop_duplicates(["dialog", "turn", "call", "call_number"]))
     if not values or not calls:
@@ -426,225 +485,3 @@ def promised(
     if not math.isnan(interval[0]):
         low, high = min(low, max(interval[0], 0.0)), max(high, min(interval[1], 1.0))
     return Promise(mean, low, high)
-
-
-# ------------------------------------------------------------------------------- what is said
-
-
-def card_sentences(card: Card) -> tuple[str, str]:
-    """Return which way and how much, and what that rests on."""
-    best, full = card.best, written_bytes(card.tokens * card.shape.entry_bytes)
-    read = card.read if card.read is not None and card.read.complete else None
-    if not card.clusters and read is None:
-        return (
-            "No call in these conversations needs a value said before, so only a model can tell "
-            "which size is enough.",
-            "No model has read them yet.",
-        )
-    if best is None or best.size is None or not card.pays:
-        limit = percent(1 - PAYS)
-        why = f"no way tried holds {percent(card.target)} of what calls need in less than {limit}"
-        if not card.clusters:
-            why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
-        if best is not None and best.size is not None:
-            saved = round(card.tokens - best.slots)
-            bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
-            name = way_words(best.policy)
-            why = f"“{name}” would save {count(saved, 'token')}, less than {bound}"
-        lead = f"It does not pay to evict here: {why}; all {card.tokens:,.0f} tokens take {full}"
-        lead = f"{lead} in {card.shape.name}."
-    else:
-        stored = written_bytes(best.slots * card.shape.entry_bytes)
-        share = percent(best.size / card.tokens)
-        size = f"{best.size:,} tokens of {card.unit} ({share} of a conversation)"
-        lead = f"{_imperative(best.policy)} with {size}: {stored} instead of {full}"
-        lead = f"{lead} in {card.shape.name}."
-        if best.refused > 0:
-            lead = f"{lead} After {refused_words(best.refused)}."
-        if read is None:
-            lead = f"By its words, before a model has read it: {lead[0].lower()}{lead[1:]}"
-    return lead, _basis(card, read)
-
-
-def _basis(card: Card, read: ModelRead | None) -> str:
-    best, parts = card.best, list[str]()
-    if read is None:
-        parts.append("Sized by the words of values that calls need")
-    else:
-        reading = None if best is None else best.reading
-        lost = "" if reading is None else f": {reading_words(reading)}"
-        among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
-        among += " that can be checked at this size"
-        among += f", {read.begun} in part" if read.begun else ""
-        parts.append(f"{read.model} read {among}, {count(read.tokens, 'token')}{lost}")
-        if best != card.by_words and card.by_words is not None:
-            parts[-1] += f"; by words it would be {way_words(card.by_words.policy)}"
-        if best is not None and best.guessed:
-            parts.append("its size is a guess, by letters of words")
-    source = read_policy(best.policy).core.source if best is not None else ""
-    if source.startswith(FITTED):
-        parts.append(f"this way was {source.removeprefix(FITTED)}")
-    if card.promise is not None:
-        promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
-        parts.append(f"on conversations not used to choose, {promise} of what calls need is held")
-    if not card.clusters:
-        parts.append("no call says which values must stay")
-    elif card.clusters < MIN_CLUSTERS:
-        parts.append(f"a guess from {count(card.dialogs, 'conversation')}")
-    words = "; ".join(parts)
-    return f"{words[0].upper()}{words[1:]}."
-
-
-def reading_words(reading: ModelLoss) -> str:
-    """Return what a model lost, in a few words."""
-    if not reading.values:
-        return f"its predictions change by {decimal(reading.kl, 2)} nats a token"
-    verb = "stays" if reading.values == 1 else "stay"
-    return f"{reading.right} of {count(reading.values, 'value')} {verb} right"
-
-
-def refused_words(share: float) -> str:
-    """Return after which share of turns services refuse what stays, and why."""
-    shown = "under 1 %" if share < 0.01 else percent(share)
-    return (
-        f"{shown} of the turns, what stays has no user's message or a result without its call, "
-        "which services refuse"
-    )
-
-
-def legend(card: Card) -> str:
-    """Return what the cells of the table count."""
-    parts = [
-        f"Tokens are those of {card.unit}, with the marks of its chat template; for another model, "
-        "take the same share of the text"
-    ]
-    if card.settings and card.best is not None and "clear-results" in card.best.policy:
-        parts.append("where clearing is not enough, drop the oldest messages: its setting does not")
-    if any(way.reread > 0 for way in card.ways):
-        parts.append("again: tokens read again")
-    if any(way.reading is not None for way in card.ways):
-        parts.append("right, KL: values that stay right, nats a token from the full cache")
-    if any(way.guessed for way in card.ways):
-        parts.append("*: sized by letters of words, not by a model's vectors")
-    if refused := max((way.refused for way in card.ways), default=0.0):
-        parts.append(f"†: after up to {refused_words(refused)}")
-    return f"{'; '.join(parts)}."
-
-
-RECORDED = "your compactions, recorded"
-
-
-def card_grid(card: Card, *, policies: bool = True) -> Grid:
-    """Return the table of the ways, the recommended one marked; with the `policies` of the code.
-
-    Without these it is narrower, for a terminal.
-    """
-    rows = []
-    for candidate in card.ways:
-        mark = " ←" if candidate == card.best and card.pays else ""
-        note = f"{' *' if candidate.guessed else ''}{' †' if candidate.refused > 0 else ''}"
-        row = [f"{way_words(candidate.policy)}{note}{mark}"]
-        if candidate.size is None:
-            recall = (
-                math.floor(100 * candidate.recall + 1e-6) / 100
-            )  # below the target, so it reads so
-            sizes = [f"never: {percent(recall)}", "", ""]
-        else:
-            stored = written_bytes(candidate.slots * card.shape.entry_bytes)
-            sizes = [f"{candidate.size:,}", percent(candidate.size / card.tokens), stored]
-            sizes = sizes if policies else [f"{sizes[0]} ({sizes[1]})", "", stored]
-        reread = "–" if math.isnan(candidate.reread) else f"{candidate.reread:,.0f}"
-        read = "" if candidate.reading is None else candidate.reading.cell
-        code = [candidate.policy] if policies else []
-        forgets = candidate.forgets if policies else candidate.forgets.removesuffix(" turns")
-        rows.append([*row, *sizes, reread, read, forgets, *code])
-    if (recorded := card.recorded) is not None:
-        times = count(recorded.compactions, "time")
-        losses = f"{recorded.lost:,} of {recorded.needed:,} gone"
-        row = [RECORDED, times, "", "", "", "", losses]
-        rows.append([*row, ""] if policies else row)
-    heads = ["way", "tokens", "of text", "cache", "again", "right, KL"]
-    heads += ["forgets most", "policy"] if policies else ["forgets (turns)"]
-    empty = {"", "–"}
-    kept = [place for place in range(len(heads)) if any({row[place]} - empty for row in rows)]
-    cells = [[row[place] for place in kept] for row in rows]
-    return Grid([heads[place] for place in kept] if rows else heads, cells)
-
-
-MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=user))"
-CLEARED = "reread(clear-results)"
-
-TRIM = (
-    "# all from a user's message to the next leave together, so it may keep less than that: where\n"
-    "# the newest exchange is larger, nothing but the system prompt may stay\n"
-    "trim_messages(messages, max_tokens={}, token_counter=model, "
-    'start_on="human", include_system=True)'
-)
-
-SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "shift": {"llama.cpp": "llama-server --context-shift --ctx-size {}"},
-    MESSAGES: {
-        "Ollama": "OLLAMA_CONTEXT_LENGTH={} ollama serve",
-        "LangChain": TRIM,
-    },
-    USER_FIRST: {"LangChain": TRIM},
-    CLEARED: {
-        "Anthropic": 'betas=["context-management-2025-06-27"], context_management={{"edits": '
-        '[{{"type": "clear_tool_uses_20250919", "trigger": {{"type": "input_tokens", "value": '
-        "{}}}}}]}}",
-        "LangChain": "ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger={})], "
-        'token_count_method="model")',
-    },
-}
-"""How engines and services set what they do by themselves, as they document it."""
-
-OURS = (
-    "from fdkvc import PolicyCache, read_policy\n"
-    'cache = PolicyCache(read_policy("{}"), {}, model, tokenizer=tokenizer)\n'
-    "model.generate(**turn, cache=cache)"
-)
-"""How this project's own cache is set, in *transformers*."""
-
-
-def settings_of(candidate: Way, tokens: float, unit: str) -> dict[str, str]:
-    """Return what sets a way and its size, by engine or library.
-
-    Each begins with a comment: engines count by tokenizers of their own, and the size is in tokens
-    of `unit`, of conversations with so many on average.
-    """
-    size = candidate.size or 0
-    comment = f"# {size:,} tokens of {unit}, {percent(size / tokens)} of a conversation"
-    lines = SETTINGS.get(candidate.policy)
-    if lines is None:
-        name = candidate.policy.replace(", ", ",")  # so that no line ends within it
-        return {"transformers": f"{comment}\n{OURS.format(name, size)}"}
-    return {engine: f"{comment}\n{line.format(size)}" for engine, line in lines.items()}
-
-
-def card_record(card: Card) -> dict[str, Any]:
-    """Return the card in values that JSON can hold: its fields, and what is said of them."""
-    lead, basis = card_sentences(card)
-    sentences = {"sentence": lead, "basis": basis, "pays": card.pays, "settings": card.settings}
-    fields = asdict(replace(card, read=None))
-    fields["read_by"] = None if card.read is None else card.read.model
-    fields["ways"] = [_way_record(card, candidate) for candidate in card.ways]
-    return sentences | {name: _plain(value) for name, value in fields.items() if name != "read"}
-
-
-def _way_record(card: Card, candidate: Way) -> dict[str, Any]:
-    size = candidate.slots * card.shape.entry_bytes
-    added_fields = {
-        "way": way_words(candidate.policy),
-        "share": (candidate.size or math.nan) / card.tokens,
-    }
-    return {
-        name: _plain(value)
-        for name, value in {**added_fields, **asdict(candidate), "bytes": size}.items()
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without NaN, which JSON has not."""
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value

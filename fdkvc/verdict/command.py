@@ -8,7 +8,6 @@ from dataclasses import replace
 from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.conversations.sources import Sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
-from fdkvc.core.parameters import check_count
 from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
 from fdkvc.models.loaded import load_named
@@ -17,9 +16,10 @@ from fdkvc.policies import baseline_of, usable, with_pinned_prompts
 from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
 from fdkvc.verdict.card import TARGET, ways_for
-from fdkvc.verdict.checked import SAMPLE_TOKENS, read_card
+from fdkvc.verdict.checked import MINUTES, read_card
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, prompt_size
+from fdkvc.verdict.today import Today
 
 
 def dialogs(options: Namespace) -> None:
@@ -27,6 +27,7 @@ def dialogs(options: Namespace) -> None:
     # 1. What is wrong with the options, or with a model's files, is said before dialogs are read.
     sources, settings = settings_from(Sources, options), _settings(options)
     shape = None if options.plan is None else read_shape(options.plan)
+    today = None if shape is None else Today.read(options.today)
     loaded = load_named(options.model)
     recordings, digest = sources.read_recordings()
     recordings, skipped = loaded.encoding.in_tokens(recordings)
@@ -39,7 +40,7 @@ def dialogs(options: Namespace) -> None:
         "seed": sources.seed,
         "baseline": baseline_of(settings.policies, options.baseline),
         "shape": shape,
-        "recorded": None if shape is None else sources.read_recorded(),
+        "today": today,
         "target": int(options.target) / 100,
         "searched": searched or None,
     }
@@ -67,10 +68,10 @@ def _settings(options: Namespace) -> Replay:
         raise ValueError("--plan needs a policy that a real cache can use: not full, and no oracle")
     if options.model is not None and options.plan is None:
         raise ValueError("--model reads the ways of a plan: give --plan, too")
-    if options.read is not None:
-        check_count("--read", options.read)
+    if options.minutes is not None:
+        MINUTES.check(options.minutes, "--minutes")
         if options.model is None:
-            raise ValueError("--read is for a model: give --model, too")
+            raise ValueError("--minutes are for a model: give --model, too")
     if options.tables and options.json:
         raise ValueError("--tables and --json cannot be combined: give only one")
     return settings
@@ -100,10 +101,10 @@ def _read(run: ReplayRun, model: AnyModel, options: Namespace) -> ReplayRun:
     """Return a run with what a model reads for its card; warn if there is nothing to read."""
     assert run.card is not None
     warn_each([model.tokens.note])
-    texts, limit = transcripts_of(run.recordings), options.read or SAMPLE_TOKENS
+    texts, minutes = transcripts_of(run.recordings), options.minutes or MINUTES.default
     with running(options.workers, options.dask) as execution:
         try:
-            return replace(run, read=read_card(run.card, model, texts, limit=limit, **execution))
+            return replace(run, read=read_card(run.card, model, texts, minutes, **execution))
         except ValueError as error:
             warn_each([f"No model read it: {error}."])
             return run

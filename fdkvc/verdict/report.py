@@ -15,9 +15,10 @@ from fdkvc.player.report import FILE, REPORT, failed_scene, provenance, report_h
 from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid, marks_sentence
 from fdkvc.runs.options import options_of
-from fdkvc.verdict.card import Card, card_grid, card_sentences, legend
+from fdkvc.verdict.card import Card
 from fdkvc.verdict.model_shape import option_of
 from fdkvc.verdict.results import LOSS_COLUMNS, ReplayRun, replay_grid
+from fdkvc.verdict.sentences import card_grid, card_sentences, settings
 
 
 def replay_report(run: ReplayRun, notes: Sequence[str] = ()) -> str:
@@ -30,8 +31,7 @@ def card_html(run: ReplayRun, card: Card) -> str:
     """Return the sentences, the table, what a model read, and the worst losses."""
     html = "".join(f"<p>{escape(words)}</p>" for words in card_sentences(card))
     html += card_grid(card).html("Ways to fit the conversations")
-    html += f"<p>{escape(legend(card))}</p>"
-    for engine, line in card.settings.items():
+    for engine, line in settings(card).items():
         html += f"<p>{escape(engine)}</p><pre>{escape(line)}</pre>"
     best = card.best
     if best is None or best.size is None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from textwrap import wrap
 from time import perf_counter
 from typing import Any, ClassVar, Self, Unpack
@@ -18,7 +17,6 @@ from fdkvc.conversations.arguments import (
     source_recall,
     worst_losses,
 )
-from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.conversations.sources import OTHER_FILE, Sources
@@ -37,19 +35,18 @@ from fdkvc.runs.base import Run
 from fdkvc.runs.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
-from fdkvc.verdict.card import (
-    TARGETS,
-    Card,
-    ModelRead,
-    card_grid,
-    card_record,
-    card_sentences,
-    find_card,
-    legend,
-)
+from fdkvc.verdict.card import TARGETS, Card, ModelRead, find_card
 from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes
+from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes, least_lengths
+from fdkvc.verdict.sentences import (
+    card_record,
+    card_sentences,
+    never_sentence,
+    settings,
+    short_grid,
+)
+from fdkvc.verdict.today import Today, TodayLoss, lose_today
 
 TOKENIZER = "tokenizer.json"
 """The place of an encoding whose content a page was given."""
@@ -100,6 +97,7 @@ class ReplayRun(Run):
         "encoding": str | None,
         "vectors": str | None,
         "unread": dict[str, int] | None,
+        "today": str | None,
     }
 
     settings: Replay
@@ -131,8 +129,8 @@ class ReplayRun(Run):
     """Whether each policy ran at the sizes that tell its smallest one, and not at all budgets."""
     read: ModelRead | None = None
     """What a model read of it."""
-    recorded: Recorded | None = None
-    """What compactions in the dialogs forgot."""
+    today: TodayLoss | None = None
+    """What is lost today."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
@@ -148,6 +146,10 @@ class ReplayRun(Run):
     ) -> Self:
         """Run a replay; `about` has the other fields by name."""
         began = perf_counter()
+        if isinstance(today := run_fields.get("today"), Today):
+            run_fields = run_fields | {
+                "today": lose_today(today, recordings, settings.heads[0], **how)
+            }
         if run_fields.get("searched"):
             tables = find_sizes(settings, recordings, run_fields["target"], **how)
         else:
@@ -182,7 +184,8 @@ class ReplayRun(Run):
         field_names = ("name", "seed", "shape", "baseline", "searched")
         again = {key: run_fields.get(key) for key in field_names}
         again["target"] = run_fields.get("target") or TARGETS[1]
-        again["recorded"] = sources.read_recorded() if again["shape"] else None
+        today = run_fields.get("today")
+        again["today"] = None if today is None else Today.read(today)
         return cls.measure(record.settings, recordings, again | {"digest": digest}, **how)
 
     @property
@@ -200,6 +203,7 @@ class ReplayRun(Run):
             "encoding": self.encoding,
             "vectors": self.vectors,
             "unread": unread_kinds(transcripts_of(self.recordings)) or None,
+            "today": None if self.today is None else str(self.today.today),
         }
 
     @cached_property
@@ -268,7 +272,8 @@ class ReplayRun(Run):
             target,
             self.unit,
             self.read,
-            self.recorded,
+            self.today,
+            least_lengths(self.recordings),
         )
 
     @property
@@ -410,33 +415,18 @@ def summary_text(run: ReplayRun) -> str:
     return "\n\n".join(parts)
 
 
-def _indent(line: str) -> str:
-    """Return what further lines of a comment begin with, "" for those of anything else."""
-    return "# " if line.startswith("# ") else ""
-
-
 def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
-    lead, basis = card_sentences(card)
-    top_lines = [*wrap(lead, WIDTH), *wrap(basis, WIDTH)]
-    below = list[str]()
-    for engine, lines in card.settings.items():
-        comment, *code = f"{lines}  # {engine}".splitlines()
-        below += [*([] if comment in below else [comment]), *code]
+    lines = [line for words in card_sentences(card) for line in wrap(words, WIDTH)]
+    if card.clusters or card.read is not None:
+        lines += ["", *short_grid(card).within(WIDTH).text().splitlines(), ""]
+        lines += wrap(never_sentence(card), WIDTH)
+    for engine, setting in settings(card).items():
+        comment, *code = setting.splitlines()
+        comments = [comment, *(line for line in code if line.startswith("# "))]
+        lines += [f"# {engine}", *(line for line in comments if line not in lines)]
+        for line in code[len(comments) - 1 :]:
+            lines += wrap(line, WIDTH, **UNBROKEN)
     if card.read is None:
-        below.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
-    has_table = card.clusters or card.read is not None
-    below += [legend(card)] if has_table else []
-    wrapped = (wrap(line, WIDTH, subsequent_indent=_indent(line), **UNBROKEN) for line in below)
-    below = [*chain.from_iterable(wrapped)]
-    if not has_table:
-        return "\n".join([*top_lines, *below])
-    grid, room = (
-        card_grid(card, policies=False).within(WIDTH),
-        LINES - len(top_lines) - len(below) - 3,
-    )
-    table = grid.text().splitlines()
-    if (hidden_ways := len(grid.rows) - room) > 0:  # the last ways hold least
-        end = len(table) - (card.recorded is not None)
-        table[end - hidden_ways - 1 : end] = [f"… and {hidden_ways + 1} ways more, with --json"]
-    return "\n".join([*top_lines, "", *table, "", *below])
+        lines.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
+    return "\n".join(lines)

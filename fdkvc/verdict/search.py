@@ -1,15 +1,13 @@
 """The smallest cache under each policy that holds what calls need, found by bisection.
 
-1. A few dialogs of different clusters are searched first, each policy from the middle of the sizes.
-2. All dialogs are searched from there: a policy's next size is one step away, then as many as it
-   is from where the search began, until it lies between one that holds enough and one that does
-   not; then halfway between them.
-3. The two halves of the clusters are searched as well, for ways that may be chosen: what is chosen
-   on one is told of the other.
+1. Each policy begins in the middle of the sizes, and goes halfway between one that holds enough
+   and one that does not.
+2. The two halves of the clusters are searched as well, for ways that may be chosen, within what was
+   tried for all: what is chosen on one is told of the other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import perf_counter
@@ -18,7 +16,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.lexical import LEXICAL, LexicalRecordings
+from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import (
     Chunk,
     Replay,
@@ -49,9 +47,6 @@ REFUSED = "turns_refused"
 
 LEAST = 16
 """Tokens of the smallest size: the first ones that a model needs, and some more."""
-
-FIRST_TOKENS = 17_000
-"""Tokens of the dialogs that are searched first."""
 
 VECTORS = frozenset(("keys", "values", "queries", "attention", "similarity"))
 """What a policy looks at that only a model computes."""
@@ -91,6 +86,16 @@ def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
     return tuple(map(sum, turn_tokens(recordings)))
 
 
+def least_lengths(recordings: Sequence[Recording], uses: int = 3) -> tuple[int, ...]:
+    """Return the tokens of each dialog that stay where all results but the last `uses` leave."""
+    lengths = list[int]()
+    for dialog, sizes in zip(transcripts_of(recordings), turn_tokens(recordings), strict=True):
+        rows = zip(dialog.turns, sizes, strict=True)
+        results = [size for turn, size in rows if turn.kind == "result"]
+        lengths.append(sum(sizes) - sum(results[:-uses]))
+    return tuple(lengths)
+
+
 def sizes_of(tokens: float) -> tuple[int, ...]:
     """Return the sizes to choose among for a dialog of so many tokens.
 
@@ -119,29 +124,17 @@ def halves_of(table: pd.DataFrame) -> dict[str, int]:
     return halves
 
 
-def next_place(
-    recalls: Mapping[int, float], count: int, target: float, start_place: int | None = None
-) -> int | None:
+def next_place(recalls: Mapping[int, float], count: int, target: float) -> int | None:
     """Return which of so many sizes to try next, given the recall at some; None once it is found.
-
-    It is looked for from the place that it is believed to be `near`, else halfway.
 
     Examples
     --------
-    >>> [next_place({9: 0.5}, 20, 0.95, near) for near in (9, 7, None)]
-    [10, 11, 14]
-    >>> next_place({9: 0.5, 10: 0.99}, 20, 0.95) is None
-    True
+    >>> next_place({9: 0.5}, 20, 0.95), next_place({9: 0.5, 10: 0.99}, 20, 0.95)
+    (14, None)
     """
     low = max((i for i, recall in recalls.items() if not reaches(recall, target)), default=-1)
     high = min((i for i in recalls if i > low), default=count)
-    if high - low <= 1:
-        return None
-    if start_place is not None and high == count:
-        return min(low + max(low - start_place, 1), count - 1)
-    if start_place is not None and low < 0:
-        return max(high - max(start_place - high, 1), 0)
-    return (low + high) // 2
+    return None if high - low <= 1 else (low + high) // 2
 
 
 def reaches(recall: float, target: float) -> bool:
@@ -153,25 +146,14 @@ def find_sizes(
     settings: Replay,
     recordings: Sequence[Recording],
     target: float,
-    on_first: Callable[[Tables, Sequence[Recording]], object] = lambda tables, recordings: None,
-    **how: Unpack[Execution],
+    **execution: Unpack[Execution],
 ) -> Tables:
-    """Search all dialogs, a few of them first; `on_first` gets these and their tables."""
+    """Search the smallest size of each policy, over all dialogs."""
     source = recordings[0].source
     chosen = {policy.name for policy in settings.policies if not guessed(policy, source)}
-    places, first_search = first_dialogs(recordings), None
-    if places and 2 * len(places) < len(recordings):
-        first = selected(recordings, places)
-        sizes = sizes_for(first)[::2]  # coarse, to be there soon
-        # For several workers, each dialog alone.
-        single_dialogs = [first[place : place + 1] for place in range(len(first))]
-        tables = search(settings, single_dialogs, target, sizes, {}, (), **how)
-        on_first(tables, first)
-        first_search = tables, sizes
     sizes = sizes_for(recordings)
-    guesses = guesses_from(first_search, sizes, target)
     jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
-    return search(settings, jobs, target, sizes, guesses, chosen, **how)
+    return search(settings, jobs, target, sizes, chosen, **execution)
 
 
 def start_workers(settings: Replay, recordings: Sequence[Recording]) -> None:
@@ -189,13 +171,6 @@ def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
     return sizes_of(float(np.mean(dialog_lengths(recordings))))
 
 
-def selected(recordings: Sequence[Recording], places: Sequence[int]) -> Sequence[Recording]:
-    """Return the recordings at these places."""
-    if isinstance(recordings, LexicalRecordings):
-        return recordings.selected(places)
-    return [recordings[place] for place in places]
-
-
 def call_recalls(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of dialogs that have calls which need something."""
     return table[(table.metric == RECALL) & table.value.notna()]
@@ -206,21 +181,19 @@ def search(
     jobs: Sequence[Sequence[Recording]],
     target: float,
     sizes: Sequence[int],
-    guesses: Mapping[str, int],
     halved: Collection[str],
-    **how: Unpack[Execution],
+    **execution: Unpack[Execution],
 ) -> Tables:
     """Replay each policy at the sizes that tell its smallest one; of those `halved`, of each half.
 
-    `guesses` have the place among the sizes at which a policy begins, the middle by default. Tables
-    are as `replay_arguments` returns them, in the order of policies and sizes.
+    Tables are as `replay_arguments` returns them, in the order of policies and sizes.
     """
     began, total = perf_counter(), sum(map(len, jobs))
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
     chunks: list[Chunk | None] = []
     halves: list[list[str]] = []
-    report, cancelled, rounds = how.pop("on_progress", None), how.get("cancelled"), 0
+    report, cancelled, rounds = execution.pop("on_progress", None), execution.get("cancelled"), 0
 
     def progress(step: Progress) -> None:
         if report is not None:
@@ -229,12 +202,12 @@ def search(
             title = f"size {rounds + 1}, dialogs: {total:,}, ways: {len(policies)}"
             report(Progress(work_done, max(ahead, work_done), title, seconds))
 
-    how["on_progress"] = progress
+    execution["on_progress"] = progress
     while cancelled is None or not cancelled.is_set():
         next_sizes = dict[str, tuple[int, ...]]()
         for policy, recalls_by_size in tried.items():
             groups = halves if policy in halved else halves[:1]
-            places = _places(recalls_by_size, len(sizes), target, guesses.get(policy), groups)
+            places = _places(recalls_by_size, len(sizes), target, groups)
             if places:
                 next_sizes[policy] = tuple(sizes[place] for place in places)
         if not next_sizes:
@@ -243,7 +216,7 @@ def search(
         chosen = tuple(policies[name] for name in next_sizes)
         budgets = tuple(sorted({*chain.from_iterable(at_sizes)}))
         cases = Cases(chosen, budgets, settings.heads[:1], settings.metrics, sizes=at_sizes)
-        ran = run_chunks(cases, jobs, **how)
+        ran = run_chunks(cases, jobs, **execution)
         chunks += ran
         measured = chain.from_iterable(rows for rows, _ in filter(None, ran))
         # Of the many metrics, the one needed.
@@ -266,21 +239,16 @@ def _places(
     tried: Mapping[int, pd.Series],
     count: int,
     target: float,
-    start_place: int | None,
     halves: Sequence[list[str]],
 ) -> list[int]:
     """Return the next places for all dialogs, the first of the `halves`, or else for a half."""
     if not tried:
-        return [count // 2 if start_place is None else start_place]
+        return [count // 2]
     for dialogs in filter(None, halves):
         means = {place: values.loc[dialogs].mean() for place, values in tried.items()}
-        place = next_place(means, count, target, start_place)
+        place = next_place(means, count, target)
         if place is not None:
             return [place]
-        if dialogs is halves[0]:  # a half needs about as much
-            start_place = min(
-                (i for i, mean in means.items() if reaches(mean, target)), default=count - 1
-            )
     return []
 
 
@@ -304,31 +272,3 @@ def with_calls(texts: Sequence[Transcript]) -> list[int]:
             ranked.append((cluster_counts[text.services], place))
             cluster_counts[text.services] += 1
     return [place for _, place in sorted(ranked)]
-
-
-def first_dialogs(recordings: Sequence[Recording]) -> list[int]:
-    """Return the places of a few dialogs with calls, of different clusters first; all if few."""
-    texts = transcripts_of(recordings)
-    room, chosen = FIRST_TOKENS, list[int]()
-    for place in with_calls(texts):
-        room -= sum(dialog_lengths(selected(recordings, [place])))
-        if chosen and room < 0:
-            break
-        chosen.append(place)
-    return sorted(chosen)
-
-
-def guesses_from(
-    first_search: tuple[Tables, Sequence[int]] | None, sizes: Sequence[int], target: float
-) -> dict[str, int]:
-    """Return at which size each policy begins, by what was found at other sizes, if anything."""
-    guesses = dict[str, int]()
-    if first_search is not None:
-        (table, _), first_sizes = first_search
-        for name, rows in call_recalls(table).groupby("policy", sort=False):
-            sufficient = [
-                size for size, mean in mean_recalls(rows).items() if reaches(mean, target)
-            ]
-            size = sizes[-1] / first_sizes[-1] * min(sufficient, default=first_sizes[-1])
-            guesses[str(name)] = int(np.abs(np.log(np.array(sizes) / size)).argmin())
-    return guesses

@@ -24,7 +24,8 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
-from fdkvc.verdict.card import Way, settings_of
+from fdkvc.verdict.card import Way
+from fdkvc.verdict.settings import settings_of
 from tests.browser.address import expect_linked
 from tests.browser.conftest import WIDE
 from tests.browser.test_every_page import PHONE
@@ -355,8 +356,10 @@ def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
     setting.hover()
     setting.get_by_role("button", name="Copy to clipboard").click()
     copied = page.evaluate("navigator.clipboard.readText()")
-    row = card.get_by_role("row").filter(has_text="←").get_by_role("cell").all_inner_texts()
-    way = Way(row[-1], int(row[1].replace(",", "")), 1, 1, "")
+    card.get_by_text("All ways").click()
+    table = card.get_by_role("table").nth(1)
+    row = table.get_by_role("row").filter(has_text="←").get_by_role("cell").all_inner_texts()
+    way = Way(row[-1], int(row[1].replace(",", "")), 1, 1, 1)
     settings = settings_of(way, 1000, "SmolLM2")  # of another share
     assert copied.partition("\n")[2] in {line.partition("\n")[2] for line in settings.values()}
     page.context.clear_permissions()

@@ -61,7 +61,10 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
         "Recall",
         theme,
         policies=POLICIES,
-        chosen=(POLICIES[0], 2),
+        marks=pd.DataFrame(
+            {"label": ["today"], "policy": POLICIES[:1], "budget": [2], "mean": [0.5]}
+        ),
+        readings=SERIES[:2].assign(budget=2),
     ),
     "series": lambda theme: series_chart(
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme

@@ -205,7 +205,8 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
     table = pd.read_csv(tmp_path / "out" / "plan.csv")
     assert set(table.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}
     tokens = 2 * [921, 690]
-    assert (table.bytes == sum(tokens) / 4 * 4 * 128 * 2 * 2).all(), "no cache holds more than all"
+    assert (table.slots == sum(tokens) / 4).all(), "no cache holds more than all"
+    assert table.bytes.isna().all(), "SmolLM2's tokens tell no bytes of another model"
     lost = pd.read_csv(tmp_path / "out" / "replay_forgotten.csv")
     assert set(lost.budget) == {32}
     assert (lost.held < 1).all()
@@ -221,10 +222,12 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
 
     assert run("dialogs", "--json", "--tables") == 2
     assert "cannot be combined" in capsys.readouterr().err
-    assert run("dialogs", "--plan", "--read", "9000") == 2
+    assert run("dialogs", "--plan", "--minutes", "3") == 2
     assert "--model" in capsys.readouterr().err
     assert run("dialogs", "--plan", "--target", "80") == 2
     assert "target" in capsys.readouterr().err
+    assert run("dialogs", "--plan", "--today", "vllm") == 2
+    assert "today" in capsys.readouterr().err
     assert run("dialogs", "--plan", "gpt") == 2
     assert "shape 'gpt' is unknown" in capsys.readouterr().err
 

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Callable
 from html import escape, unescape
 from io import StringIO
 from pathlib import Path
@@ -46,9 +45,8 @@ from fdkvc.ui.downloads import files_of
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict import card as card_module
-from fdkvc.verdict import checked, search
-from fdkvc.verdict.card import Card, card_grid, card_sentences
-from fdkvc.verdict.checked import sample_of
+from fdkvc.verdict import checked
+from fdkvc.verdict.card import Card
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import replay as replay_page
@@ -56,6 +54,7 @@ from fdkvc.verdict.page import verdict as verdict_page
 from fdkvc.verdict.page.choices import VIEW
 from fdkvc.verdict.page.replay import FileRun, Replayed, replay_file, report_of
 from fdkvc.verdict.search import find_sizes
+from fdkvc.verdict.sentences import card_grid, card_sentences, short_grid
 from tests.app_pages import (
     SECONDS,
     html,
@@ -63,7 +62,6 @@ from tests.app_pages import (
     open_page,
     press,
     rerun_until,
-    run_until,
     settled,
     specs,
     stage_of,
@@ -596,7 +594,8 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert command is not None
     asked = build_parser().parse_args(command[0].split()[3:])
     assert (asked.policies, asked.plan, asked.baseline) == (["fifo", "h2o"], "llama-3.1-8b", "h2o")
-    assert card_sentences(done.card_for(SHAPES[SHAPE.default], 0.95))[1] in unescape(report)
+    for sentence in card_sentences(done.card_for(SHAPES[SHAPE.default], 0.95)):
+        assert sentence in unescape(report)
     assert "A failed call: FIFO loses" in report
 
 
@@ -631,7 +630,8 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     shown = card_shown(app)
     for sentence in card_sentences(shown):
         assert plain(sentence) in words_of(app)
-    cells = [cell for row in card_grid(shown).rows for cell in row if cell]
+    grids = card_grid(shown), short_grid(shown)
+    cells = [cell for grid in grids for row in grid.rows for cell in row if cell]
     assert all(f"<td>{escape(cell)}</td>" in html(app) for cell in cells)
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     compared = vars(card_module)["CANDIDATES"]  # three of them in these tests
@@ -644,9 +644,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     lost = done.result.lost(shown.best.policy, shown.best.size)
     assert 0 < len(buttons) == min(5, lost.value.nunique())
     link = link_of(app)
-    assert link["policies"].split(",")[-1] == shown.best.policy
-    assert len(link["policies"].split(",")) == 2
-    assert int(link["budget"]) == shown.best.size, "the transcript follows the card"
+    assert link["budget"] == "48", "what is shown is not replaced unasked"
 
     (command,) = [block.value for block in app.code if "--plan" in block.value]
     words = shlex.split(command)
@@ -659,7 +657,6 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     loaders: list[Any] = list(app.get("file_uploader"))
     uploader = next(loader for loader in loaders if "config.json" in loader.label)
     uploader.upload("config.json", config.encode(), "application/json").run()
-    assert "in config.json." in words_of(app)
     assert shared_jobs().find(app.session_state["dialogs/verdict"]) is done, "no run is repeated"
     settled(app.selectbox(key="dialogs/target").set_value("99").run())
     assert link_of(card(app))["target"] == "99"
@@ -669,6 +666,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
 def test_a_tokenizer_of_ones_own_counts_the_tokens() -> None:
     app = card(open_page("dialogs", file="chat", policies="fifo"))
     assert "Tokens are those of SmolLM2" in words_of(app)
+    assert "Llama" not in words_of(app), "SmolLM2's tokens tell no bytes of another model"
     loaders: list[Any] = list(app.get("file_uploader"))
     uploader = next(loader for loader in loaders if "tokenizer.json" in loader.label)
     content = (Path(str(BUNDLED)) / "tokenizer.json").read_bytes()
@@ -691,7 +689,7 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     checks = verdict_page._checks()
     check: Any = checks.find(app.session_state["dialogs/check"])
     read = check.future.result(SECONDS)
-    assert (read.model, read.complete) == ("bundled", True)
+    assert read.model == "bundled"
     assert read.scores
     settled(app.run())
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
@@ -719,30 +717,22 @@ def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.Mon
     assert not specs(app), "no values, so no share of them to draw"
 
 
-def test_a_model_reads_more_conversations_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_reads_for_more_minutes_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (checked, verdict_page, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    monkeypatch.setattr(checked, "MINUTE_TOKENS", 750)
     texts = shipped_file("dialogues").transcripts
-
-    def first_of(*given: Any) -> Any:
-        return sample_of(*given)[:1]
-
-    monkeypatch.setattr(checked, "sample_of", first_of)
     app = card(open_page("dialogs", file="dialogues", target=99))
 
     def read() -> Any:
         check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
         return check.future.result(SECONDS)
 
-    first = read()
-    assert first.dialogs == 1
+    assert read().dialogs == 1
+    settled(app.number_input(key="dialogs/minutes").set_value(9).run())
+    assert {*read().names} == {text.name for text in texts}
     settled(app.run())
-    press(app, "Read more")
-    both = read()
-    assert {*both.names} == {text.name for text in texts} > {*first.names}
-    settled(app.run())
-    assert plain("read 2 of 2 conversations") in words_of(app)
-    assert not [button for button in app.button if button.label == "Read more"], "all are read"
+    assert plain("has read 2 of 2 conversations") in words_of(app)
 
 
 def test_a_session_has_no_card_but_its_own() -> None:
@@ -750,113 +740,77 @@ def test_a_session_has_no_card_but_its_own() -> None:
     assert "dialogs/verdict" not in open_page("dialogs", file="agent").session_state
 
 
-def test_the_card_is_of_the_first_dialogs_then_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = shipped_file("chat")
-    texts = tuple(dataclasses.replace(file.transcripts[0], name=f"{at}") for at in range(3))
-    several = dataclasses.replace(file, transcripts=texts, digest="three")
-    settings = Replay((policy_named("fifo"),), (1,))
-    steps: list[Any] = []
-    monkeypatch.setattr(search, "FIRST_TOKENS", 100)
-    whole = replay_file(file_run(settings, several), workers=1, on_progress=steps.append)
-    assert whole is not None
-    parts = [step.partial for step in steps]
-    assert parts[0] is None
-    first = next(place for place, part in enumerate(parts) if part)
-    assert steps[first].done == steps[first - 1].done, "at once, not after a step over all"
-    assert [len(part.recordings) for part in parts if part] == [1] * sum(map(bool, parts))
-    assert parts[-1].table.dialog.unique().tolist() == ["0"]
-    assert whole.table.dialog.nunique() == 3
-    assert all(step.done <= step.total for step in steps)
-
-
 def test_a_run_leaves_no_vectors_in_memory() -> None:
     replayed(Replay((policy_named("fifo"),), (16,)), shipped_file("chat"))
     assert KEPT.tokens == 0
 
 
-def test_while_a_run_goes_on_its_progress_stands_above_the_card_so_far(
+def test_what_is_lost_today_is_known_while_the_search_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    known, told_all = Event(), Event()
+    known = Event()
 
-    def replay_in_steps(run: FileRun, **how: Any) -> Replayed | None:
-        first = replay_file(dataclasses.replace(run, file=shipped_file("rental")), workers=1)
+    def replay_in_steps(run: FileRun, **execution: Any) -> Replayed | None:
+        execution["on_progress"](Progress(1, 4, "4 dialogs at 3 ways", 1.0))
         assert known.wait(SECONDS)
-        how["on_progress"](Progress(1, 4, "4 dialogs at 3 ways", 1.0, partial=first))
-        assert told_all.wait(SECONDS)
-        return first
+        return replay_file(run, workers=1)
 
     monkeypatch.setattr(verdict_page, "replay_file", replay_in_steps)
-    app = open_dialogs(
-        dataclasses.replace(shipped_file("rental"), name="steps.json", digest="steps")
-    )
-    assert len(app.get("progress")) == 1
-    assert "By its words" not in words_of(app)
-    known.set()
-    (bar,) = run_until(app, "Tokens are those of").get("progress")
-    assert "So far, from" in words_of(app)
+    rental = dataclasses.replace(shipped_file("rental"), name="steps.json", digest="steps")
+    app = rerun_until(open_dialogs(rental, limit=1000), lambda app: "Today, with" in words_of(app))
+    (bar,) = app.get("progress")
     assert plain("4 dialogs at 3 ways, about 3 s left") in bar.proto.text
-    assert not has_card(app), "what is offered is of all dialogs"
-    told_all.set()
-    assert "So far" not in words_of(card(app))
-    assert not app.get("progress")
+    assert plain("you lose 7 of 40 values") in words_of(app)
+    assert not has_card(app)
+    known.set()
+    assert not card(app).get("progress")
+    press(app, "Open Two bikes and a cargo bike where “HB-7302” is missing")
+    link = link_of(app)
+    assert (link["policies"], link["budget"]) == ("reread(messages(fifo))", "1000")
 
 
 def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     rental, runs = shipped_file("rental"), list[FileRun]()
 
-    def replay_until_stopped(run: FileRun, **how: Any) -> Replayed | None:
+    def replay_until_stopped(run: FileRun, **execution: Any) -> Replayed | None:
         runs.append(run)
-        first = replay_file(dataclasses.replace(run, file=rental), workers=1)
-        how["on_progress"](Progress(1, 4, "4 dialogs at 3 ways", 1.0, partial=first))
-        assert len(runs) > 1 or how["cancelled"].wait(SECONDS)
-        return first
+        execution["on_progress"](Progress(1, 4, "4 dialogs at 3 ways", 1.0))
+        if len(runs) == 1:
+            assert execution["cancelled"].wait(SECONDS)
+            return None
+        return replay_file(run, workers=1)
 
     monkeypatch.setattr(verdict_page, "replay_file", replay_until_stopped)
     app = open_dialogs(dataclasses.replace(rental, name="stopped.json", digest="stopped"))
-    press(run_until(app, "Tokens are those of"), "Stop")
+    press(app, "Stop")
     while app.get("progress"):
         settled(app.run())
-    assert "So far, from" in words_of(app)
-    assert "Stopped." in words_of(app)
+    assert "Stopped" in words_of(app)
     settled(app.run())
     assert len(runs) == 1, "nothing runs again by itself"
 
     press(app, "Go on")
-    assert "So far" not in words_of(card(app))
+    assert has_card(card(app))
     assert len(runs) == 2
 
 
-def test_a_stopped_run_has_what_was_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_has_no_result() -> None:
     file, settings = shipped_file("chat"), Replay((policy_named("fifo"),), (1,))
-    texts = tuple(dataclasses.replace(file.transcripts[0], name=f"{at}") for at in range(3))
-    several = dataclasses.replace(file, transcripts=texts, digest="three")
-    monkeypatch.setattr(search, "FIRST_TOKENS", 100)
     cancelled = Event()
-
-    def stop_at_the_first_table(step: Progress) -> None:
-        if step.partial is not None:
-            cancelled.set()
-
-    def run_until_cancelled(on_progress: Callable[[Progress], None]) -> Replayed | None:
-        run = file_run(settings, several)
-        return replay_file(run, workers=1, on_progress=on_progress, cancelled=cancelled)
-
-    complete = run_until_cancelled(stop_at_the_first_table)
-    assert complete is not None
-    assert complete.table.dialog.nunique() == 1
-    cancelled.clear()
-    assert run_until_cancelled(lambda step: cancelled.set()) is None
+    cancelled.set()
+    assert replay_file(file_run(settings, file), workers=1, cancelled=cancelled) is None
 
 
-def test_what_a_link_says_is_shown_whatever_the_card_recommends() -> None:
-    card(open_page("dialogs", file="dialogues"))
+def test_a_preset_brings_its_limit() -> None:
+    app = card(open_page("dialogs", file="rental"))
+    settled(app.selectbox(key="dialogs/today").set_value("anthropic").run())
+    assert app.number_input(key="dialogs/limit").value == 100_000
+    assert link_of(app)["today"] == "anthropic"
+
+
+def test_a_card_replaces_nothing_that_is_shown() -> None:
     linked = card(open_page("dialogs", file="dialogues", budget=30, policies="h2o"))
     assert link_of(linked)["budget"] == "30"
-    settled(linked.selectbox(key="dialogs/file").set_value("rental").run())
-    shown = card_shown(card(linked)).best
-    assert shown is not None
-    assert link_of(linked)["budget"] == str(shown.size), "another file follows its own card"
 
 
 def test_a_dialog_shorter_than_the_budget_is_not_said_to_be_held_by_a_policy() -> None:
@@ -870,7 +824,7 @@ def test_the_transcript_opens_at_the_worst_loss_of_the_recommended_way() -> None
     assert best is not None
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     worst = worst_losses(done.result.lost(best.policy, best.size or 0)).iloc[0]
-    press(app, "Show in the transcript")
+    press(app, "Show this setting in the transcript")
     assert shown_turn(app) == worst.turn
     assert link_of(app)["policies"].split(",")[-1] == best.policy
 
@@ -885,7 +839,7 @@ def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatc
     lost = forgotten(done.arguments)
     row: Any = lost[lost.policy != "fifo"].iloc[0].to_dict()
 
-    verdict_page.go_to("dialogs", done, row)
+    verdict_page.open_loss("dialogs", done, row)
 
     values = {field.name: value for field, value in asked}
     assert values["turn"] == row["turn"]
@@ -910,7 +864,7 @@ def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
         arrived: list[Any] = []
         patch.setattr(verdict_page, "arrive", lambda *given: arrived.append(given))
         patch.setattr(choices, "which_dialog", lambda _, *place: ("dialogues", "", *place))
-        verdict_page.go_to("dialogs", done, row)
+        verdict_page.open_loss("dialogs", done, row)
     assert arrived == [("dialogs", ("dialogues", "", 1, "lexical"))]
 
     app.session_state["pending"] = "dialogs", asked

@@ -12,33 +12,38 @@ import pandas as pd
 import pytest
 
 import fdkvc
-from fdkvc.conversations.forgot import Recorded
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.ways import unpinned, way_words
 from fdkvc.verdict.card import (
-    CLEARED,
-    MESSAGES,
-    SETTINGS,
-    USER_FIRST,
     Card,
     ModelRead,
     Reading,
     Way,
-    card_grid,
-    card_record,
-    card_sentences,
     find_card,
     forgets_most,
-    legend,
-    settings_of,
     ways_for,
 )
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, card_text
-from fdkvc.verdict.search import REFUSED
+from fdkvc.verdict.search import REFUSED, least_lengths
+from fdkvc.verdict.sentences import (
+    BY_WORDS,
+    GUESS,
+    MEASURED,
+    PARTLY,
+    card_grid,
+    card_record,
+    card_sentences,
+    certainty,
+    never_sentence,
+    settings,
+    short_grid,
+)
+from fdkvc.verdict.settings import SETTINGS, settings_of
+from fdkvc.verdict.today import CLEARED, MESSAGES, USER_FIRST
 
 SHAPE = read_shape("4x2x64x16")
 SIZES = (100, 200, 400)
@@ -104,38 +109,77 @@ def test_a_way_is_a_policy_at_its_smallest_size_that_holds_enough() -> None:
     assert [*sizes] == ["sinks(weighted-recency)", "sink", "fifo", "h2o"]
     assert card.best is not None
     assert (card.best.policy, card.best.slots) == ("sinks(weighted-recency)", 100)
-    assert card.best.forgets == "tool result, > 6 turns"
-    assert card.today is not None
-    assert card.today.policy == "sink"
+    assert card.best.forgets == "mostly old tool results"
     assert card_of(target=0.99).best == replace(card_of(target=0.99).ways[0])
 
 
-def test_the_sentence_has_size_share_and_bytes() -> None:
-    card = card_of()
-    lead, basis = card_sentences(card)
-    assert "by weighted recency + sinks with 100 tokens of " in lead
-    assert "(10 % of a conversation)" in lead
-    assert "205 kB instead of 2.0 MB in 4x2x64x16" in lead
-    assert "before a model has read it" in lead
-    assert "Sized by the words" in basis
-    assert "a guess" not in basis
+def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
+    lead, basis = card_sentences(card_of())
+    assert lead.startswith("Set 100 tokens of SmolLM2 (10 % of a conversation): evict entries")
+    assert "kB" not in lead, "SmolLM2's tokens tell no bytes of another model"
+    assert f"How sure: {BY_WORDS}. No model has read them" in basis
     assert "tuned on the Schema-Guided" in basis
-    assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[1]
-    assert "a guess from 8 conversations" in card_sentences(card_of(clusters=3))[1]
+    assert "asked: 95 %" in basis
+    assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[-1]
+    few = card_of(clusters=3)
+    assert certainty(few) == GUESS
+    assert "8 conversations of 3 kinds" in card_sentences(few)[-1]
+    counted = replace(card_of(), unit="tokenizer.json")
+    assert "205 kB instead of 2.0 MB in 4x2x64x16" in card_sentences(counted)[0]
 
 
-def test_what_a_setting_does_not_do_is_said() -> None:
-    for name, clears in (("sink", False), ("reread(clear-results)", True)):
-        said = legend(card_of({name: (0.96, 0.97, 0.99)}))
-        assert ("its setting does not" in said) == clears
+@pytest.mark.parametrize(
+    ("values", "dialogs", "word"), [(20, 5, MEASURED), (19, 9, PARTLY), (90, 4, PARTLY)]
+)
+def test_twenty_values_in_five_conversations_are_a_measurement(
+    values: int, dialogs: int, word: str
+) -> None:
+    reading = Reading(values, values, 0.01, dialogs)
+    read = ModelRead("SmolLM2", tuple(map(str, range(9))), 900, {"sink": reading})
+    assert certainty(card_of({"sink": (0.5, 0.96, 0.99)}, read=read)) == word
 
 
-def test_of_one_size_a_way_that_reads_nothing_again_comes_first() -> None:
-    recall = {"reread(clear-results)": (0.5, 0.99, 0.99), "sink": (0.5, 0.96, 0.97)}
-    card = card_of(recall)
-    assert [way.size for way in card.ways] == [200, 200]
+def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> None:
+    recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.99), MESSAGES: (0.5, 0.96, 0.97)}
+    card = card_of(recall | {USER_FIRST: (0.5, 0.97, 0.98)})
     assert card.best is not None
-    assert card.best.policy == card.ways[0].policy == "sink"
+    assert (card.best.policy, card.best.size) == (MESSAGES, 200)
+    assert card.smaller is not None
+    assert card.smaller.policy == "sinks(weighted-recency)"
+    assert [tie.policy for tie in card.ties] == [USER_FIRST]
+    lead, others, _ = card_sentences(card)
+    assert "drop oldest messages" in lead
+    assert "As good here: “drop oldest messages up to a user's”" in others
+    assert "needs only 100 tokens" in others
+    assert {"Ollama", "transformers"} <= settings(card).keys()
+
+
+def test_clearing_that_is_not_enough_is_no_tie() -> None:
+    recall = {MESSAGES: (0.5, 0.96, 0.97), CLEARED: (0.5, 0.97, 0.98)}
+    policies, tables = [*map(read_policy, recall)], (replayed(recall), needs(recall))
+    for least, ties in (((100, 150), [CLEARED]), ((100, 300), [])):
+        card = find_card(
+            policies, tables, [800, 1200], "", SHAPE, 0.95, "SmolLM2", least_lengths=least
+        )
+        assert card.best is not None
+        assert card.best.policy == MESSAGES
+        assert [tie.policy for tie in card.ties] == ties
+        assert ("then drop messages" in short_grid(card).text()) != bool(ties)
+
+
+def test_no_clearing_removes_words_or_the_last_three_results() -> None:
+    turns = [Turn("user", "go")]
+    results = ("word " * (10 * number + 10) for number in range(5))
+    turns += [Turn("tool", words, kind="result") for words in results]
+    dialog = LexicalRecordings([Transcript("one", tuple(turns))])
+    (words,) = dialog.sizes
+    assert least_lengths(dialog) == (words[0] + sum(words[3:]),)
+
+
+def test_of_one_size_the_simplest_comes_first() -> None:
+    recall = {CLEARED: (0.5, 0.99, 0.99), "sink": (0.5, 0.96, 0.97), MESSAGES: (0.5, 0.95, 0.96)}
+    card = card_of(recall)
+    assert [way.policy for way in card.ways] == [MESSAGES, "sink", CLEARED]
 
 
 def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
@@ -147,10 +191,10 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
         assert ("less than 256 tokens" in card_sentences(card)[0]) != pays
     never = card_of({"sink": (0.1, 0.2, 0.3)})
     assert never.best is None
-    assert "no way tried holds 95 %" in card_sentences(never)[0]
-    assert "never: 30 %" in card_grid(never).text()
+    assert "no way tried keeps 95 %" in card_sentences(never)[0]
+    assert "at best 30 %" in never_sentence(never)
     nearly = card_of({"sink": (0.1, 0.2, 0.949)})
-    assert "never: 94 %" in card_grid(nearly).text()
+    assert "at best 94 %" in never_sentence(nearly)
 
 
 def test_what_compares_letters_is_not_recommended_and_marked() -> None:
@@ -158,8 +202,8 @@ def test_what_compares_letters_is_not_recommended_and_marked() -> None:
     letters, vectors = card_of(recall), card_of(recall, source="the mine model")
     assert (letters.best or letters.ways[0]).policy == "sink"
     assert (vectors.best or vectors.ways[1]).policy == "sinks(h2o)"
-    assert "*" in card_grid(letters).rows[0][0]
-    assert "*" not in card_grid(vectors).text()
+    assert "letters" in short_grid(letters).text()
+    assert "letters" not in short_grid(vectors).text()
 
 
 def test_a_way_that_keeps_the_first_tokens_comes_before_one_that_does_not() -> None:
@@ -186,13 +230,10 @@ def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: 
     card = card_of(read=read)
     assert card.best is not None
     assert card.best.policy == best
-    lead, basis = card_sentences(card)
-    assert lead.startswith(("Evict", "Keep"))
-    assert "SmolLM2 read 4 of 6 conversations" in basis
+    basis = card_sentences(card)[-1]
+    assert "SmolLM2 has read 4 of 6 conversations" in basis
     assert f"{right[names.index(best)]} of 20 values" in basis
     assert ("by words it would be" in basis) == (best == "sink")
-    partial = card_of(read=replace(read, complete=False))
-    assert partial.best == partial.by_words, "it waits until all is read"
 
 
 def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
@@ -216,8 +257,8 @@ def test_one_value_of_twenty_decides_nothing() -> None:
 
 def test_what_is_forgotten_most_is_named_by_kind_and_age() -> None:
     lost = pd.DataFrame({"held": [0.0] * 3, "source": ["user", "result", "result"]})
-    assert forgets_most(lost.assign(age=[1, 8, 8])) == "tool result, > 6 turns"
-    assert forgets_most(lost.assign(age=[8, 1, 1])) == "tool result, ≤ 2 turns"
+    assert forgets_most(lost.assign(age=[1, 8, 8])) == "mostly old tool results"
+    assert forgets_most(lost.assign(age=[8, 1, 1])) == "mostly recent tool results"
 
 
 def test_a_model_that_does_not_contradict_the_words_changes_nothing() -> None:
@@ -240,7 +281,7 @@ def test_letters_recommend_nothing_unless_a_model_contradicts_the_words(
     card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
     assert card.best is not None
     assert (card.best.policy, card.promise is not None) == (best, promised)
-    assert ("letters of words" in card_sentences(card)[1]) != promised
+    assert ("estimated without a model" in card_sentences(card)[-1]) != promised
 
 
 def test_what_is_promised_is_of_the_way_that_a_model_chose() -> None:
@@ -281,7 +322,7 @@ def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() ->
     card = find_card([read_policy("sink")], tables, [1000], "", SHAPE, 0.95, "SmolLM2")
     assert card.best is not None
     assert card.promise is None, "one half reaches the target at no size"
-    assert "not used to choose" not in card_sentences(card)[1]
+    assert "did not choose it" not in card_sentences(card)[-1]
 
 
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])
@@ -294,13 +335,12 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert (card.best, card.promise) == (None, None)
     assert [(way.policy, way.size) for way in card.ways] == [("sinks(fifo)", 250), ("sink", 250)]
     scores = {"sinks(fifo)": Reading(0, 0, 0.4, 2), "sink": Reading(0, 0, kl, 2)}
-    read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores, begun=1))
+    read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores, partly_read=1))
     assert (card_record(read)["best"] or {"policy": None})["policy"] == best
-    lead, basis = card_sentences(read)
+    lead, *_, basis = card_sentences(read)
     assert ("does not pay" in lead) == (best is None)
-    assert "SmolLM2 read 2 of 2 conversations" in basis
+    assert "SmolLM2 has read 2 of 2 conversations" in basis
     assert "1 in part" in basis
-    assert "no call says which values must stay" in basis
     assert [row[-2] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
 
 
@@ -312,8 +352,9 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     assert record["best"]["size"] == 100
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert card.best is not None
-    assert settings_of(card.best, 1000, "SmolLM2") == card.settings == record["settings"]
-    assert not replace(card, tokens=1.1 * card.best.slots).settings  # where it does not pay
+    lines = settings_of(card.best, 1000, "SmolLM2", estimated=True)
+    assert lines == settings(card) == record["settings"]
+    assert not settings(replace(card, tokens=1.1 * card.best.slots))  # where it does not pay
     assert len({*map(way_words, CANDIDATES)}) == len(CANDIDATES)
 
 
@@ -337,16 +378,15 @@ def test_of_one_size_a_way_that_services_refuse_comes_last() -> None:
 @pytest.mark.parametrize(("share", "shown"), [(0.97, "97 %"), (0.001, "under 1 %")])
 def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, shown: str) -> None:
     recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.9, 0.97, 0.98)}
-    lead, _ = card_sentences(refused(recall, MESSAGES, share))
-    assert f"After {shown} of the turns" in lead
-    assert "which services refuse" in lead
-    lead, _ = card_sentences(refused(recall, USER_FIRST, share))
-    assert "services refuse" not in lead
+    said = card_sentences(refused(recall, MESSAGES, share))[1]
+    assert f"After {shown} of the turns" in said
+    assert "which services refuse" in said
+    assert "services refuse" not in " ".join(card_sentences(refused(recall, USER_FIRST, share)))
 
 
 def snippets(policy: str, size: int = 1150) -> dict[str, str]:
     """Return what sets a way, for conversations of 10,000 tokens on average."""
-    return settings_of(Way(policy, size, 0.96, size, ""), 10_000, "SmolLM2")
+    return settings_of(Way(policy, size, 0.96, size, size), 10_000, "SmolLM2")
 
 
 @pytest.mark.parametrize(
@@ -439,47 +479,17 @@ def test_langchain_keeps_what_a_service_takes(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["reread(clear-results)", PINNED])
-def test_a_terminal_has_at_most_24_lines_that_can_be_copied(policy: str) -> None:
-    best = Way(policy, 300, 0.96, 300.0, "tool result, > 6 turns", 53_116, guessed=True)
-    others = [replace(best, policy=name, size=None) for name in CANDIDATES * 2]
+def test_a_terminal_has_few_lines_that_can_be_copied(policy: str) -> None:
+    best = Way(policy, 300, 0.96, 300.0, 300, reread=53_116)
+    others = [replace(best, policy=name, size=None) for name in CANDIDATES]
     card = replace(card_of(clusters=3), ways=(best, *others), best=best)
-    text = card_text(replace(card, recorded=Recorded(3, 63, 41)))
-    lines = text.splitlines()
-    assert len(lines) == 24
+    lines = card_text(card).splitlines()
+    assert len(lines) <= 30
     assert max(map(len, lines)) <= 100
-    assert sum("ways more" in line for line in lines) == 1
-    assert any("41 of 63" in line for line in lines)
-    assert "300 (30 %)" in text
-    assert text.count("tool result, > 6") > 4, "what is forgotten is not cut"
-    for engine, lines_to_copy in card.settings.items():
-        line = lines_to_copy.partition("\n")[2]
-        begins = " ".join(line.split())[:40]
-        (first,) = [n for n, row in enumerate(lines) if row and begins.startswith(row[:40])]
-        copied = " ".join(" ".join(lines[first:]).split())
-        assert copied.startswith(" ".join(f"{line} # {engine}".split()))
-
-
-def test_recorded_compactions_are_the_last_row() -> None:
-    card = replace(card_of(), recorded=Recorded(3, 63, 41))
-    for policies in (True, False):
-        grid = card_grid(card, policies=policies)
-        row = dict(zip(grid.heads, grid.rows[-1], strict=True))
-        forgets = "forgets most" if policies else "forgets (turns)"
-        assert (row["tokens"], row[forgets]) == ("3 times", "41 of 63 gone")
-    assert card_record(card)["recorded"] == {"compactions": 3, "needed": 63, "lost": 41}
-    assert len(grid.rows) == 1 + len(card.ways)
-
-
-def test_what_a_model_reads_of_more_dialogs_counts_with_what_it_has_read() -> None:
-    one = ModelRead("SmolLM2", ("a", "b", "c"), 900, {"sink": Reading(4, 5, 0.1, 2)})
-    two = ModelRead(
-        "SmolLM2", ("d",), 300, {"sink": Reading(1, 3, 0.4, 1), "fifo": Reading(0, 3, 1, 1)}
-    )
-    both = one.joined(two)
-    assert (both.names, both.tokens) == (("a", "b", "c", "d"), 1200)
-    assert [*both.scores] == ["sink", "fifo"], "of which one evicted nothing from the first"
-    assert (both.scores["sink"].right, both.scores["sink"].values) == (5, 8)
-    assert both.scores["sink"].kl == pytest.approx(0.2)
+    for setting in settings(card).values():
+        for line in setting.splitlines():
+            copied = " ".join(" ".join(lines).split())
+            assert " ".join(line.split()) in copied
 
 
 def test_the_file_of_a_plan_has_what_a_model_lost() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
@@ -11,9 +12,10 @@ from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
 from fdkvc.verdict import checked
-from fdkvc.verdict.card import Card, ModelRead, Way
-from fdkvc.verdict.checked import read_card, sample_of, ways_to_read
+from fdkvc.verdict.card import Card, Way
+from fdkvc.verdict.checked import MINUTE_TOKENS, check_language, read_card, sample_of, ways_to_read
 from fdkvc.verdict.model_shape import read_shape
+from fdkvc.verdict.today import Today, TodayLoss, ValueCount
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 MODEL = shared_language_model(BUNDLED)
@@ -63,32 +65,32 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
     assert begun.demands == tuple(
         demand for demand in DIALOGS[0].demands if demand.turn < len(begun.turns)
     )
-    read = read_card(card_of(("sink", 80)), MODEL, DIALOGS, limit=sum(TOTALS) - 1, workers=1)
-    assert (read.dialogs, read.begun, read.unread) == (2, 1, 0)
+    read = read_card(
+        card_of(("sink", 80)), MODEL, DIALOGS, (sum(TOTALS) - 1) / MINUTE_TOKENS, workers=1
+    )
+    assert (read.dialogs, read.partly_read, read.unread) == (2, 1, 0)
 
 
 def test_what_cannot_be_read_in_time_is_said() -> None:
-    with pytest.raises(ValueError, match="after 500 tokens can be read within 400 tokens"):
-        read_card(card_of(("sink", 500)), MODEL, DIALOGS, limit=400)
+    with pytest.raises(ValueError, match="no conversation needs a value after 500 tokens"):
+        read_card(card_of(("sink", 500)), MODEL, DIALOGS, 400 / MINUTE_TOKENS)
 
 
 def test_no_more_is_read_than_the_context_of_a_model_holds() -> None:
     shape = replace(MODEL.decoder.shape, positions=TOTALS[0] - 1)
     small = replace(MODEL, decoder=replace(MODEL.decoder, shape=shape))
     read = read_card(card_of(("sink", 80)), small, DIALOGS[:1], workers=1)
-    assert (read.dialogs, read.begun) == (1, 1)
+    assert (read.dialogs, read.partly_read) == (1, 1)
     assert read.tokens < TOTALS[0]
 
 
 def test_a_sample_is_smaller_where_ways_read_much_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "SAMPLE_TOKENS", sum(TOTALS))
-    monkeypatch.setattr(checked, "MOST_WORK", 1_300)
+    monkeypatch.setattr(checked, "MINUTE_TOKENS", sum(TOTALS))
+    monkeypatch.setattr(checked, "MINUTE_WORK", 1_400)
     whole, less = (
-        read_card(card_of((name, 80)), MODEL, DIALOGS, limit=sum(TOTALS), workers=1)
+        read_card(card_of((name, 80)), MODEL, DIALOGS, workers=1)
         for name in ("sink", "reread(messages(fifo))")
     )
-    assert whole.complete
-    assert less.complete
     assert (whole.dialogs, whole.tokens) == (2, sum(TOTALS))
     assert 0 < less.tokens < sum(TOTALS)
 
@@ -96,7 +98,7 @@ def test_a_sample_is_smaller_where_ways_read_much_again(monkeypatch: pytest.Monk
 def card_of(*sizes: tuple[str, int | None], tokens: float = MEAN) -> Card:
     letters = {"sinks(h2o)", "h2o"}
     ways = tuple(
-        Way(name, size, 0.96, size or 0, "", guessed=name in letters) for name, size in sizes
+        Way(name, size, 0.96, size or 0, size or 0, guessed=name in letters) for name, size in sizes
     )
     shape = read_shape("4x2x64x16")
     return Card(ways, ways[0], ways[0], tokens, 0.95, 2, 2, shape, "SmolLM2")
@@ -104,7 +106,7 @@ def card_of(*sizes: tuple[str, int | None], tokens: float = MEAN) -> Card:
 
 def test_without_a_way_nothing_is_read() -> None:
     card = replace(card_of(("sink", 80)), ways=(), best=None, by_words=None)
-    assert ways_to_read(card) == [[], []]
+    assert ways_to_read(card) == []
 
 
 def test_what_matters_is_read_first() -> None:
@@ -119,21 +121,28 @@ def test_what_matters_is_read_first() -> None:
         ("sink", 170),
         ("fifo", None),
     )
-    first, rest = ([way.policy for way in group] for group in ways_to_read(card))
-    assert first == ["sinks(weighted-recency)", "shift"]
-    assert rest == ["sinks(learned)", "sinks(surprisal)", "sinks(h2o)", "sink"]
+    counted = ValueCount(1, 2, 1, 1)
+    loss = TodayLoss(Today.read("llama.cpp-shift"), counted, (0.5,) * 3, 1, 1, pd.DataFrame())
+    names = [way.policy for way in ways_to_read(replace(card, today=loss))]
+    assert names[:2] == ["sinks(weighted-recency)", "shift"], "the best and today's"
+    assert names[2:] == ["sinks(learned)", "sinks(surprisal)", "sinks(h2o)"]
+
+
+def test_a_model_does_not_check_a_language_that_it_hardly_reads() -> None:
+    words = Transcript("one", (Turn("user", "abcd" * 10),))
+    check_language("SmolLM2", [words], 60)
+    with pytest.raises(ValueError, match="SmolLM2 hardly reads this language: by words only"):
+        check_language("SmolLM2", [words], 61)
 
 
 def test_a_model_reads_each_way_at_its_size() -> None:
     few, many = min(TOTALS), max(TOTALS)
     ways = ("fifo", 160), ("sink", 80), ("reread(messages(fifo))", 200), ("sinks(h2o)", many)
     card = card_of(*ways)
-    seen: list[ModelRead] = []
-    read = read_card(card, MODEL, DIALOGS, seen.append, workers=1)
-    assert (read.dialogs, read.tokens, read.complete) == (2, sum(TOTALS), True)
+    read = read_card(card, MODEL, DIALOGS, workers=1)
+    assert (read.dialogs, read.tokens) == (2, sum(TOTALS))
     names = {"fifo", "sink", "reread(messages(fifo))"}
     assert read.scores.keys() == names, "one that keeps all is not read"
-    assert [row.complete for row in seen] == [False] * (len(seen) - 1) + [True]
     for name, size in ways[:3]:
         table = run_answers(Answers((read_policy(name),), (size,)), MODEL, DIALOGS, workers=1)
         of_way = table[table.policy == name]
@@ -146,10 +155,6 @@ def test_a_model_reads_each_way_at_its_size() -> None:
         )
     halved = read_card(replace(card, tokens=2 * card.tokens), MODEL, DIALOGS, workers=1)
     assert halved.scores != read.scores, "a card may count tokens of another model"
-    first = replace(read, names=read.names[:1], tokens=TOTALS[0])
-    joined = read_card(card, MODEL, DIALOGS, seen.append, first, workers=1)
-    assert {*joined.names} == {dialog.name for dialog in DIALOGS}, "only what it has not read"
-    assert seen[-1] == first, "until all is read, what it was"
     with pytest.raises(ValueError, match="there is nothing to check"):
         read_card(card_of(("fifo", None)), MODEL, DIALOGS)
     alone = read_card(card_of(("sink", few), ("fifo", few - 1)), MODEL, DIALOGS, workers=1)

@@ -86,36 +86,17 @@ def test_halves_are_told_of_ways_that_may_be_chosen() -> None:
     assert 1 < tried <= math.ceil(math.log2(len(sizes_for(RECORDINGS)) + 1))
 
 
-def test_a_few_dialogs_are_searched_first_and_change_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alone, _ = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
-    monkeypatch.setattr(search, "FIRST_TOKENS", 100)
-    first: list[Any] = []
-    table, _ = find_sizes(SETTINGS, RECORDINGS, 0.9, lambda *given: first.append(given), workers=1)
-    ((tables, recordings),) = first
-    assert len(recordings) == 1
-    assert set(tables[0].dialog) < set(table.dialog)
-    for name in ("fifo", "weighted-recency"):
-        sizes = [
-            smallest_size(rows[rows.policy == name], 0.9)
-            for rows in (call_recalls(alone), call_recalls(table))
-        ]
-        assert sizes[0] == sizes[1]
-
-
-@pytest.mark.parametrize("guess", range(20))
+@pytest.mark.parametrize("first", range(20))
 @pytest.mark.parametrize("smallest", [0, 1, 9, 18, 19, 20])
-@pytest.mark.parametrize("guessed", [True, False])
-def test_the_smallest_place_is_found_in_few_steps(smallest: int, guess: int, guessed: bool) -> None:
-    recalls = {guess: float(guess >= smallest)}
-    while (place := next_place(recalls, 20, 0.5, guess if guessed else None)) is not None:
+def test_the_smallest_place_is_found_in_few_steps(smallest: int, first: int) -> None:
+    recalls = {first: float(first >= smallest)}
+    while (place := next_place(recalls, 20, 0.5)) is not None:
         assert place not in recalls
         recalls[place] = float(place >= smallest)
     assert recalls.get(smallest, 1) == 1
     assert recalls.get(smallest - 1, 0) == 0
     assert {smallest, smallest - 1} & recalls.keys()
-    assert len(recalls) <= (9 if guessed else 6)
+    assert len(recalls) <= 6
 
 
 def test_halves_keep_clusters_together() -> None:

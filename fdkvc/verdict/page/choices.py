@@ -41,10 +41,11 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS
 from fdkvc.verdict.card import TARGET
-from fdkvc.verdict.checked import installed
+from fdkvc.verdict.checked import MINUTES, installed
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import expect_file, in_tokens_of, read_on
 from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, choose_vectors
+from fdkvc.verdict.today import TODAY_TOKENS, TODAY_WAY
 
 
 class Chosen(NamedTuple):
@@ -97,9 +98,10 @@ PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 RUN_FIELDS = (CALLS, TOOLS, *_DIALOG_FIELDS, BUDGET, POLICIES, WHOSE)
 """Fields that choose what one cache shows of a file."""
 
+CARD_FIELDS = (SHAPE, TARGET, TODAY_WAY, TODAY_TOKENS, MINUTES)
 _VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, *PAIR, MORE_METRICS)
 
-FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, SHAPE, TARGET)
+FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, *CARD_FIELDS)
 """Every field of the page."""
 
 

@@ -1,10 +1,10 @@
 """What is run over all dialogs of a file, and its result."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import chain
-from threading import Event, Thread
+from threading import Thread
 from time import perf_counter
 from typing import Any, Unpack
 
@@ -19,7 +19,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.models import after_compaction
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import shared_language_model
-from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.runs.jobs import Execution
 from fdkvc.runs.workers import give_way
 from fdkvc.ui.lru import cached
 from fdkvc.verdict.card import Card, ModelRead, ways_for
@@ -27,10 +27,8 @@ from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, read_file
 from fdkvc.verdict.report import replay_report
 from fdkvc.verdict.results import ReplayRun, at_sizes
-from fdkvc.verdict.search import Tables, find_sizes, start_workers
-
-DRAWING_SECONDS = 0.8
-"""How long a run waits for the page to draw its first result."""
+from fdkvc.verdict.search import find_sizes, start_workers
+from fdkvc.verdict.today import Today, TodayLoss, lose_today
 
 
 @dataclass(frozen=True)
@@ -94,10 +92,9 @@ def in_tokens_of(file: DialogFile, dialog: int, encoding: Encoding) -> Recording
 
 
 def replay_file(run: FileRun, **execution: Unpack[Execution]) -> Replayed | None:
-    """Search the sizes that ways need for a file; progress has those of its first dialogs.
+    """Search the sizes that ways need for a file; None once it is cancelled.
 
-    With a model's vectors, the numbers are means over KV heads. Once cancelled, it returns those of
-    the first dialogs, None if they are not complete.
+    With a model's vectors, the numbers are means over KV heads.
     """
     file, began = run.file, perf_counter()
     run_fields: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
@@ -112,40 +109,21 @@ def replay_file(run: FileRun, **execution: Unpack[Execution]) -> Replayed | None
         ran = [*chain.from_iterable(rows for _, rows in sorted(read.recordings.items()))]
         page_recordings = ReadRecordings(run.vectors, file, read)
         run_fields |= {"model": run.vectors, "vectors": f"vectors={run.vectors}"}
-    report, latest = execution.pop("on_progress", None), None
-    so_far = Progress(0, len(ran), "", 0.0)
-    cancelled = execution.get("cancelled") or Event()
-
-    def replayed(tables: Tables, recordings: Sequence[Recording]) -> Replayed:
-        table, arguments = tables if run.vectors is None else map(_over_heads, tables)
-        settings = at_sizes(run.replay, tables)
-        seconds = perf_counter() - began
-        return Replayed(settings, recordings, table, arguments, seconds, **run_fields)
-
-    def on_first(tables: Tables, first: Sequence[Recording]) -> None:
-        nonlocal latest
-        if cancelled.is_set():  # the search that found these tables, too
-            return
-        latest = replayed(tables, first if run.vectors is None else page_recordings)
-        # Now, since the first step over all dialogs takes seconds; and the page, which shares the
-        # interpreter with this thread, is drawn before it goes on.
-        progress(so_far)
-        if report is not None:
-            cancelled.wait(DRAWING_SECONDS)
-
-    def progress(step: Progress) -> None:
-        nonlocal so_far
-        so_far = step
-        if report is not None:
-            report(replace(step, partial=latest))
-
-    tables = find_sizes(
-        run.replay, ran, run.target, on_first, **execution | {"on_progress": progress}
-    )
+    tables = find_sizes(run.replay, ran, run.target, **execution)
     KEPT.clear()  # in this process; workers, which have the rest, end when they are idle
-    if cancelled.is_set():  # a way may need a size that was not tried
-        return latest
-    return replayed(tables, page_recordings)
+    cancelled = execution.get("cancelled")
+    if cancelled is not None and cancelled.is_set():  # a way may need a size that was not tried
+        return None
+    settings = at_sizes(run.replay, tables)
+    table, arguments = tables if run.vectors is None else map(_over_heads, tables)
+    seconds = perf_counter() - began
+    return Replayed(settings, page_recordings, table, arguments, seconds, **run_fields)
+
+
+def lose_in_file(run: FileRun, today: Today, **execution: Unpack[Execution]) -> TodayLoss:
+    """Replay today's way over a file."""
+    recordings = measured_recordings(run.file, run.encoding)
+    return lose_today(today, recordings, run.replay.heads[0], **execution)
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
@@ -159,29 +137,16 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_replay(
-    card: Card, replayed: Replayed, previous: ModelRead | None, **execution: Unpack[Execution]
+    card: Card, replayed: Replayed, minutes: int, **execution: Unpack[Execution]
 ) -> ModelRead:
-    """Let a model read dialogs of a replay under the ways of its card; progress has what it read.
+    """Let a model read dialogs of a replay under the ways of its card, for some minutes.
 
-    What it has read `previous`ly counts, too. It gives way to what a person waits for: once it is
-    cancelled, up to hundreds of tokens are under way.
+    It gives way to what a person waits for: once it is cancelled, up to hundreds of tokens are
+    under way.
     """
     give_way()
     model = shared_language_model(CHECKED_WITH)
-    report, latest = execution.pop("on_progress", None), None
-
-    def on_read(read: ModelRead) -> None:
-        nonlocal latest
-        latest = read
-
-    def progress(step: Progress) -> None:
-        if report is not None:
-            report(replace(step, partial=latest))
-
-    execution = execution | {"on_progress": progress}
-    return read_card(
-        card, model, transcripts_of(replayed.recordings), on_read, previous, **execution
-    )
+    return read_card(card, model, transcripts_of(replayed.recordings), minutes, **execution)
 
 
 def read_on(result: Forgot, on_read: OnRead) -> Forgot:

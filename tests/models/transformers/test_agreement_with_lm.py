@@ -32,7 +32,8 @@ from fdkvc.models.numpy.model_text import Passage
 from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
-from fdkvc.verdict.card import Way, settings_of
+from fdkvc.verdict.card import Way
+from fdkvc.verdict.settings import settings_of
 from tests.language_models import write_model
 from tests.library import SHAPE
 from tests.models.numpy.test_chat_template import CHATML, MARKS
@@ -193,7 +194,7 @@ def test_the_same_entries_stay(tiny: Pair, policy: str, decides: str) -> None:
 @pytest.mark.skipif(CACHE != "cache", reason="transformers before 5.24 names the cache otherwise")
 @pytest.mark.parametrize("policy", ["sinks(weighted-recency)", "sinks(learned)", "sink"])
 def test_the_lines_that_a_card_prints_run(tiny: Pair, policy: str) -> None:
-    snippet = settings_of(Way(policy, 9, 0.95, 9, ""), 100, "SmolLM2")["transformers"]
+    snippet = settings_of(Way(policy, 9, 0.95, 9, 9), 100, "SmolLM2")["transformers"]
     ids = torch.tensor([[*chain.from_iterable(tiny.turns(3))]])
     turn = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     names = {"model": tiny.model, "tokenizer": tiny.tokenizer, "turn": turn}

@@ -1,0 +1,354 @@
+"""What the card says: three sentences, a table of six ways, and one of all.
+
+Everything said of ways is a cell of `short_grid` or `card_grid`.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Any
+
+from fdkvc.core.statistics import MIN_CLUSTERS
+from fdkvc.core.words import count, listed, percent, ranged, written_bytes
+from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.policies import read_policy
+from fdkvc.policies.ways import EVICT, way_words
+from fdkvc.runs.grid import Grid
+from fdkvc.verdict.card import (
+    CLEARLY,
+    MEASURED_DIALOGS,
+    MEASURED_VALUES,
+    PAYS,
+    PAYS_TOKENS,
+    WITHOUT_CALLS,
+    Card,
+    Reading,
+    Way,
+)
+from fdkvc.verdict.settings import settings_of
+from fdkvc.verdict.today import TodayLoss
+
+FITTED = "this project; "
+"""How the source of a policy begins that names the data to which it was fitted."""
+
+MEASURED, PARTLY, BY_WORDS, GUESS = "measured", "partly measured", "by words only", "a guess"
+"""How sure the card is."""
+
+ROWS = 6
+"""Of the short table."""
+
+
+def card_sentences(card: Card) -> tuple[str, ...]:
+    """Return what is lost today, if that is known, what to set, and how sure that is."""
+    today = "" if card.today is None else today_sentence(card.today)
+    sentences = today, setting_sentence(card), others_sentence(card), certainty_sentence(card)
+    return tuple(filter(None, sentences))
+
+
+# ------------------------------------------------------------------------------- today
+
+
+def today_sentence(loss: TodayLoss) -> str:
+    """Return what is lost today."""
+    counted = loss.count
+    lead = f"Today, with {loss.today.tokens:,} tokens by {loss.today.preset.label},"
+    if not loss.longer:
+        longest = count(loss.dialogs, "conversation")
+        return f"{lead} you lose nothing: none of {longest} is longer."
+    if not counted.values:
+        longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
+        return f"{lead} {longer} lose text; no call says which of it mattered."
+    values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
+    dialogs = f"{counted.lossy_dialogs:,} of {count(counted.dialogs, 'conversation')}"
+    if not counted.lost:
+        return f"{lead} you lose none of {count(counted.values, 'value')} that calls need."
+    among = f", in {dialogs}" if counted.dialogs > 1 else ""
+    return f"{lead} you lose {values}{among}."
+
+
+# ------------------------------------------------------------------------------- what to set
+
+
+def setting_sentence(card: Card) -> str:
+    """Return which way to set, with which size, and what is as good."""
+    if not card.clusters and card.read is None:
+        return (
+            "No call in these conversations needs a value said before, so only a model can tell "
+            "which size is enough."
+        )
+    best = card.best
+    if best is None or best.size is None or not card.pays:
+        return _no_setting(card)
+    lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
+    if _counts_as_the_model(card):
+        stored, full = (
+            written_bytes(slots * card.shape.entry_bytes) for slots in (best.slots, card.tokens)
+        )
+        lead += f", {stored} instead of {full} in {card.shape.name}"
+    return f"{lead}."
+
+
+def others_sentence(card: Card) -> str:
+    """Return what the setting leaves to do, what is as good and what needs less; "" if nothing."""
+    best, parts = card.best, list[str]()
+    if best is None or not card.pays:
+        return ""
+    if best.uncleared:
+        share = percent(best.uncleared)
+        parts.append(f"In {share} of them clearing is not enough: drop the oldest messages, too")
+    if best.refused > 0:
+        parts.append(f"After {refused_words(best.refused)}")
+    if card.ties:
+        ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
+        parts.append(f"As good here: {ties}; this one is the simplest")
+    if (smaller := card.smaller) is not None:
+        words = f"“{way_words(smaller.policy)}” needs only {_size_words(card, smaller)}"
+        parts.append(f"With this project's cache for transformers, {words}")
+    return f"{'. '.join(parts)}." if parts else ""
+
+
+def _no_setting(card: Card) -> str:
+    """Return why it does not pay to evict."""
+    best, limit = card.best, percent(1 - PAYS)
+    why = f"no way tried keeps {percent(card.target)} of what calls need in less than {limit}"
+    if not card.clusters:
+        why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
+    if best is not None and best.size is not None:
+        saved = max(round(card.tokens - best.slots), 0)
+        bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
+        why = f"“{way_words(best.policy)}” would save {count(saved, 'token')}, less than {bound}"
+    return f"It does not pay to evict here, keep all {card.tokens:,.0f} tokens: {why}."
+
+
+def _imperative(name: str) -> str:
+    """Return a way as the end of a sentence that says what to do."""
+    words = way_words(name)
+    if words.startswith(EVICT):
+        return f"evict entries by {words.removeprefix(EVICT)}"
+    return f"use {words}" if name in ("sink", "shift") else words
+
+
+def _size_words(card: Card, candidate: Way) -> str:
+    size = candidate.size or 0
+    return f"{size:,} tokens of {card.unit} ({percent(size / card.tokens)} of a conversation)"
+
+
+def _counts_as_the_model(card: Card) -> bool:
+    """Whether tokens were counted by a tokenizer that was given for the model, so bytes are its."""
+    return card.unit != Encoding.name
+
+
+def refused_words(share: float) -> str:
+    """Return after which share of turns services refuse what stays, and why."""
+    words = "under 1 %" if share < 0.01 else percent(share)
+    return (
+        f"{words} of the turns, what stays has no user's message or a result without its call, "
+        "which services refuse"
+    )
+
+
+# ------------------------------------------------------------------------------- how sure
+
+
+def certainty(card: Card) -> str:
+    """Return how sure the card is, in one of four words."""
+    if 0 < card.clusters < MIN_CLUSTERS:
+        return GUESS
+    return way_certainty(card.best)
+
+
+def way_certainty(candidate: Way | None) -> str:
+    """Return how sure a way's numbers are."""
+    if candidate is None or candidate.reading is None:
+        return BY_WORDS
+    return MEASURED if candidate.reading.measures else PARTLY
+
+
+def certainty_sentence(card: Card) -> str:
+    """Return how sure the card is, and why."""
+    best, read, parts = card.best, card.read, list[str]()
+    word = certainty(card)
+    if word == GUESS:
+        kinds = f"{count(card.dialogs, 'conversation')} of {count(card.clusters, 'kind')}"
+        parts.append(f"it rests on {kinds}, and {MIN_CLUSTERS} kinds at least say more")
+    if read is None:
+        parts.append("no model has read them")
+        if card.clusters:
+            parts[-1] += ", so a value counts as kept while its words are"
+    else:
+        among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
+        among += " longer than this size"
+        among += f" ({read.partly_read} in part)" if read.partly_read else ""
+        lost = "" if best is None or best.reading is None else f": {reading_words(best.reading)}"
+        parts.append(f"{read.model} has read {among}{lost}")
+        if word == PARTLY:
+            parts.append(f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it")
+        if best != card.by_words and card.by_words is not None:
+            parts.append(f"by words it would be “{way_words(card.by_words.policy)}”")
+    if best is not None and best.guessed:
+        parts.append("its size is estimated without a model")
+    source = read_policy(best.policy).core.source if best is not None else ""
+    if source.startswith(FITTED):
+        parts.append(f"this way was {source.removeprefix(FITTED)}")
+    lead = f"How sure: {word}. {_sentence(parts)}"
+    return f"{lead} {promise_sentence(card)}".strip()
+
+
+def promise_sentence(card: Card) -> str:
+    """Return what other conversations may expect, beside what was asked; "" if nothing."""
+    if card.promise is None:
+        return ""
+    promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
+    asked = percent(card.target)
+    return f"Kept in conversations that did not choose it: {promise} of values; asked: {asked}."
+
+
+def _sentence(parts: Iterable[str]) -> str:
+    words = "; ".join(parts)
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def reading_words(reading: Reading) -> str:
+    """Return what a model lost, in a few words."""
+    if reading.values:
+        return (
+            f"{reading.right} of {count(reading.values, 'value')} stay the same as with the full "
+            "cache"
+        )
+    lost = percent(1 - math.exp(-reading.kl))
+    return f"the words that the full cache expects become {lost} less likely"
+
+
+# ------------------------------------------------------------------------------- tables
+
+
+def short_grid(card: Card) -> Grid:
+    """Return the table of at most six ways: the recommended one, today's, then the smallest."""
+    rows = list[list[str]]()
+    best = card.best if card.pays else None
+    leading = [row for row in (best, card.smaller) if row is not None]
+    room = ROWS - len(leading) - (card.today is not None)
+    others = [row for row in card.ways if row.size is not None and row not in leading][:room]
+    rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
+    if best is not None:
+        rows[0][0] += " ←"
+    if (loss := card.today) is not None:
+        kept_values = loss.count.values - loss.count.lost
+        values = f"{kept_values:,} of {loss.count.values:,}" if loss.count.values else ""
+        share = percent(min(loss.today.tokens / card.tokens, 1.0))
+        row = [f"today: {way_words(loss.today.policy) if loss.today.policy != 'full' else 'stop'}"]
+        row += [f"{loss.today.tokens:,}", share, "", values, BY_WORDS if values else ""]
+        rows.insert(len(leading), row)
+    heads = ["way", "tokens", "share", "read again", "values kept", "how sure"]
+    return Grid(heads, rows)
+
+
+def _short_row(card: Card, candidate: Way) -> list[str]:
+    size, counted = candidate.size or 0, candidate.values
+    values = ""
+    if counted is not None and counted.values:
+        values = f"{counted.values - counted.lost:,} of {counted.values:,}"
+    name = way_words(candidate.policy)
+    if candidate.uncleared:
+        name += ", then drop messages"
+    reread = "–" if math.isnan(candidate.reread) else f"{candidate.reread:,.0f}"
+    return [name, f"{size:,}", percent(size / card.tokens), reread, values, _how_sure(candidate)]
+
+
+def _how_sure(candidate: Way) -> str:
+    """Return the cell that says how sure a way's size is, and what speaks against it."""
+    word = way_certainty(candidate)
+    if candidate.reading is not None and candidate.reading.values:
+        word += f": {candidate.reading.right} of {candidate.reading.values} right"
+    elif candidate.guessed:
+        word = "estimate by letters"
+    if not candidate.keeps_start:
+        word += "; loses the start"
+    if candidate.refused > 0:
+        word += "; refused"
+    return word
+
+
+def never_sentence(card: Card) -> str:
+    """Return the ways that never reach the target, and how much each keeps; "" if none."""
+    cells = [
+        f"{way_words(candidate.policy)} (at best {_floor(candidate.recall)})"
+        for candidate in card.ways
+        if candidate.size is None
+    ]
+    return f"Not at any size: {', '.join(cells)}." if cells else ""
+
+
+def _floor(share: float) -> str:
+    """Return a share below the target so that it reads as one."""
+    return percent(math.floor(100 * share + 1e-6) / 100)
+
+
+def card_grid(card: Card) -> Grid:
+    """Return the table of all ways with their policies, the recommended one marked."""
+    rows = list[list[str]]()
+    for candidate in card.ways:
+        mark = " ←" if candidate == card.best and card.pays else ""
+        name, tokens, share, reread, *_ = _short_row(card, candidate)
+        if candidate.size is None:
+            tokens, share = f"not at any size (at best {_floor(candidate.recall)})", ""
+        stored = written_bytes(candidate.slots * card.shape.entry_bytes)
+        stored = stored if candidate.size is not None and _counts_as_the_model(card) else ""
+        read = "" if candidate.reading is None else candidate.reading.cell
+        cells = [f"{name}{mark}", tokens, share, stored, reread, read, candidate.forgets]
+        rows.append([*cells, candidate.policy])
+    heads = ["way", "tokens", "share", "cache", "read again", "right, KL", "forgets", "policy"]
+    filled = [place for place in range(len(heads)) if any({row[place]} - {"", "–"} for row in rows)]
+    cells_by_row = [[row[place] for place in filled] for row in rows]
+    return Grid([heads[place] for place in filled] if rows else heads, cells_by_row)
+
+
+def settings(card: Card) -> dict[str, str]:
+    """Return what sets the recommended way and, where one is smaller, this project's, by engine."""
+    if card.best is None or not card.pays:
+        return {}
+    estimated = not _counts_as_the_model(card)
+    lines = settings_of(card.best, card.tokens, card.unit, estimated=estimated)
+    if card.smaller is not None:
+        lines |= settings_of(card.smaller, card.tokens, card.unit, estimated=estimated)
+    return lines
+
+
+# ------------------------------------------------------------------------------- for a script
+
+
+def card_record(card: Card) -> dict[str, Any]:
+    """Return the card in values that JSON can hold: its fields, and what is said of them."""
+    fields = asdict(replace(card, read=None, today=None))
+    del fields["read"]
+    fields["today"] = None
+    if (loss := card.today) is not None:
+        fields["today"] = {**asdict(loss.today), **asdict(loss.count), "recall": loss.recall[0]}
+        fields["today"]["sentence"] = today_sentence(loss)
+    fields["ways"] = [_way_record(card, candidate) for candidate in card.ways]
+    fields |= {
+        "sentence": setting_sentence(card),
+        "how_sure": certainty(card),
+        "basis": certainty_sentence(card),
+        "pays": card.pays,
+        "settings": settings(card),
+        "read_by": None if card.read is None else card.read.model,
+    }
+    return {name: _plain(value) for name, value in fields.items()}
+
+
+def _way_record(card: Card, candidate: Way) -> dict[str, Any]:
+    added_fields = {
+        "way": way_words(candidate.policy),
+        "share": (candidate.size or math.nan) / card.tokens,
+        "how_sure": way_certainty(candidate),
+        "bytes": candidate.slots * card.shape.entry_bytes if _counts_as_the_model(card) else None,
+    }
+    return {name: _plain(value) for name, value in {**added_fields, **asdict(candidate)}.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without NaN, which JSON has not."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

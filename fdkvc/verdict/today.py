@@ -1,0 +1,172 @@
+"""What a person loses today: one way at one size, over all values that calls need.
+
+A value counts each time that a call needs it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Unpack
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.conversations.arguments import ANY, forgotten, source_recall, worst_losses
+from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of, turn_tokens
+from fdkvc.core.limits import MAX_TOKENS
+from fdkvc.core.parameters import Field, read_number
+from fdkvc.core.recordings import Recording
+from fdkvc.policies import read_policy
+from fdkvc.runs.jobs import Execution
+
+STOPS = "full"
+"""The policy of an engine that evicts nothing, and refuses what exceeds its context."""
+
+MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=user))"
+CLEARED = "reread(clear-results)"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What an engine, a framework or a service does by itself."""
+
+    label: str
+    policy: str
+    tokens: int
+    """By default."""
+    window: int = 0
+    """The size after it has cleared what is beyond `tokens`, where that is another."""
+
+
+PRESETS: Mapping[str, Preset] = {
+    "ollama": Preset("dropping the oldest messages (Ollama)", MESSAGES, 4096),
+    "llama.cpp-shift": Preset("shifting the context (llama.cpp)", "shift", 4096),
+    "llama.cpp": Preset("stopping when it is full (llama.cpp without shift)", STOPS, 4096),
+    "streaming-llm": Preset("keeping the first and newest tokens (StreamingLLM)", "sink", 2004),
+    "anthropic": Preset("clearing old tool results (Anthropic)", CLEARED, 100_000, 200_000),
+    "langchain": Preset("dropping up to a user's message (LangChain)", USER_FIRST, 4096),
+}
+"""What people may do today, by the name that links and the command line have."""
+
+TODAY_WAY = Field(
+    "by",
+    "What your engine or framework does with a conversation that is too long.",
+    name="today",
+    default="ollama",
+    choices={name: preset.label for name, preset in PRESETS.items()},
+)
+
+TODAY_TOKENS = Field(
+    "Today I keep (tokens)",
+    "The limit that you have set, such as num_ctx.",
+    name="limit",
+    default=PRESETS["ollama"].tokens,
+    low=1,
+    high=MAX_TOKENS,
+)
+
+
+@dataclass(frozen=True)
+class Today:
+    """A way of `PRESETS` and its limit."""
+
+    way: str
+    tokens: int
+
+    @classmethod
+    def read(cls, text: str) -> "Today":
+        """Return what a text such as ``ollama`` or ``ollama:8192`` says; ValueError otherwise.
+
+        Examples
+        --------
+        >>> Today.read("ollama"), Today.read("llama.cpp:8192")
+        (Today(way='ollama', tokens=4096), Today(way='llama.cpp', tokens=8192))
+        """
+        way, _, tokens = text.partition(":")
+        TODAY_WAY.check(way, "today")
+        limit = read_number(tokens, int) if tokens else PRESETS[way].tokens
+        return cls(way, TODAY_TOKENS.check(limit, "today's tokens"))
+
+    def __str__(self) -> str:
+        return f"{self.way}:{self.tokens}"
+
+    @property
+    def preset(self) -> Preset:
+        """The way."""
+        return PRESETS[self.way]
+
+    @property
+    def policy(self) -> str:
+        """The policy that does this, as the card compares it."""
+        return self.preset.policy
+
+
+@dataclass(frozen=True)
+class ValueCount:
+    """How many values calls need, and how many were lost."""
+
+    lost: int
+    values: int
+    lossy_dialogs: int
+    """From which any was lost."""
+    dialogs: int
+    """In which calls need values."""
+
+    @classmethod
+    def of(cls, arguments: pd.DataFrame) -> "ValueCount":
+        """Count the values of a table of one policy at one budget."""
+        lost = arguments[arguments.held < 1]
+        dialogs = lost.dialog.nunique(), arguments.dialog.nunique()
+        return cls(len(lost), len(arguments), *dialogs)
+
+
+@dataclass(frozen=True, eq=False)
+class TodayLoss:
+    """What is lost today."""
+
+    today: Today
+    count: ValueCount
+    recall: tuple[float, float, float]
+    """The mean share of values kept in a conversation, and its interval; NaN without values."""
+    longer: int
+    """How many conversations have more tokens than the limit."""
+    dialogs: int
+    worst: pd.DataFrame
+    """The worst losses, as `worst_losses` has them."""
+
+
+def lose_today(
+    today: Today, recordings: Sequence[Recording], heads: str, **execution: Unpack[Execution]
+) -> TodayLoss:
+    """Replay today's way at its limit over all conversations."""
+    turn_ends = [[*accumulate(sizes)] for sizes in turn_tokens(recordings)]
+    longest = max(ends[-1] for ends in turn_ends)
+    name, size = today.policy, min(today.tokens, longest)
+    if today.preset.window:
+        name = f"{name[:-1]}:trigger={size})"
+        size = min(max(size, today.preset.window), longest)
+    settings = Replay((read_policy(name),), (size,), (heads,))
+    _, arguments = replay_arguments(settings, recordings, **execution)
+    if name == STOPS:
+        names = [dialog.name for dialog in transcripts_of(recordings)]
+        ends_by_name = dict(zip(names, turn_ends, strict=True))
+        arguments = stopped_arguments(arguments, ends_by_name, today.tokens)
+    arguments = arguments.assign(policy=today.policy)
+    shares = source_recall(arguments)
+    row = shares[(shares.source == ANY) & (shares.age == ANY)]
+    nan = float("nan")
+    recall = next(row[["mean", "ci_low", "ci_high"]].itertuples(index=False), (nan, nan, nan))
+    longer = sum(ends[-1] > today.tokens for ends in turn_ends)
+    worst = worst_losses(forgotten(arguments))
+    count = ValueCount.of(arguments)
+    return TodayLoss(today, count, tuple(recall), longer, len(turn_ends), worst)
+
+
+def stopped_arguments(
+    arguments: pd.DataFrame, turn_ends: Mapping[str, Sequence[int]], limit: int
+) -> pd.DataFrame:
+    """Return what calls need, where a conversation stops before the turn that exceeds a limit."""
+    rows = zip(arguments.dialog, arguments.turn, strict=True)
+    stopped = np.array([turn_ends[dialog][turn] > limit for dialog, turn in rows], bool)
+    held, lost = np.where(stopped, 0.0, arguments.held), arguments.lost
+    return arguments.assign(held=held, lost=np.where(stopped, arguments.turn, lost))

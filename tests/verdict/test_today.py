@@ -1,0 +1,49 @@
+"""What is lost today: presets, limits, and a count of values that calls need."""
+
+import pytest
+
+from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.core.transcripts import Transcript
+from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.policies import read_policy
+from fdkvc.verdict.sentences import today_sentence
+from fdkvc.verdict.today import PRESETS, Today, lose_today
+
+DIALOGS = [
+    dialog for name in ("rental", "errands") for dialog in read_file(EXAMPLES / f"{name}.json")
+]
+RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
+
+
+def needed(dialogs: list[Transcript] = DIALOGS) -> int:
+    return sum(demand.kind == "call" for dialog in dialogs for demand in dialog.demands)
+
+
+@pytest.mark.parametrize("way", PRESETS)
+def test_each_preset_loses_something_at_a_small_limit_and_nothing_at_a_large_one(way: str) -> None:
+    loss = lose_today(Today(way, 600), RECORDINGS, "each", workers=1)
+    assert 0 < loss.count.lost < loss.count.values == needed()
+    assert loss.recall[0] == pytest.approx(1 - loss.count.lost / loss.count.values, abs=0.2)
+    assert len(loss.worst)
+    assert f"you lose {loss.count.lost} of {needed()} values" in today_sentence(loss)
+    large = lose_today(Today(way, 100_000), RECORDINGS, "each", workers=1)
+    assert (large.count.lost, large.longer, len(large.worst)) == (0, 0, 0)
+    assert "you lose nothing: none of 2 conversations is longer" in today_sentence(large)
+    assert read_policy(PRESETS[way].policy).name == PRESETS[way].policy
+
+
+def test_an_engine_that_stops_serves_no_call_beyond_its_limit() -> None:
+    (turns,) = LexicalRecordings(DIALOGS[:1], 0, Encoding()).sizes
+    calls = [demand.turn for demand in DIALOGS[0].demands if demand.kind == "call"]
+    middle = calls[len(calls) // 2]
+    limit = sum(turns[: middle + 1])
+    recordings = LexicalRecordings(DIALOGS[:1], 0, Encoding())
+    loss = lose_today(Today("llama.cpp", limit), recordings, "each", workers=1)
+    assert loss.count.lost == sum(turn > middle for turn in calls)
+
+
+@pytest.mark.parametrize("text", ["vllm", "ollama:0", "ollama:many", "ollama:2000000"])
+def test_what_is_not_allowed_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="today"):
+        Today.read(text)
