@@ -29,6 +29,14 @@ STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cle
 WHAT_STAYED = "No summary is in the file; what stayed"
 """What it had, where there was a summary that the file does not have, or none."""
 
+CLEARED = "reread(clear-results)"
+
+CLEARING = (
+    '{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": %d}, '
+    '"keep": {"type": "tool_uses", "value": 3}}'
+)
+"""An edit of Anthropic's context editing, at a size."""
+
 WIDTH = 100
 """Columns of a line."""
 
@@ -223,6 +231,10 @@ def instruction(result: Forgot) -> str:
         gain = (
             f" With such a list of {listed.tokens:,} tokens beside it, it would have held {both}."
         )
+    cleared = next((way for way in result.ways if way.policy == CLEARED), None)
+    if cleared is not None and sum(cleared.holds) > sum(result.recorded.holds):
+        size = result.compaction.recorded[0] or result.before
+        gain += f" Clearing results would hold more too; in Anthropic's API: {CLEARING % size}."
     lead = f"Lost: {', '.join(losses)}. " if losses else ""
     return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
 

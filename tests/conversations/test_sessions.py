@@ -636,6 +636,51 @@ def test_an_answer_of_many_lines_compares_no_part_with_all_others() -> None:
     assert Part.compared <= 50
 
 
+GEMINI = {
+    "projectHash": "abc",
+    "messages": [
+        {"type": "user", "content": "Mend /srv/port.py."},
+        {
+            "type": "gemini",
+            "content": "I look.",
+            "toolCalls": [{"id": "a", "name": "read_file", "args": {"path": "/srv/port.py"}}],
+        },
+    ],
+}
+OPENCODE = {
+    "info": {"id": "ses_1"},
+    "messages": [
+        {
+            "info": {"sessionID": "ses_1", "role": "user"},
+            "parts": [{"type": "text", "text": "Mend /srv/port.py."}],
+        },
+        {
+            "info": {"sessionID": "ses_1", "role": "assistant"},
+            "parts": [
+                {
+                    "type": "tool",
+                    "tool": "read_file",
+                    "callID": "c",
+                    "state": {"input": {"path": "/srv/port.py"}, "output": "port = 8443"},
+                }
+            ],
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("content", [GEMINI, OPENCODE])
+def test_a_session_of_another_agent_has_its_calls_and_no_compactions(content: Any) -> None:
+    (session,) = read_sessions(json.dumps(content).encode(), "session.json")
+    calls = [call for message in session.messages for call in message.calls]
+
+    assert [(call.method, call.arguments) for call in calls] == [
+        ("read_file", {"path": "/srv/port.py"})
+    ]
+    assert "not read" in session.notes[0]
+    assert [call.result >= 0 for call in calls] == [content is OPENCODE]
+
+
 def test_any_value_in_a_line_is_read_or_named() -> None:
     """Whatever stands in place of a value: a session, or one sentence."""
     rows = [json.loads(line) for line in (EXAMPLES / "agent.jsonl").read_text().splitlines()]

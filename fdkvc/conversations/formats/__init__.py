@@ -4,6 +4,7 @@ Formats are recognized by content. Any file is either read within the limits of 
 or rejected with one sentence that names the place.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -30,6 +31,7 @@ from fdkvc.conversations.formats import (
     tau_bench,
     tooltalk,
 )
+from fdkvc.conversations.formats.agents import session_of
 from fdkvc.conversations.formats.base import Format, read_each
 from fdkvc.conversations.formats.messages import is_message
 from fdkvc.conversations.formats.responses import is_item_type
@@ -38,7 +40,11 @@ from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.extensions import register_installed
 from fdkvc.core.json_input import check_structure, parse_json, read_bytes
-from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES
+from fdkvc.core.limits import (
+    MAX_DIALOG_FILE_BYTES,
+    MAX_DIALOG_FILE_LINES,
+    MAX_SAMPLED_CHARACTERS,
+)
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, different_names
 from fdkvc.core.unread import Unread
@@ -170,17 +176,24 @@ def read_dialogs(
 def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     """Read the sessions of a coding agent's log: its own, and those of its subagents.
 
-    There are none in a file of another kind. Raises a ValueError as `read_dialogs` does, and if
-    nobody says anything.
+    Sessions of Gemini CLI and opencode are read as dialogs are, without their compactions. There
+    are none in a file of another kind. Raises a ValueError as `read_dialogs`
+    does, and if nobody says anything.
     """
     text, _ = _text_of(content, name)
     log = _log_format(text)
     if log is None or log.sessions is None:
-        return ()
+        if not _OTHER_AGENTS.search(text[:MAX_SAMPLED_CHARACTERS]):
+            return ()
+        return tuple(map(session_of, read_dialogs(content, name, calls=True)[0]))
     sessions = log.sessions(text)
     if not sessions:
         raise ValueError(EMPTY_LOG)
     return tuple(sessions)
+
+
+_OTHER_AGENTS = re.compile(r'"projectHash"\s*:|"sessionID"\s*:\s*"ses_')
+"""What is at the beginning of sessions of Gemini CLI and opencode."""
 
 
 def is_agents_log(content: bytes, name: str = "") -> bool:
