@@ -25,7 +25,7 @@ GALLERY_SIZE: ViewportSize = {"width": 1440, "height": 940}
 COLOURS = 128
 
 MOVING = "forgotten"
-MOVING_SIZE: ViewportSize = {"width": 1100, "height": 900}
+MOVING_SIZE: ViewportSize = {"width": 1240, "height": 900}
 PIXELS = 2
 """Pixels of the moving picture for each of the page, for screens with fine pixels."""
 

@@ -59,7 +59,7 @@ def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[Ste
     Eviction and insertion: The budget evicted 32 of 88 entries (32 A), none of them new; \
 the last kept entry scored 76, the best evicted entry 75.
     >>> print(headline(trace, dialogs, row=0, turn=3))
-    Turn 3: the topic changes to B; 32 new tokens, 32 entries evicted (32 A); 32 of 56 kept \
+    Turn 3: the topic changes to B; 32 new tokens, 32 evicted (32 A); 32 of 56 kept \
 are of the current topic.
     """
     view = turn_view(trace, dialogs, row, turn)
@@ -85,8 +85,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     if view.topic_move:
         parts.append(_TOPIC[view.topic_move][0].format(view.current))
     if new:
-        number_evicted = _entries(int(evicted.sum()))
-        parts.append(f"{count(new, 'new token')}, {number_evicted} evicted{view.tally(evicted)}")
+        parts.append(f"{count(new, 'new token')}, {evicted.sum():,} evicted{view.tally(evicted)}")
     else:
         parts.append("no new tokens, nothing changed")
     if view.current:
@@ -106,7 +105,7 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
     read = int(dialogs.bounds[row, turn + 1])
     verb = "is" if shared == 1 else "are"
     place = "all caches" if len(traces) > 1 else "the cache"
-    return f"Turn {turn}: {shared:,} of {count(read, 'entry', 'entries')} read {verb} in {place}."
+    return f"Turn {turn}: {shared:,} of {count(read, 'token')} read {verb} in {place}."
 
 
 def return_sentence(

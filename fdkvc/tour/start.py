@@ -101,7 +101,7 @@ def show(page: Page) -> None:
             with panel(f"door-{number}"):
                 st.page_link(
                     f"pages/{target}.py",
-                    label=Markdown("**{}** {}").format(name, words),
+                    label=Markdown("**{}** – {}").format(name, words),
                     icon=f":material/{icon}:",
                     width="stretch",
                     query_params=link,
@@ -109,7 +109,8 @@ def show(page: Page) -> None:
     head, lane, lost = moment()
     open_on(page, lane.run.dialogs, lambda: (lost.demand.turn, lost.mentions[-1][0]))
     with st.container(key="headline"):
-        st.header(plain(headline(DEMANDS["call"], head.recording, lane, lost)), anchor=False)
+        st.header("Why was a word forgotten? Click one", anchor=False)
+        st.markdown(plain(headline(DEMANDS["call"], head.recording, lane, lost)))
     show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
     st.caption(
         "Here a policy sees vectors made from the letters of words, not from their meaning, so its "

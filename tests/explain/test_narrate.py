@@ -66,7 +66,7 @@ def test_a_turn_worked_by_hand() -> None:
     assert steps[4].outputs == (("score, 2 A", "0.753 (0.682 to 0.825)"), ("score, 1 B", "0.477"))
     assert tuple(story.step for story in steps) == trace.policy.steps
     assert headline(trace, dialogs, 0, turn=2) == (
-        "Turn 2: the topic returns to A; 1 new token, 1 entry evicted (1 B); "
+        "Turn 2: the topic returns to A; 1 new token, 1 evicted (1 B); "
         "2 of 2 kept are of the current topic."
     )
 

@@ -261,7 +261,7 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
     for turn, (shared, said) in enumerate(zip(both, seen["headlines"], strict=True)):
         n, read = len(shared - {-1}), trunk.dialogs.bounds[0, turn + 1]
         verb = "is" if n == 1 else "are"
-        assert said == f"Turn {turn}: {n} of {read} entries read {verb} in all caches."
+        assert said == f"Turn {turn}: {n} of {read} tokens read {verb} in all caches."
 
 
 def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ def judged_chart(theme: Theme) -> Spec:
     rows = right_rows()
     dots = 100 * rows[["mean", "ci_low", "ci_high"]]
     dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
-    dialogs_at = f"service dialogs ({FIRST}), {ENTRIES} tokens"
-    subtitle = f"% of those that are right with the full cache; {dialogs_at}"
+    subtitle = f"% of those right with the full cache; {FIRST}, {ENTRIES} tokens"
     return dots_chart(dots, TITLE, subtitle, theme)
 
 

@@ -148,7 +148,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     show_glossary(metrics, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(
-            "↑ higher is better, ↓ lower is better; all are of this dialog only. Late: "
+            "↑ higher is better, ↓ lower is better; all are of this dialog only. Retention: the "
+            "share of the cache about the topic of the turn, not of what was kept. Late: "
             f"mean of the last {LATE_TURNS} turns. Turns to adapt: from the first change of topic "
             f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
             "turns. Latency: the median turn of this single run, so it varies; the benchmark "
