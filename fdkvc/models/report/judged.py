@@ -1,6 +1,7 @@
 """Shipped results on SmolLM2: how far each policy moves its predictions, and what it forgets."""
 
 import math
+from functools import cache
 from html import escape
 
 import pandas as pd
@@ -45,6 +46,7 @@ ABOUT = (
 )
 
 
+@cache
 def judged_chart(theme: Theme) -> Spec:
     """Return the share of values right with each policy on the first data, with its interval."""
     rows = right_rows()

@@ -99,12 +99,11 @@ def _draw(page: str, section: str, visible_run: Past | None, answer: DeltaGenera
 
 
 def _offer(page: str, visible_run: Past, stem: str) -> None:
-    run, study = (
-        visible_run.result,
-        getattr(visible_run.result, "study", None),
-    )  # a sweep has no study
-    names = ["run.json", *run.tables]
-    if study is not None:
+    run = visible_run.result
+    study = getattr(run, "study", None)  # a sweep has none
+    if study is None:
+        names = ["run.json", *run.tables]
+    else:
         content = "Verdict, claims, tables, figures and three interactive examples"
         report_button(page, lambda: report_of(study), content, f"{stem}-report.html")
         names = [*FILES, *(f"sweep_{parameter}.csv" for parameter in study.sweeps)]
