@@ -63,7 +63,7 @@ class FolderLosses:
     projects: tuple[ProjectLosses, ...]
     skipped: tuple[str, ...]
     """Sentences on files that cannot be read."""
-    others: int
+    unrelated_files: int
     """Files that are no sessions."""
 
     def total(self) -> ProjectLosses:
@@ -93,12 +93,12 @@ def losses_in(
     files = sorted({path for pattern in ENDINGS for path in folder.rglob(pattern)})
     check_most(f"{folder} has", len(files), "files", MAX_SESSION_FILES)
     projects: dict[str, ProjectLosses] = {}
-    skipped, others = list[str](), 0
+    skipped, unrelated_files = list[str](), 0
     for number, path in enumerate(files):
         on_file(number, len(files), path.name)
         try:
             sessions = read_sessions(read_bytes(str(path), MAX_DIALOG_FILE_BYTES), path.name)
-            others += not sessions
+            unrelated_files += not sessions
             for session in sessions:
                 name = session.folder or path.parent.name
                 losses = projects.setdefault(name, ProjectLosses(name))
@@ -110,7 +110,7 @@ def losses_in(
         except ValueError as error:
             skipped.append(f"{path.name}: {error}")
     rows = sorted(projects.values(), key=lambda row: (-row.lost.total(), row.project))
-    return FolderLosses(tuple(rows), tuple(skipped), others)
+    return FolderLosses(tuple(rows), tuple(skipped), unrelated_files)
 
 
 def folder_text(losses: FolderLosses, words: bool = True) -> str:
@@ -130,8 +130,8 @@ def folder_text(losses: FolderLosses, words: bool = True) -> str:
         sentences.append(f"To paste after /compact: “List word for word: {kinds}.”")
     lines = [fill(sentence, WIDTH) for sentence in sentences]
     parts = ["\n".join(lines), folder_grid(losses, words).within(WIDTH).text()]
-    if losses.others:
-        parts.append(f"Not sessions of a coding agent: {count(losses.others, 'file')}.")
+    if losses.unrelated_files:
+        parts.append(f"Not sessions of a coding agent: {count(losses.unrelated_files, 'file')}.")
     return "\n\n".join(parts)
 
 
@@ -185,5 +185,5 @@ def folder_json(losses: FolderLosses, words: bool = True) -> str:
         for number, row in enumerate(losses.projects, start=1)
     ]
     skipped: Iterable[str] = losses.skipped if words else ()
-    content = {"projects": rows, "not read": [*skipped], "no sessions": losses.others}
+    content = {"projects": rows, "not read": [*skipped], "no sessions": losses.unrelated_files}
     return json.dumps(content, indent=1, ensure_ascii=False)

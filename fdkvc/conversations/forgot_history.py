@@ -338,7 +338,7 @@ class History:
         for row in self.calls[context]:
             named = {path: edited.setdefault(file_name(path), set()) for path in row.paths}
             for path, edited_paths in named.items():
-                if any(names_same_file(path, other) for other in edited_paths):
+                if any(names_same_file(path, edited_path) for edited_path in edited_paths):
                     results.add(row.call.result)
             if is_edit(row.call):
                 for path, edited_paths in named.items():

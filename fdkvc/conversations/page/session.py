@@ -433,10 +433,10 @@ def _message_html(
     elif message.turn.tool:
         author = f"{author}: {message.turn.tool}"
     now = " now" if index == moment else ""
-    back = ", repeats what had left" if is_back else ""
+    return_words = ", repeats what had left" if is_back else ""
     return (
         f'<li class="{standing_there}{now}"><small><b>{escape(author)}</b> {index + 1:,}, '
-        f"{escape(message.place)} <em>{STANDINGS[standing_there]}{back}</em></small>"
+        f"{escape(message.place)} <em>{STANDINGS[standing_there]}{return_words}</em></small>"
         f"<p>{_marked(message.turn.text, value)}</p></li>"
     )
 
