@@ -101,6 +101,15 @@ def test_the_columns_have_what_was_in_context_and_each_compaction() -> None:
     assert re.findall(r"<b>(\d)</b><i", shown) == ["1", "2"]
 
 
+def test_what_compactions_lost_is_shown_by_kind() -> None:
+    shown = html(opened())
+    lost = [need for result in forgot(SESSION) for need in result.lost()]
+
+    numbers = re.findall(r"<span>[a-z]+</span><span>(\d+)</span>", shown)
+    assert sum(map(int, numbers)) == len(lost)
+    assert shown.count('title="compaction 2: ') == len(numbers)
+
+
 def test_a_session_is_played_to_its_end() -> None:
     app = opened()
     press(app, "Play this session")

@@ -1,7 +1,7 @@
 """How a session filled the model's context, message by message and by source, as HTML."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
 
 from fdkvc.conversations.session_text import span_kind
@@ -59,6 +59,22 @@ def filling_html(session: Session, moment: int, returning: Collection[int]) -> s
         f'<div class="session-filling" role="img" aria-label="{label}">{"".join(columns)}</div>'
         f'<small class="session-sources">{legend}{boundaries}; {highest_words}</small>'
     )
+
+
+def kinds_html(losses: Sequence[Counter[str]]) -> str:
+    """Return bars of what compactions lost, by kind; each bar has a part for each compaction."""
+    total = sum(losses, Counter[str]())
+    most = max(total.values(), default=0) or 1
+    rows = []
+    for name, number in total.most_common():
+        parts = "".join(
+            f'<i style="width:{100 * kinds[name] / most:.1f}%" '
+            f'title="compaction {place}: {kinds[name]}"></i>'
+            for place, kinds in enumerate(losses, start=1)
+        )
+        rows.append(f"<span>{name}</span><span>{number}</span><div>{parts}</div>")
+    title = "Values lost by all compactions, by kind"
+    return f'<small>{title}</small><div class="session-kinds">{"".join(rows)}</div>' if rows else ""
 
 
 def _fillings(session: Session) -> Iterator[Counter[str]]:

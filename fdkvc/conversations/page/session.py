@@ -5,6 +5,7 @@ where the value was given and where it was needed, and what was in context then.
 """
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,9 +18,11 @@ import streamlit as st
 from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
 from fdkvc.conversations.forgot_history import Need
 from fdkvc.conversations.forgot_report import (
+    KIND_NAMES,
     WORST,
     given_by,
     heading,
+    kind_name,
     notes_of,
     sentence,
     tokens_note,
@@ -28,7 +31,7 @@ from fdkvc.conversations.forgot_report import (
 from fdkvc.conversations.formats import read_sessions
 from fdkvc.conversations.lexical import Encoder
 from fdkvc.conversations.page.files import DialogFile
-from fdkvc.conversations.page.filling import filling_html
+from fdkvc.conversations.page.filling import filling_html, kinds_html
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import SPAN_KINDS
@@ -72,8 +75,10 @@ class CompactionCard:
     """How many values that later calls needed were lost."""
     note: str
     """A sentence on what its numbers count."""
-    returning: tuple[int, ...] = ()
+    returning: tuple[int, ...]
     """The results that repeat what had left."""
+    kinds: Counter[str]
+    """The values that had left, by the name of their kind."""
 
     @classmethod
     def of(cls, result: Forgot) -> "CompactionCard":
@@ -85,7 +90,8 @@ class CompactionCard:
         returning = {line.message for line in result.returned if not line.stays}
         ways = ways_grid(result)
         messages = tuple(sorted(returning))
-        return cls(sentence(result), notes, ways, losses, len(lost), note, messages)
+        kinds = Counter(KIND_NAMES[kind_name(need.value)][0] for need in lost)
+        return cls(sentence(result), notes, ways, losses, len(lost), note, messages, kinds)
 
 
 def _in_words(need: Need, result: Forgot) -> str:
@@ -272,6 +278,8 @@ def _draw(
             )
         st.html(filling_html(session, moment, returning))
         _show_player(played_scope, f"{scope}/message", session)
+    if has_several and len(cards) == len(session.compactions):
+        st.html(kinds_html([card.kinds for card in cards]))
     if chosen < len(cards):
         _draw_card(scope, read(chosen, cards[chosen]))
     _draw_moment(scope, session, moment, loss, returning)
