@@ -35,8 +35,12 @@ def answers_of(recorded: RecordedAnswer, restored: bool) -> list[CacheAnswer]:
     answers = [next(iter(recorded.answers.values()))]
     for name in LOSING:
         answer, restoration = recorded.answers[name], recorded.restored[name]
-        text = restoration.attempts[0].written if restored else restoration.lost
-        answers.append(replace(answer, passages=((restoration.writer, text),)))
+        text, held = restoration.lost, answer.held
+        if restored:
+            attempt = restoration.attempts[0]
+            (span,) = attempt.spans
+            text, held = attempt.written, held + span.end - span.first
+        answers.append(replace(answer, held=held, passages=((restoration.writer, text),)))
     return [replace(answer, predicted=(), probability=None, note="") for answer in answers]
 
 

@@ -91,6 +91,7 @@ def test_the_first_page_begins_with_a_word_that_a_click_brings_back() -> None:
 
     app.button(key="start/restore").click().run()
     assert "sister <mark>Rosalind.</mark>" in html(app)
+    assert html(app).count("68 of 186 tokens kept") == len(start.LOSING)  # with the word's four
     found = answers_of(shipped_answer(), restored=True)
     assert all("Rosalind" in answer.passages[0][1] for answer in found)
     assert html(app).count("<mark>Rosalind</mark>") > 4  # as FIFO's cache then answers
