@@ -42,6 +42,6 @@ with page(
 
     with st.container(key="headline"):
         show_headline(PAGE, recording, lane)
-    transcript.show_view(PAGE, view, recording, lanes, lane, shown.beside_title)
     transcript.show_source(recording)
+    transcript.show_view(PAGE, view, recording, lanes, lane, shown.beside_title)
     show_evidence(PAGE, recording, lanes)

@@ -193,7 +193,7 @@ export class Transcript {
     const values = this.text.demands.filter((needs) => needs.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = values.filter(([, lost]) => !lost[k]).length;
-      figure.textContent = `${number(this.lanes[k].turn(turn).kept.length)} kept${values.length ? ` · ${met} of ${values.length} needed values held in time` : ''}`;
+      figure.textContent = `${number(this.lanes[k].turn(turn).kept.length)} kept${values.length ? ` · ${met} of ${values.length} values were there when calls needed them` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
   }

@@ -53,11 +53,10 @@ def today_sentence(loss: TodayLoss) -> str:
     counted = loss.count
     lead = f"Today, with {loss.today.tokens:,} tokens by {loss.today.preset.label},"
     if not loss.longer:
-        longest = count(loss.dialogs, "conversation")
-        return f"{lead} you lose nothing: none of {longest} is longer."
+        return f"{lead} you lose nothing: no conversation is longer."
     if not counted.values:
         longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
-        return f"{lead} {longer} lose text; no call says which of it mattered."
+        return f"{lead} you lose text of {longer}; no call says which of it mattered."
     values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
     dialogs = f"{counted.lossy_dialogs:,} of {count(counted.dialogs, 'conversation')}"
     if not counted.lost:
@@ -74,7 +73,7 @@ def setting_sentence(card: Card) -> str:
     if not card.clusters and card.read is None:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
-            "which size is enough."
+            "which size is enough: keep today's limit until one has read them."
         )
     best = card.best
     if best is None or best.size is None or not card.pays:
@@ -168,13 +167,13 @@ def certainty_sentence(card: Card) -> str:
     """Return how sure the card is, and why."""
     best, read, parts = card.best, card.read, list[str]()
     word = certainty(card)
+    if not card.clusters and read is None:
+        return ""
     if word == GUESS:
         kinds = f"{count(card.dialogs, 'conversation')} of {count(card.clusters, 'kind')}"
         parts.append(f"it rests on {kinds}, and {MIN_CLUSTERS} kinds at least say more")
     if read is None:
-        parts.append("no model has read them")
-        if card.clusters:
-            parts[-1] += ", so a value counts as kept while its words are"
+        parts.append("no model has read them, so a value counts as kept while its words are")
     else:
         among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
         among += " longer than this size"
@@ -292,15 +291,10 @@ def card_grid(card: Card) -> Grid:
         name, tokens, share, reread, *_ = _short_row(card, candidate)
         if candidate.size is None:
             tokens, share = f"not at any size (at best {_floor(candidate.recall)})", ""
-        stored = written_bytes(candidate.slots * card.shape.entry_bytes)
-        stored = stored if candidate.size is not None and _counts_as_the_model(card) else ""
         read = "" if candidate.reading is None else candidate.reading.cell
-        cells = [f"{name}{mark}", tokens, share, stored, reread, read, candidate.forgets]
+        cells = [f"{name}{mark}", tokens, share, reread, read, candidate.forgets]
         rows.append([*cells, candidate.policy])
-    heads = ["way", "tokens", "share", "cache", "read again", "right, KL", "forgets", "policy"]
-    filled = [place for place in range(len(heads)) if any({row[place]} - {"", "–"} for row in rows)]
-    cells_by_row = [[row[place] for place in filled] for row in rows]
-    return Grid([heads[place] for place in filled] if rows else heads, cells_by_row)
+    return Grid(["way", "tokens", "share", "read again", "right, KL", "forgets", "policy"], rows)
 
 
 def settings(card: Card) -> dict[str, str]:

@@ -341,7 +341,7 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert ("does not pay" in lead) == (best is None)
     assert "SmolLM2 has read 2 of 2 conversations" in basis
     assert "1 in part" in basis
-    assert [row[-2] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
+    assert [row[-3] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
 
 
 def test_the_table_the_record_and_the_setting_say_the_same() -> None:

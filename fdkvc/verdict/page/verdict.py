@@ -302,8 +302,8 @@ def _draw(page: str, known: Known) -> None:
         lines = settings(card)
         for tab, line in zip(st.tabs([*lines]) if lines else (), lines.values(), strict=True):
             tab.code(line, language=None, wrap_lines=True)
-        basis = certainty_sentence(card)
-        st.markdown(plain(basis), help=help_on(basis))
+        if basis := certainty_sentence(card):
+            st.markdown(plain(basis), help=help_on(basis))
         _show_reader(page, known)
     if not card.clusters and card.read is None:
         return
