@@ -26,6 +26,8 @@ from fdkvc.engine.metrics import METRICS
 from fdkvc.engine.summary import mean_table, verdict_on
 from fdkvc.models.judged import SECOND_MODEL, UNCORRECTED, comparisons_file, ways_file
 from fdkvc.models.numpy.language_model import model_digest, shared_language_model
+from fdkvc.models.report.judged import DECIDED, comparison_name, difference_text
+from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
 FIRST_MODEL = "smollm2"
@@ -147,6 +149,71 @@ def _outcome(
     return *size, known.mean, *known.interval, known.p if tested else np.nan, verdict
 
 
+def finding(verdicts: pd.Series, clusters: int) -> str:
+    """Return on which models an answer holds, by the plan's rule.
+
+    Examples
+    --------
+    >>> finding(pd.Series({"second": "better", "first": "better", "difference": "open"}), 9)
+    'holds on both'
+    >>> finding(pd.Series({"second": "open", "first": "worse", "difference": "better"}), 9)
+    'differs'
+    """
+    settled = ("better", "worse", "equivalent")
+    same = verdicts["second"] == verdicts["first"]
+    if clusters < MIN_CLUSTERS:
+        return "open"
+    if same and verdicts["second"] in settled:
+        return "holds on both"
+    differs = verdicts[DIFFERENCE] in ("better", "worse")
+    return "differs" if differs and not same else "open"
+
+
+def texts() -> list[str]:
+    """Return the shipped tables in Markdown, as the results have them."""
+    table = pd.read_csv(comparisons_file(SECOND_MODEL))
+    table = table[table["count"] > 0]
+    rows = list[list[str]]()
+    for (more, less, sample), part in table.groupby(["more", "less", "sample"], sort=False):
+        tested: Any = part[part.metric == "kl"].set_index("model")
+        described: Any = part[part.metric != "kl"].set_index("model")
+        size = tested.loc["second"]
+        cells = [difference_text(tested.loc[model]) for model in ("second", "first", DIFFERENCE)]
+        cells.append(finding(tested.verdict, size.services))
+        cells += [difference_text(described.loc[model]) for model in ("second", "first")]
+        name = comparison_name(str(more), str(less))
+        rows.append([name, f"{sample}, {size.n} in {size.services}", *cells])
+    names = ("Qwen2.5", "SmolLM2")
+    heading = ["ways", "sample: conversations in clusters"]
+    heading += [f"KL, nats, {name}" for name in names] + ["Qwen2.5 − SmolLM2", "the finding"]
+    heading += [f"values right, points, {name}" for name in names]
+    return [Grid(heading, rows).markdown(), _ways_text()]
+
+
+def _ways_text() -> str:
+    table = pd.read_csv(ways_file(SECOND_MODEL))
+    cells = {
+        (row.sample, row.decides, row.policy, row.metric, row.model): row
+        for row in table.itertuples()
+    }
+    rows = list[list[str]]()
+    places = table[["sample", "decides", "policy"]].drop_duplicates()
+    for sample, decides, policy in places.itertuples(index=False, name=None):
+        figures_of_way = list[str]()
+        for metric in ("kl", "values_right_of_full"):
+            for model in ("second", "first"):
+                row: Any = cells.get((sample, decides, policy, metric, model))
+                shown = METRICS[metric]
+                few = row is None or np.isnan(row.mean)
+                text = "–" if few else shown.figure(row.mean, row.ci_low, row.ci_high)
+                figures_of_way.append(text)
+        rows.append([sample, DECIDED[decides], f"`{policy}`", *figures_of_way])
+    names = ("Qwen2.5", "SmolLM2")
+    heading = ["sample", "who decides", "policy"]
+    heading += [f"KL, {name}" for name in names] + [f"values right, %, {name}" for name in names]
+    return Grid(heading, rows).markdown()
+
+
 def main() -> None:
     """Read what is left to read, and write both tables."""
     asked_for = options(__doc__, "data", "out", "model", workers=1, minutes=10_000)
@@ -160,9 +227,10 @@ def main() -> None:
             pool.submit(read, reading, str(asked_for.model), until)
             for reading in readings(asked, asked_for.data, asked_for.out)
         ]
-        rows = pd.concat([job.result() for job in jobs])
+        rows = pd.concat([table for job in jobs if (table := job.result()) is not None])
     ways(rows).round(6).to_csv(ways_file(SECOND_MODEL), index=False)
     comparisons(rows).round(6).to_csv(comparisons_file(SECOND_MODEL), index=False)
+    print("\n\n".join(texts()))
 
 
 if __name__ == "__main__":

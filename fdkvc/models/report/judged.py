@@ -110,14 +110,15 @@ def planned_grid(plan: str = PLANNED) -> Grid:
             "sample: conversations in clusters": [
                 f"{row['sample']}, {row.n} in {row.services}" for row in rows
             ],
-            "KL, nats": [*map(_difference, rows)],
+            "KL, nats": [*map(difference_text, rows)],
             "the first is": [*map(_verdict, rows)],
-            "values right, points": [_difference(row) for _, row in values_right.iterrows()],
+            "values right, points": [difference_text(row) for _, row in values_right.iterrows()],
         }
     )
 
 
-def _difference(row: pd.Series) -> str:
+def difference_text(row: pd.Series) -> str:
+    """Return a difference with its interval, – if it was not measured."""
     if math.isnan(row.mean_diff):
         return "–"
     return METRICS[row.metric].figure(row.mean_diff, row.ci_low, row.ci_high, signs=True)
