@@ -13,6 +13,7 @@ from fdkvc.models.numpy.families import FAMILIES
 from fdkvc.models.numpy.gguf_file import as_folder
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.text_cache import read
+from fdkvc.policies import read_policy
 from tests.language_models import gguf_bytes, gguf_parts, write_tokenizer
 from tests.refusals import assert_one_sentence
 
@@ -74,6 +75,11 @@ def write_family(folder: Path, kind: str) -> Any:
     return model
 
 
+def own_tokenizer(folder: Path) -> Any:
+    file = str(folder / "tokenizer.json")
+    return transformers.PreTrainedTokenizerFast(tokenizer_file=file)
+
+
 def as_file(folder: Path) -> Path:
     path = folder.with_suffix(".gguf")
     path.write_bytes(gguf_bytes(*gguf_parts(folder)))
@@ -98,6 +104,25 @@ def test_the_logits_are_those_of_transformers(family: Any, stored_as: str) -> No
         expected = model(torch.tensor([ids])).logits[0, 50:].numpy()
     assert np.abs(logits - expected).max() < 1e-4
     assert np.abs(expected).max() > 1
+
+
+@pytest.mark.parametrize("policy", ["h2o", "sinks(weighted-recency)"])
+def test_the_cache_of_the_library_keeps_the_same_entries(family: Any, policy: str) -> None:
+    from fdkvc.models.transformers.cache import PolicyCache
+    from tests.models.transformers.test_live import CACHE
+
+    model, folder = family
+    own: Any = load_language_model(folder).evicting(read_policy(policy), 16)
+    library_cache = PolicyCache(read_policy(policy), 16, model, tokenizer=own_tokenizer(folder))
+    ids = np.random.default_rng(1).integers(5, 250, 60).tolist()
+    for first in range(0, 60, 12):
+        turn = ids[first : first + 12]
+        read([own], turn, last=0)
+        own.end_turn()
+        with torch.no_grad():
+            model(torch.tensor([turn]), **{CACHE: library_cache})
+        assert np.array_equal(np.sort(own.attended), np.sort(library_cache.held))
+    assert library_cache.held.shape[-1] == 16
 
 
 def test_a_file_is_a_folder_for_transformers(family: Any) -> None:
