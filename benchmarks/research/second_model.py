@@ -24,16 +24,20 @@ from benchmarks.research.planned import Conversation, conversations, differences
 from fdkvc.core.statistics import CONFIDENCE, MIN_CLUSTERS, cluster_mean, holm
 from fdkvc.engine.metrics import METRICS
 from fdkvc.engine.summary import mean_table, verdict_on
-from fdkvc.models.judged import SECOND_MODEL, UNCORRECTED, comparisons_file, ways_file
+from fdkvc.models.judged import (
+    DIFFERENCE,
+    SECOND_MODEL,
+    UNCORRECTED,
+    comparisons_file,
+    finding,
+    ways_file,
+)
 from fdkvc.models.numpy.language_model import model_digest, shared_language_model
 from fdkvc.models.report.judged import DECIDED, comparison_name, difference_text
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
 
 FIRST_MODEL = "smollm2"
-
-DIFFERENCE = "difference"
-"""Names the rows of the second model's differences less SmolLM2's."""
 
 KEPT = ["kl", "same_best", "values_right", "values_right_of_full", "tokens_reread"]
 """The metrics in the table of ways."""
@@ -147,26 +151,6 @@ def _outcome(
     known = cluster_mean(values, clusters, weights)
     verdict = verdict_on(known, METRICS[metric]) if size[1] >= MIN_CLUSTERS else "open"
     return *size, known.mean, *known.interval, known.p if tested else np.nan, verdict
-
-
-def finding(verdicts: pd.Series, clusters: int) -> str:
-    """Return on which models an answer holds, by the plan's rule.
-
-    Examples
-    --------
-    >>> finding(pd.Series({"second": "better", "first": "better", "difference": "open"}), 9)
-    'holds on both'
-    >>> finding(pd.Series({"second": "open", "first": "worse", "difference": "better"}), 9)
-    'differs'
-    """
-    settled = ("better", "worse", "equivalent")
-    same = verdicts["second"] == verdicts["first"]
-    if clusters < MIN_CLUSTERS:
-        return "open"
-    if same and verdicts["second"] in settled:
-        return "holds on both"
-    differs = verdicts[DIFFERENCE] in ("better", "worse")
-    return "differs" if differs and not same else "open"
 
 
 def texts() -> list[str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fdkvc.core.words import percent
+from fdkvc.core.statistics import MIN_CLUSTERS
+from fdkvc.core.words import listed, percent
 from fdkvc.policies import read_policy
 
 _FOLDER = Path(__file__).parent / "shipped"
@@ -25,6 +26,9 @@ SECOND_MODEL = "second_model"
 """The plan of a second model, plan_second_model.toml there, by second_model.py."""
 
 RIGHT = "values_right_of_full"
+DIFFERENCE = "difference"
+"""Names the rows of the second model's differences less SmolLM2's."""
+
 METRICS_SHOWN = ("kl", RIGHT)
 FIRST, ENTRIES = "SGD", 128
 """The data and the budget of the figure."""
@@ -95,7 +99,9 @@ def planned_ways(plan: str = PLANNED) -> pd.DataFrame:
 
 def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
     """Return the result of each comparison of a plan."""
-    return pd.read_csv(comparisons_file(plan)).astype({"more_clusters": "Int64"})
+    table = pd.read_csv(comparisons_file(plan))
+    types = {name: "Int64" for name in table if name == "more_clusters"}
+    return table.astype(types)
 
 
 def right_rows() -> pd.DataFrame:
@@ -126,4 +132,41 @@ def judged_sentence() -> str:
         f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} of them right, "
         f"the newest {percent(longer_shares[NEWEST])}. FD-KVC gets {published} in service dialogs, "
         f"and {plain} without its reinforcement (α₀ = 0)."
+    )
+
+
+def finding(verdicts: pd.Series, clusters: int) -> str:
+    """Return on which models an answer holds, by the rule of plan_second_model.toml.
+
+    Examples
+    --------
+    >>> finding(pd.Series({"second": "better", "first": "better", "difference": "open"}), 9)
+    'holds on both'
+    >>> finding(pd.Series({"second": "open", "first": "worse", "difference": "better"}), 9)
+    'differs'
+    """
+    settled = ("better", "worse", "equivalent")
+    same = verdicts["second"] == verdicts["first"]
+    if clusters < MIN_CLUSTERS:
+        return "open"
+    if same and verdicts["second"] in settled:
+        return "holds on both"
+    differs = verdicts[DIFFERENCE] in ("better", "worse")
+    return "differs" if differs and not same else "open"
+
+
+def second_model_sentence() -> str:
+    """Say how many answers hold on Qwen2.5-Coder, too, on the dialogs that it has read."""
+    table = planned_comparisons(SECOND_MODEL).query("metric == 'kl' and count > 0")
+    findings, sizes = list[str](), list[str]()
+    for sample, part in table.groupby("sample", sort=False):
+        sizes.append(f"{part.n.max()} of {sample} in {part.services.max()} clusters")
+    for _, part in table.groupby(["more", "less", "sample"], sort=False):
+        verdicts = part.set_index("model").verdict
+        findings.append(finding(verdicts, int(part.services.iloc[0])))
+    holding, differing, open_answers = map(findings.count, ("holds on both", "differs", "open"))
+    return (
+        "A second model, Qwen2.5-Coder-0.5B, read some of the same conversations "
+        f"({listed(sizes)}): of {len(findings)} answers {holding} hold on both models, "
+        f"{differing} differ and {open_answers} are open."
     )

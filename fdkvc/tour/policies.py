@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from fdkvc.core.parameters import written
-from fdkvc.models.judged import judged_sentence
+from fdkvc.models.judged import judged_sentence, second_model_sentence
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.ui import fields
@@ -23,7 +23,7 @@ FIRST = ("sink", "h2o", "fd-kvc", "weighted-recency", "surprisal", "messages")
 def show_judged(page: str) -> None:
     """Say which policy to use, and show what each costs a pretrained model."""
     lead, details = judged_sentence().split(". ", 1)
-    st.markdown(Markdown("**{}.** {}").format(lead, details))
+    st.markdown(Markdown("**{}.** {} {}").format(lead, details, second_model_sentence()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     with st.expander("All measurements"):
         st.caption(plain(judged.ABOUT), help=help_on(judged.ABOUT))

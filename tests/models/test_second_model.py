@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from benchmarks.research.planned import plan
-from benchmarks.research.second_model import DIFFERENCE, comparisons, finding, second_plan, ways
+from benchmarks.research.second_model import comparisons, second_plan, ways
+from fdkvc.models.judged import DIFFERENCE, finding
 from fdkvc.policies import read_policy
 
 WAYS = second_plan()["ways"]
