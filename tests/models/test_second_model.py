@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from benchmarks.research.planned import plan
-from benchmarks.research.second_model import comparisons, second_plan, ways
-from fdkvc.models.judged import DIFFERENCE, finding
+from benchmarks.research.second_model import comparisons, second_plan, texts, ways
+from fdkvc.models.judged import DIFFERENCE, finding, second_model_sentence
 from fdkvc.policies import read_policy
+from tests.app_pages import ROOT
 
 WAYS = second_plan()["ways"]
 
@@ -68,3 +69,10 @@ def test_a_finding_holds_on_both_models_only_with_the_same_settled_answer() -> N
     ):
         by_model = pd.Series(dict(zip(("second", "first", DIFFERENCE), verdicts, strict=True)))
         assert finding(by_model, 20) == expected
+
+
+def test_documents_have_the_shipped_figures() -> None:
+    results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
+    for table in texts():
+        assert table in results
+    assert "11 of SGD in 9 clusters): of 6 answers 3 hold on both models" in second_model_sentence()
