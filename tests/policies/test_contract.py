@@ -378,6 +378,19 @@ def with_gaps(vectors: dict[str, Any], lengths: list[int]) -> DialogBatch:
     return one_dialog(**vectors, turn_lengths=lengths)
 
 
+def test_a_turn_without_tokens_evicts_nothing_by_a_threshold() -> None:
+    """Not in its own row, beside one that has tokens."""
+    policy = policy_named("fd-kvc", tau=0.95, w_c=0.0, alpha_0=1.0)
+    vectors, _ = random_vectors(2, [9, 14, 11])
+    rows = [with_gaps(vectors, lengths) for lengths in ([9, 14, 0, 11], [9, 14, 11, 0])]
+    trace = simulate(policy, stack(rows), BUDGET)
+
+    assert trace.evicted["threshold"][0].any()
+    assert [trace.evicted["threshold"][0, 2], trace.evicted["threshold"][1, 3]] == [0, 0]
+    for row, turn in ((0, 2), (1, 3)):
+        assert kept_tokens(trace, row, turn) == kept_tokens(trace, row, turn - 1)
+
+
 @every_policy
 @pytest.mark.parametrize("gap", [0, 1, 3])
 def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
