@@ -176,7 +176,7 @@ def certainty_sentence(card: Card) -> str:
         parts.append("no model has read them, so a value counts as kept while its words are")
     else:
         among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
-        among += " longer than this size"
+        among += " that can be checked at this size"
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
         lost = "" if best is None or best.reading is None else f": {reading_words(best.reading)}"
         parts.append(f"{read.model} has read {among}{lost}")
