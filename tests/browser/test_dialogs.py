@@ -157,7 +157,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
 
 @pytest.mark.long
 def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> None:
-    open_dialogs(page, file="rental", view="lanes", policies="fifo,fd-kvc", budget=128, turn=20)
+    open_dialogs(page, file="rental", view="lanes", policies="fifo,sink", budget=128, turn=20)
     legend = page.locator(".stage .kinds")
     expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
 
@@ -166,7 +166,7 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     starts, kinds = zip(*recording.spans, strict=True)
     place = np.array([[*SPAN_KINDS].index(kind) for kind in kinds])
     counts = []
-    for key in ("fifo", "fd-kvc"):
+    for key in ("fifo", "sink"):
         kept = simulate(policy_named(key), recording.dialogs, 128).kept_tokens[0, 20]
         of_kept = place[np.searchsorted(starts, kept, side="right") - 1]
         counts.append(np.bincount(of_kept, minlength=5)[[0, 1, 2, 4]].tolist())
