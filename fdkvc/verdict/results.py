@@ -42,9 +42,9 @@ from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes, least_lengt
 from fdkvc.verdict.sentences import (
     card_record,
     card_sentences,
-    never_sentence,
     settings,
     short_grid,
+    table_note,
 )
 from fdkvc.verdict.today import Today, TodayLoss, lose_today
 
@@ -420,7 +420,7 @@ def card_text(card: Card) -> str:
     lines = [line for words in card_sentences(card) for line in wrap(words, WIDTH)]
     if card.clusters or card.read is not None:
         lines += ["", *short_grid(card).within(WIDTH).text().splitlines(), ""]
-        lines += wrap(never_sentence(card), WIDTH)
+        lines += wrap(table_note(card), WIDTH)
     for engine, setting in settings(card).items():
         comment, *code = setting.splitlines()
         comments = [comment, *(line for line in code if line.startswith("# "))]

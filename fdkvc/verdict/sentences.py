@@ -268,14 +268,20 @@ def _how_sure(candidate: Way) -> str:
     return word
 
 
-def never_sentence(card: Card) -> str:
-    """Return the ways that never reach the target, and how much each keeps; "" if none."""
+def table_note(card: Card) -> str:
+    """Return which ways never reach the target, and why estimates are not recommended; or ""."""
     cells = [
         f"{way_words(candidate.policy)} (at best {_floor(candidate.recall)})"
         for candidate in card.ways
         if candidate.size is None
     ]
-    return f"Not at any size: {', '.join(cells)}." if cells else ""
+    sentences = [f"Not at any size: {', '.join(cells)}."] if cells else []
+    if any(candidate.guessed and candidate.size is not None for candidate in card.ways):
+        sentences.append(
+            "“Estimate by letters”: the way looks at a model's vectors, so it is recommended only "
+            "once a model has read these."
+        )
+    return " ".join(sentences)
 
 
 def _floor(share: float) -> str:

@@ -38,9 +38,9 @@ from fdkvc.verdict.sentences import (
     card_record,
     card_sentences,
     certainty,
-    never_sentence,
     settings,
     short_grid,
+    table_note,
 )
 from fdkvc.verdict.settings import SETTINGS, settings_of
 from fdkvc.verdict.today import CLEARED, MESSAGES, USER_FIRST
@@ -192,9 +192,9 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
     never = card_of({"sink": (0.1, 0.2, 0.3)})
     assert never.best is None
     assert "no way tried keeps 95 %" in card_sentences(never)[0]
-    assert "at best 30 %" in never_sentence(never)
+    assert "at best 30 %" in table_note(never)
     nearly = card_of({"sink": (0.1, 0.2, 0.949)})
-    assert "at best 94 %" in never_sentence(nearly)
+    assert "at best 94 %" in table_note(nearly)
 
 
 def test_what_compares_letters_is_not_recommended_and_marked() -> None:
@@ -204,6 +204,8 @@ def test_what_compares_letters_is_not_recommended_and_marked() -> None:
     assert (vectors.best or vectors.ways[1]).policy == "sinks(h2o)"
     assert "letters" in short_grid(letters).text()
     assert "letters" not in short_grid(vectors).text()
+    assert "once a model has read" in table_note(letters)
+    assert not table_note(vectors)
 
 
 def test_a_way_that_keeps_the_first_tokens_comes_before_one_that_does_not() -> None:

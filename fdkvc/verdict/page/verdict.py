@@ -65,11 +65,11 @@ from fdkvc.verdict.results import prompt_size
 from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
-    never_sentence,
     others_sentence,
     setting_sentence,
     settings,
     short_grid,
+    table_note,
     today_sentence,
 )
 from fdkvc.verdict.today import PRESETS, STOPS, TODAY_TOKENS, TODAY_WAY, Today, TodayLoss
@@ -311,7 +311,7 @@ def _draw(page: str, known: Known) -> None:
         with panel("verdict-curve"):
             show_chart(page, "verdict", _chart(replayed, card, page_theme()))
     show_grid(short_grid(card), "Ways to fit the conversations")
-    if words := never_sentence(card):
+    if words := table_note(card):
         st.caption(plain(words))
     with st.expander("All ways, and what each forgets"):
         show_grid(card_grid(card), "All ways")
