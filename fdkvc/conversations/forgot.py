@@ -26,6 +26,7 @@ from fdkvc.conversations.rules import Rule, rules_at
 from fdkvc.conversations.session_text import ContextText, PlaceSet, span_kind
 from fdkvc.conversations.sessions import Compaction, Session
 from fdkvc.core.attention import Bools
+from fdkvc.core.limits import MAX_COMPARED_COMPACTIONS
 from fdkvc.core.parameters import check_values
 from fdkvc.core.transcripts import Mention, TooLargeError
 from fdkvc.core.words import decimal
@@ -204,9 +205,9 @@ def forgot(
     """Yield what each compaction of a session forgot, and what other ways would have held.
 
     By default of all compactions, otherwise of those with these `numbers`. The other ways fit the
-    text to a `size`, by default to what stayed. `on_progress` gets how many compactions are done,
-    and how many there are. Raises a ValueError if the session has more
-    than `MAX_SESSION_TOKENS`, or for `check_ways`.
+    text to a `size`, by default to what stayed, at the last `MAX_COMPARED_COMPACTIONS` of these.
+    `on_progress` gets how many compactions are done, and how many there are. Raises a ValueError
+    if the session has more than `MAX_SESSION_TOKENS`, or for `check_ways`.
     """
     session.checked(session.messages)
     policies = [*map(read_policy, WAYS)] if ways is None else ways
@@ -216,7 +217,9 @@ def forgot(
         return
     on_progress(0, total)
     history = History(session)
-    for number in range(total) if numbers is None else numbers:
+    selection = range(total) if numbers is None else numbers
+    compared_numbers = selection[-MAX_COMPARED_COMPACTIONS:]
+    for number in selection:
         on_progress(number, total)
         needs, returned = history.needs[number], history.returned[number]
         result = Forgot(
@@ -233,7 +236,11 @@ def forgot(
             rules_at(session, number),
         )
         earlier_calls = [row for rows in history.calls[: number + 1] for row in rows]
-        compared, notes = _compared(result, policies, earlier_calls)
+        is_compared = number in compared_numbers
+        compared, notes = _compared(result, policies if is_compared else (), earlier_calls)
+        if policies and not is_compared:
+            last_ones = f"the last {MAX_COMPARED_COMPACTIONS} compactions"
+            notes.append(f"Other ways are compared at {last_ones} only.")
         yield replace(result, ways=tuple(compared), notes=(*history.notes, *notes))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
+from fdkvc.conversations import forgot as forgot_module
 from fdkvc.conversations import forgot_history, rereading
 from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, WAYS, Forgot, Recorded, forgot
 from fdkvc.conversations.forgot_report import (
@@ -264,6 +265,24 @@ def test_a_way_that_keeps_more_than_the_size_is_not_compared(
 
     assert [way.label for way in result.ways[1:]] == [LISTED]
     assert "it keeps 51 of 21" in result.notes[-1]
+
+
+def test_other_ways_are_compared_at_the_last_compactions_of_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forgot_module, "MAX_COMPARED_COMPACTIONS", 2)
+    log = ClaudeCode()
+    log.user("The code is QX-771.")
+    for number in range(3):
+        log.call("check", f"c{number}", code="QX-771")
+        log.boundary()
+        log.summary("Go on with QX-771.")
+    results = [*forgot(session_of(log), [read_policy("fifo")])]
+
+    labels = [[way.label for way in result.ways[1:]] for result in results]
+    assert labels == [[], ["evict: age (FIFO)", LISTED], ["evict: age (FIFO)", LISTED]]
+    said = ["the last 2 compactions" in " ".join(result.notes) for result in results]
+    assert said == [True, False, False]
 
 
 def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
