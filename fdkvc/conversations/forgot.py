@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -159,28 +159,6 @@ OnRead = Callable[[int, int], object]
 
 ReadOn = Callable[[Forgot, OnRead], Forgot]
 """Lets a model read on after a compaction, and returns the result with what the model lost."""
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What the compactions of some conversations forgot, all together."""
-
-    compactions: int
-    needed: int
-    """Values that later calls needed, at each compaction."""
-    lost: int
-
-    @classmethod
-    def of(cls, sessions: Iterable[Session]) -> Recorded | None:
-        """Return the totals of sessions; None if no compaction has what the model had after it."""
-        compactions = needed = lost = 0
-        for session in sessions:
-            for result in forgot(session, ()):
-                if result.recorded is not None:
-                    compactions += 1
-                    needed += len(result.needs)
-                    lost += len(result.lost())
-        return cls(compactions, needed, lost) if compactions else None
 
 
 def check_ways(policies: Sequence[Policy]) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fdkvc.conversations.forgot import Recorded
-from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_sessions
+from fdkvc.conversations.formats import EXAMPLES, read_dialogs
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.tools import with_tools
 from fdkvc.core.json_input import read_bytes
@@ -70,13 +69,6 @@ class Sources:
         """Return the recordings to replay, and the SHA-256 of their file."""
         transcripts, digest = self.read_transcripts()
         return LexicalRecordings(transcripts, self.seed), digest
-
-    def read_recorded(self) -> Recorded | None:
-        """Return what the compactions in the file forgot; None if there are none."""
-        if self.dialogs is None:
-            return None
-        content = read_bytes(self.dialogs, MAX_DIALOG_FILE_BYTES)
-        return Recorded.of(read_sessions(content, self.dialogs))
 
     def named_in_run(self, name: str | None) -> Sources:
         """Return the sources with the file that a run names, unless an option names one.

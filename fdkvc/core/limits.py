@@ -56,7 +56,6 @@ MAX_CONTEXT_MESSAGES = 5_000_000  # in all contexts of a session together
 MAX_SESSION_FILES = 2_000  # of a folder of sessions
 MAX_COMPARED_COMPACTIONS = 40  # of a session, with other ways: 2 s each where 3,000 messages stay
 MAX_SESSION_VALUES = 20_000  # that the calls of a session need
-MAX_VALUE_CHARACTERS = 4000  # of such a value; longer ones are file contents, not searched for
 MAX_UNREAD_KINDS = 24  # kinds of unread fields and parts that are named; the others are summed
 
 # Runs

@@ -13,7 +13,7 @@ from fdkvc import SCENARIOS, generate
 from fdkvc.commands.main import main
 from fdkvc.conversations import forgot as forgot_module
 from fdkvc.conversations import forgot_history, rereading
-from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, WAYS, Forgot, Recorded, forgot
+from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, WAYS, Forgot, forgot
 from fdkvc.conversations.forgot_report import (
     failures_sentence,
     instruction,
@@ -215,7 +215,7 @@ def test_a_session_is_counted_in_the_tokens_of_a_model(monkeypatch: pytest.Monke
     with pytest.raises(ValueError, match=r"up to line 2, it has .* tokens, but at most 20"):
         session_of(worked()).in_tokens(encoding)
     with pytest.raises(ValueError, match="but at most 20"):
-        Recorded.of([words])
+        [*forgot(words, ())]
 
 
 def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(
@@ -248,7 +248,7 @@ def test_without_a_summary_what_was_forgotten_is_not_known() -> None:
     assert third.ways == ()
     assert "not known" in sentence(third)
     assert any("no size" in note for note in third.notes)
-    assert Recorded.of([second.session]) == Recorded(1, 0, 0)
+    assert not second.needs
 
 
 @pytest.mark.parametrize("names", [["full"], ["oracle"], ["fifo", "fifo"]])
@@ -297,18 +297,6 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
     assert [way.policy for way in result.ways[1:-1]] == ["shift"]
     assert [" vectors" in note for note in result.notes] == [True, False]
     assert all("20" in note for note in result.notes)
-
-
-def test_compactions_of_a_file_are_summed() -> None:
-    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
-    both = [*forgot(session)]
-    recorded = Recorded(
-        2, sum(len(row.needs) for row in both), sum(len(row.lost()) for row in both)
-    )
-
-    assert Recorded.of([session]) == recorded
-    assert recorded.lost > 4
-    assert Recorded.of([]) is None
 
 
 def test_the_worst_loss_is_what_most_calls_need_and_then_the_oldest() -> None:
