@@ -186,7 +186,7 @@ def things_of(call: MadeCall, settings: Iterable[tuple[str, str]] = ()) -> Itera
     Examples
     --------
     >>> [*things_of(MadeCall("Read", {"path": "src/port.py", "offset": 95}))]
-    [Thing(slot='path', value='src/port.py', context_word='', is_name=False)]
+    [Thing(slot='path', value='src/port.py', context_word='', is_name=False, in_code=False)]
     >>> [thing.value for thing in things_of(MadeCall("sh", {"cmd": "git cherry-pick 7c41e9b"}))]
     ['7c41e9b']
     """

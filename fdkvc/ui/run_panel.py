@@ -98,12 +98,12 @@ def show_progress(job: Job, button: str, key: str, effect: str, title: str = "")
     with st.container(horizontal=True, vertical_alignment="center"):
         st.progress(share, text=plain(f"{title}{words}"), width="stretch" if title else 460)
         st.button(
-            button,
+            plain(button),
             key=key,
             icon=":material/stop_circle:",
             on_click=job.cancel,
             disabled=job.cancelled.is_set(),
-            help=effect,
+            help=plain(effect),
         )
 
 

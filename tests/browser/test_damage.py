@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Literal
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.models.damage import shipped_damage
+from fdkvc.tour.story import story_chapters
 from tests.browser.test_every_page import APP, PHONE
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -18,7 +20,8 @@ def test_a_hurt_word_says_why_at_a_click_or_key(page: Page) -> None:
     damage = shipped_damage().damages["fifo"]
     by_place = sorted(damage.hurt, key=lambda hurt: hurt.word)
     at = next(at for at, hurt in enumerate(by_place) if hurt.restored is not None)
-    page.goto("/story?scene=6")
+    link = {**story_chapters()[5].link, "look": "fifo"}
+    page.goto(f"/answers?{urlencode(link)}")
     text = page.get_by_role("region", name="Damage to each word with FIFO")
     words, opened = text.locator("summary"), text.locator("details[open]")
     expect(words).to_have_count(len(damage.hurt))

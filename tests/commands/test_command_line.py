@@ -640,7 +640,7 @@ def test_the_latency_that_is_written_is_the_one_that_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measure(
-        policies: Sequence[Policy], budget: int, seed: int, *, on_progress: None
+        policies: Sequence[Policy], budget: int, seed: int, on_progress: None
     ) -> dict[str, float]:
         assert (budget, seed) == (30, 9)
         return {policy.name: 0.5 + place for place, policy in enumerate(policies)}

@@ -150,7 +150,7 @@ def test_a_verdict_has_the_models_vectors_once_it_has_read_the_file() -> None:
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     assert done.result.model == NAME
     assert done.result.settings.heads == ("kv",)
-    letters = plain("*: sized by letters of words")
+    letters = "Estimate by letters"
     assert letters not in words_of(app)
     settled(app.selectbox(key="dialogs/vectors").set_value("lexical").run())
     assert letters in words_of(card(app))

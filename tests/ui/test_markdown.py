@@ -243,5 +243,5 @@ def test_what_a_file_says_is_text() -> None:
 
 
 def bring(app: AppTest, content: bytes) -> None:
-    (uploader,) = [place for place in app.file_uploader if place.label == "Dialogs or a trace"]
+    (uploader,) = [place for place in app.file_uploader if place.label == "Dialogs"]
     uploader.set_value([(f"{HOSTILE}.json", content, "application/json")]).run()

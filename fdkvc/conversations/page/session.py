@@ -288,7 +288,7 @@ def _draw(
 def _draw_card(scope: str, card: CompactionCard) -> None:
     """Draw a card, with a button for each of its losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
-    st.caption("\n".join(f"- {plain(note)}" for note in card.notes))
+    st.caption(Markdown("\n").join(Markdown("- {}").format(note) for note in card.notes))
     show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
         worst = f"The worst {len(card.losses)} of {count(card.lost, 'loss', 'losses')}"
@@ -337,14 +337,14 @@ def _show_player(scope: str, moment_key: str, session: Session) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         icon = ":material/pause:" if is_playing else ":material/play_arrow:"
         label = f"{'Pause' if is_playing else 'Play'} this session"
-        if st.button(label, key=f"{scope}/play", icon=icon):
+        if st.button(plain(label), key=f"{scope}/play", icon=icon):
             st.session_state[f"{scope}/is-playing"] = not is_playing
             st.rerun()  # the whole page, as a fragment's interval is set where it is made
         # Set in each run: a new slider in a page that is run again would begin at 1.
         key = f"{moment_key}-slider"
         st.session_state[key] = st.session_state[moment_key]
-        label = plain(f"Message (1 to {last:,})")
-        st.slider(label, 1, last, key=key, on_change=_move, args=(moment_key, key))
+        label = f"Message (1 to {last:,})"
+        st.slider(plain(label), 1, last, key=key, on_change=_move, args=(moment_key, key))
 
 
 def _move(moment_key: str, slider_key: str) -> None:
@@ -369,8 +369,7 @@ def _draw_moment(
     """Draw the messages around a moment, and say what was in context then."""
     context = session.in_context(moment)
     absent = moment + 1 - len(context)
-    title = "Transcript: what was in context at the message"
-    with st.expander(title, expanded=loss is not None):
+    with st.expander("Transcript: what was in context at the message", expanded=loss is not None):
         st.markdown(
             plain(
                 f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "

@@ -300,7 +300,8 @@ def _draw(page: str, known: Known) -> None:
     with panel("verdict-setting"):
         st.markdown(Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card)))
         lines = settings(card)
-        for tab, line in zip(st.tabs([*lines]) if lines else (), lines.values(), strict=True):
+        tabs = st.tabs([plain(engine) for engine in lines]) if lines else ()
+        for tab, line in zip(tabs, lines.values(), strict=True):
             tab.code(line, language=None, wrap_lines=True)
         if basis := certainty_sentence(card):
             st.markdown(plain(basis), help=help_on(basis))
