@@ -30,6 +30,8 @@ from tests.app_pages import open_page
 found = {}
 for page, link in json.loads(sys.argv[1]).items():
     app = open_page(page, **link)
+    for switch in app.toggle if page == "policies" else ():
+        app = switch.set_value(True).run()
     assert not app.error, app.error[0].value
     found[page] = "Nearest" in str(app)
 print(json.dumps(found))
