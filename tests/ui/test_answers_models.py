@@ -238,7 +238,7 @@ def test_smollm2_answers_under_five_caches() -> None:
 @pytest.mark.smollm2
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
 def test_a_chat_of_five_caches_takes_little_memory() -> None:
-    """Peak memory of a process with a chat, and another that is too long: 1.5 GB at most.
+    """Peak memory of a process with a chat, and another that is too long: 1.6 GB at most.
 
     What it keeps of chats counts within `fdkvc.core.limits.MAX_STORED_MEGABYTES`.
     """
@@ -258,7 +258,7 @@ def test_a_chat_of_five_caches_takes_little_memory() -> None:
         "policies, or a shorter chat\\\\?.",
         error,
     ), error
-    assert int(peak) * 1024 < 1.5e9
+    assert int(peak) * 1024 < 1.6e9
 
 
 def test_stored_models_are_offered_with_their_memory_and_others_named_with_the_reason(
