@@ -225,7 +225,7 @@ def instruction(result: Forgot) -> str:
     kept = [KIND_WORDS[names[0]] for names, _ in kinds] + ["my rules"] * bool(missing)
     listed = next((fitted for fitted in result.ways if fitted.label == LISTED), None)
     gain = ""
-    if listed is not None:
+    if listed is not None and any(listed.holds):
         pairs = zip(listed.holds, result.recorded.holds, strict=True)
         both = f"{sum(map(any, pairs)):,} of {count(len(listed.holds), 'value')}"
         gain = (

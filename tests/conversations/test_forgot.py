@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -582,6 +583,16 @@ def test_a_list_has_the_rules_and_then_the_things_of_the_user_and_of_calls() -> 
     assert listed.rewrite.summary == listed.tokens
     assert "Lost: 3 paths, 1 id." in instruction(result)
     assert "it would have held 3 of 4 values" in instruction(result)
+
+
+def test_what_a_list_would_have_held_is_said_only_if_it_holds_something() -> None:
+    (result,) = forgot(session_of(worked()), [read_policy("fifo")])
+    *others, listed = result.ways
+    assert any(listed.holds)
+    empty = replace(listed, holds=(False,) * len(listed.holds))
+
+    assert "With such a list" in instruction(result)
+    assert "With such a list" not in instruction(replace(result, ways=(*others, empty)))
 
 
 def test_the_sessions_of_a_folder_are_summed_by_project(
