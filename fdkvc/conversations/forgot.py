@@ -12,9 +12,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 
 import numpy as np
 
@@ -32,11 +32,11 @@ from fdkvc.core.transcripts import Mention, TooLargeError
 from fdkvc.core.words import decimal
 from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy, usable
-from fdkvc.policies.ways import way_words
+from fdkvc.policies.ways import CLEARED, MESSAGES, way_words
 
 WAYS = (
-    "reread(messages(fifo))",
-    "reread(clear-results)",
+    MESSAGES,
+    CLEARED,
     "shift",
     "sink",
     "sinks(weighted-recency)",
@@ -213,7 +213,7 @@ def forgot(
             tuple(history.failures[number + 1]),
             rules_at(session, number),
         )
-        earlier_calls = [row for rows in history.calls[: number + 1] for row in rows]
+        earlier_calls = chain.from_iterable(history.calls[: number + 1])
         is_compared = number in compared_numbers
         compared, notes = _compared(result, policies if is_compared else (), earlier_calls)
         if policies and not is_compared:
@@ -226,7 +226,7 @@ def forgot(
 
 
 def _compared(
-    result: Forgot, policies: Sequence[Policy], earlier_calls: Sequence[LaterCall]
+    result: Forgot, policies: Sequence[Policy], earlier_calls: Iterable[LaterCall]
 ) -> tuple[list[Fitted], list[str]]:
     """Return what the session and each way keep, and sentences on ways that are not compared."""
     compaction, ways, notes = result.compaction, list[Fitted](), list[str]()
@@ -281,7 +281,7 @@ class _Comparison:
         kept_rewrite = _rewrite(result, size, changed, 0, lost_lines) if reads_again else None
         return Fitted(label, policy.name, size, holds, redone, changed, kept_rewrite)
 
-    def listed(self, earlier_calls: Sequence[LaterCall]) -> Bools:
+    def listed(self, earlier_calls: Iterable[LaterCall]) -> Bools:
         """Return which tokens (N,) are in a list of rules, and of things in calls."""
         result, size = self.result, 0
         turns = {message: turn for turn, message in enumerate(result.compaction.context)}

@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import Any
 
 from fdkvc.conversations.forgot import Forgot, forgot
-from fdkvc.conversations.forgot_report import KIND_NAMES, KIND_WORDS, WIDTH, kind_name
+from fdkvc.conversations.forgot_report import KIND_PLURALS, KIND_WORDS, WIDTH, lost_kinds
 from fdkvc.conversations.formats import read_sessions
 from fdkvc.conversations.lexical import Encoder
 from fdkvc.core.json_input import read_bytes
@@ -20,9 +20,6 @@ from fdkvc.runs.grid import Grid
 
 ENDINGS = ("*.jsonl", "*.json")
 """Patterns of the files that are read."""
-
-NAMES = ("path", "id", "name", "number", "address")
-"""The names of kinds in the order of the columns."""
 
 
 @dataclass
@@ -50,7 +47,7 @@ class ProjectLosses:
         lost = result.lost()
         self.compactions += 1
         self.needed += len(result.needs)
-        self.lost.update(KIND_NAMES[kind_name(need.value)][0] for need in lost)
+        self.lost += lost_kinds(lost)
         self.returned += sum(need.giver >= 0 for need in lost)
         self.tokens_again += result.recorded.redone.tokens
         self.rules += sum(not rule.stands for rule in result.rules)
@@ -125,7 +122,9 @@ def folder_text(losses: FolderLosses, words: bool = True) -> str:
     if lost:
         (name, number), *_ = total.lost.most_common()
         share = percent(number / lost)
-        sentences.append(f"Lost most: {count(number, *_plural(name))} ({share} of the losses).")
+        sentences.append(
+            f"Lost most: {count(number, name, KIND_PLURALS[name])} ({share} of the losses)."
+        )
         kinds = "; ".join(KIND_WORDS[name] for name, _ in total.lost.most_common())
         sentences.append(f"To paste after /compact: “List word for word: {kinds}.”")
     lines = [fill(sentence, WIDTH) for sentence in sentences]
@@ -133,10 +132,6 @@ def folder_text(losses: FolderLosses, words: bool = True) -> str:
     if losses.unrelated_files:
         parts.append(f"Not sessions of a coding agent: {count(losses.unrelated_files, 'file')}.")
     return "\n\n".join(parts)
-
-
-def _plural(name: str) -> tuple[str, ...]:
-    return next(names for names in KIND_NAMES.values() if names[0] == name)
 
 
 def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
@@ -147,7 +142,7 @@ def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
         "compactions",
         "lost",
         "back",
-        *map(_column, NAMES),
+        *KIND_PLURALS.values(),
         "read again",
     ]
     heads.append("rules")
@@ -155,16 +150,11 @@ def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
     return Grid(heads, rows)
 
 
-def _column(name: str) -> str:
-    names = _plural(name)
-    return names[1] if len(names) > 1 else f"{name}s"
-
-
 def _cells(losses: FolderLosses, words: bool) -> Iterator[Sequence[Any]]:
     for number, row in enumerate(losses.projects, start=1):
         project = Path(row.project).name if words else f"project {number}"
         lost = f"{row.lost.total():,} of {row.needed:,}"
-        kinds = [f"{row.lost[name]:,}" for name in NAMES]
+        kinds = [f"{row.lost[name]:,}" for name in KIND_PLURALS]
         tokens = f"{row.tokens_again:,}"
         yield project, row.sessions, row.compactions, lost, row.returned, *kinds, tokens, row.rules
 

@@ -4,7 +4,7 @@ import json
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from math import floor, log10
 from typing import Any
@@ -15,6 +15,7 @@ from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import clipped, count, percent
+from fdkvc.policies.ways import CLEARED
 from fdkvc.runs.grid import Grid
 
 WORST = 5
@@ -28,8 +29,6 @@ STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cle
 
 WHAT_STAYED = "No summary is in the file; what stayed"
 """What it had, where there was a summary that the file does not have, or none."""
-
-CLEARED = "reread(clear-results)"
 
 CLEARING = (
     '{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": %d}, '
@@ -220,9 +219,9 @@ def instruction(result: Forgot) -> str:
     missing = [rule for rule in result.rules if not rule.stands]
     if result.recorded is None or not (lost or missing):
         return ""
-    kinds = Counter(KIND_NAMES[kind_name(need.value)] for need in lost).most_common()
-    losses = [count(number, *names) for names, number in kinds]
-    kept = [KIND_WORDS[names[0]] for names, _ in kinds] + ["my rules"] * bool(missing)
+    kinds = lost_kinds(lost).most_common()
+    losses = [count(number, name, KIND_PLURALS[name]) for name, number in kinds]
+    kept = [KIND_WORDS[name] for name, _ in kinds] + ["my rules"] * bool(missing)
     listed = next((fitted for fitted in result.ways if fitted.label == LISTED), None)
     gain = ""
     if listed is not None and any(listed.holds):
@@ -457,6 +456,12 @@ def kind_of(value: str) -> str:
     return f"{kind_name(value)} of {count(len(value), 'character')}"
 
 
+def lost_kinds(needs: Iterable[Need]) -> Counter[str]:
+    """Return how many values there are by the name of their kind, as `KIND_PLURALS` has it."""
+    kinds = (kind_name(need.value) for need in needs)
+    return Counter(kind if kind in KIND_PLURALS else "name" for kind in kinds)
+
+
 def kind_name(value: str) -> str:
     """Return the key in `KINDS` of a value."""
     return next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, value.strip()))
@@ -472,15 +477,14 @@ KINDS = {
 }
 """Kinds of values, by the first pattern that matches the whole value."""
 
-KIND_NAMES = {
-    "number": ("number",),
-    "address": ("address", "addresses"),
-    "path": ("path",),
-    "id": ("id",),
-    "word": ("name",),
-    "text": ("name",),
+KIND_PLURALS = {
+    "path": "paths",
+    "id": "ids",
+    "name": "names",
+    "number": "numbers",
+    "address": "addresses",
 }
-"""The name of one value of a kind, and of several if it is not formed with *s*."""
+"""What several values are called, by the name of their kind; a word or a text is a name."""
 
 KIND_WORDS = {
     "number": "numbers, each with what it is",

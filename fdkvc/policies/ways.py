@@ -7,6 +7,10 @@ from fdkvc.policies.sinks import Sinks
 from fdkvc.policies.whitelist import Whitelist
 
 EVICT = "evict: "
+MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=user))"
+CLEARED = "reread(clear-results)"
+"""The policies of what engines and frameworks do with messages."""
+
 KEPT = ", keys kept"
 """Added to a way after which engines usually read the rest again, if it keeps keys and values."""
 
@@ -16,7 +20,7 @@ WORDS = {
     "regions": f"{EVICT}region (MemDecay)",
     "sink": "sinks and window (StreamingLLM)",
     "shift": "context shift (llama.cpp)",
-    "reread(messages(fifo, begins=user))": "drop oldest messages up to a user's",
+    USER_FIRST: "drop oldest messages up to a user's",
 }
 """What people call a way, where the title of its policy does not say it."""
 

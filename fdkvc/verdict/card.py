@@ -21,10 +21,10 @@ from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import percent
 from fdkvc.engine.sinks import SINKS, sinks_of
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
-from fdkvc.policies.ways import unpinned
+from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned
 from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import REFUSED, call_recalls, guessed, halves_of, mean_recalls, reaches
-from fdkvc.verdict.today import CLEARED, MESSAGES, USER_FIRST, TodayLoss, ValueCount
+from fdkvc.verdict.today import TodayLoss, ValueCount
 
 TARGETS = (0.9, 0.95, 0.99)
 """Call-argument recalls to reach."""

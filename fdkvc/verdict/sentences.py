@@ -26,7 +26,7 @@ from fdkvc.verdict.card import (
     Way,
 )
 from fdkvc.verdict.settings import settings_of
-from fdkvc.verdict.today import TodayLoss
+from fdkvc.verdict.today import STOPS, TodayLoss
 
 FITTED = "this project; "
 """How the source of a policy begins that names the data to which it was fitted."""
@@ -223,7 +223,6 @@ def reading_words(reading: Reading) -> str:
 
 def short_grid(card: Card) -> Grid:
     """Return the table of at most six ways: the recommended one, today's, then the smallest."""
-    rows = list[list[str]]()
     best = card.best if card.pays else None
     leading = [row for row in (best, card.smaller) if row is not None]
     room = ROWS - len(leading) - (card.today is not None)
@@ -235,9 +234,9 @@ def short_grid(card: Card) -> Grid:
         kept_values = loss.count.values - loss.count.lost
         values = f"{kept_values:,} of {loss.count.values:,}" if loss.count.values else ""
         share = percent(min(loss.today.tokens / card.tokens, 1.0))
-        row = [f"today: {way_words(loss.today.policy) if loss.today.policy != 'full' else 'stop'}"]
-        row += [f"{loss.today.tokens:,}", share, "", values, BY_WORDS if values else ""]
-        rows.insert(len(leading), row)
+        name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
+        cells = [f"{loss.today.tokens:,}", share, "", values, BY_WORDS if values else ""]
+        rows.insert(len(leading), [f"today: {name}", *cells])
     heads = ["way", "tokens", "share", "read again", "values kept", "how sure"]
     return Grid(heads, rows)
 
@@ -321,7 +320,6 @@ def card_record(card: Card) -> dict[str, Any]:
     """Return the card in values that JSON can hold: its fields, and what is said of them."""
     fields = asdict(replace(card, read=None, today=None))
     del fields["read"]
-    fields["today"] = None
     if (loss := card.today) is not None:
         fields["today"] = {**asdict(loss.today), **asdict(loss.count), "recall": loss.recall[0]}
         fields["today"]["sentence"] = today_sentence(loss)

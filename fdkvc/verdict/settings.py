@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from fdkvc.core.words import percent
+from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST
 from fdkvc.verdict.card import Way
-from fdkvc.verdict.today import CLEARED, MESSAGES, USER_FIRST
 
 TRIM = (
     "# all from a user's message to the next leave together, so it may keep less than that: where\n"

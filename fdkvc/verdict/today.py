@@ -17,13 +17,11 @@ from fdkvc.core.limits import MAX_TOKENS
 from fdkvc.core.parameters import Field, read_number
 from fdkvc.core.recordings import Recording
 from fdkvc.policies import read_policy
+from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST
 from fdkvc.runs.jobs import Execution
 
 STOPS = "full"
 """The policy of an engine that evicts nothing, and refuses what exceeds its context."""
-
-MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=user))"
-CLEARED = "reread(clear-results)"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.policies import CANDIDATES, read_policy
-from fdkvc.policies.ways import unpinned, way_words
+from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned, way_words
 from fdkvc.verdict.card import (
     Card,
     ModelRead,
@@ -43,7 +43,6 @@ from fdkvc.verdict.sentences import (
     table_note,
 )
 from fdkvc.verdict.settings import SETTINGS, settings_of
-from fdkvc.verdict.today import CLEARED, MESSAGES, USER_FIRST
 
 SHAPE = read_shape("4x2x64x16")
 SIZES = (100, 200, 400)

@@ -48,6 +48,12 @@ FAILED = ("is_error", "isError")
 BOOKKEEPING = "bookkeeping line, without words of the conversation"
 """Stands for the lines of a log that nobody says and no model reads, whatever their type."""
 
+
+def unread_line(kind: str, *, is_silent: bool) -> str:
+    """Return what a line of a log counts as that is not read."""
+    return BOOKKEEPING if is_silent else f"line of type {clean_name(kind)!r}"
+
+
 LEFT_BRANCH = "message before which the user went back"
 
 Line = tuple[Mapping[str, Any], str]

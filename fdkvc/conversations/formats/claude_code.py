@@ -16,11 +16,11 @@ from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.agents import (
-    BOOKKEEPING,
     Line,
     Thread,
     agent_format,
     turns_of_answer,
+    unread_line,
 )
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.core.transcripts import clean_name
@@ -160,8 +160,7 @@ class _Reader:
                     name = attached_name(_field(line, "attachment", dict))
                     agent.put_back(partial(agent.attach_name, name))
                 named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
-                unread_line = f"line of type {clean_name(named)!r}"
-                self.unread.add(BOOKKEEPING if named in SILENT else unread_line)
+                self.unread.add(unread_line(named, is_silent=named in SILENT))
         return []
 
     def _say(

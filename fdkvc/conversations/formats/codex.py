@@ -9,7 +9,7 @@ were rolled back leave it.
 from collections.abc import Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.agents import BOOKKEEPING, Line, Thread, agent_format, call_ids
+from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids, unread_line
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.core.transcripts import clean_name
@@ -86,8 +86,7 @@ class _Reader:
         else:
             named = payload.get("type") if kind == "event_msg" else None
             suffix = f", {named}" if isinstance(named, str) else ""
-            unread_line = f"line of type {clean_name(f'{kind}{suffix}')!r}"
-            self.unread.add(BOOKKEEPING if kind in SILENT else unread_line)
+            self.unread.add(unread_line(f"{kind}{suffix}", is_silent=kind in SILENT))
 
     def end(self) -> list[Thread]:
         self.flush()

@@ -9,9 +9,8 @@ leaves the context.
 from collections.abc import Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.agents import BOOKKEEPING, Thread, agent_format, turns_of_answer
+from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer, unread_line
 from fdkvc.conversations.formats.messages import texts_in
-from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
 SILENT = ("label", "model_change", "session", "session_info", "thinking_level_change")
@@ -53,8 +52,7 @@ class _Reader:
                 self._compact(line, place)
             case _:
                 kind = str(line.get("type"))
-                unread_line = f"line of type {clean_name(kind)!r}"
-                self.unread.add(BOOKKEEPING if kind in SILENT else unread_line)
+                self.unread.add(unread_line(kind, is_silent=kind in SILENT))
         self.parents[key], self.last = parent, key
         self.messages[key] = range(begin, len(self.thread.messages))
 

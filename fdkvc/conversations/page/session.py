@@ -18,11 +18,10 @@ import streamlit as st
 from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
 from fdkvc.conversations.forgot_history import Need
 from fdkvc.conversations.forgot_report import (
-    KIND_NAMES,
     WORST,
     given_by,
     heading,
-    kind_name,
+    lost_kinds,
     notes_of,
     sentence,
     tokens_note,
@@ -90,8 +89,9 @@ class CompactionCard:
         returning = {line.message for line in result.returned if not line.stays}
         ways = ways_grid(result)
         messages = tuple(sorted(returning))
-        kinds = Counter(KIND_NAMES[kind_name(need.value)][0] for need in lost)
-        return cls(sentence(result), notes, ways, losses, len(lost), note, messages, kinds)
+        return cls(
+            sentence(result), notes, ways, losses, len(lost), note, messages, lost_kinds(lost)
+        )
 
 
 def _in_words(need: Need, result: Forgot) -> str:

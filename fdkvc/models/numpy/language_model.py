@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -155,10 +155,11 @@ def _forget_oldest() -> None:
             _SHARED.pop(key, None)
 
 
-def offered_models() -> dict[str, str]:
+def offered_models(stored: Iterable[str] | None = None) -> dict[str, str]:
     """Return the models that the app may load, by name.
 
-    They are the project's, those of `OWN_MODELS`, and those in the stores of this machine.
+    They are the project's, those of `OWN_MODELS`, and those in the stores of this machine, which
+    are looked up unless their names are `stored`.
 
     Examples
     --------
@@ -168,7 +169,8 @@ def offered_models() -> dict[str, str]:
     own_paths = (path for path in os.environ.get(OWN_MODELS, "").splitlines() if path)
     paths = dict.fromkeys(map(str, [BUNDLED, *NAMED_MODELS, *own_paths]))
     names = different_names(path if path in NAMED_MODELS else model_name(path) for path in paths)
-    return dict(zip(names, paths, strict=True)) | {name: name for name in local_models()}
+    stored_names = local_models() if stored is None else stored
+    return dict(zip(names, paths, strict=True)) | {name: name for name in stored_names}
 
 
 def model_name(name: str) -> str:

@@ -18,11 +18,11 @@ from fdkvc.models.numpy.language_model import (
 from fdkvc.ui.fields import problems
 from fdkvc.ui.markdown import plain
 
-MODELS = offered_models()
-"""The place of each model, by the name that links have."""
-
 STORED = local_models()
-"""Those of them that other programs have stored on this machine."""
+"""The models that other programs have stored on this machine."""
+
+MODELS = offered_models(STORED)
+"""The place of each model, by the name that links have."""
 
 LABELS = {name: name for name in MODELS} | {
     "bundled": "Bundled, 1.1 million",

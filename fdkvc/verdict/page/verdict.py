@@ -28,7 +28,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import MODEL_COMMAND
 from fdkvc.models.numpy.model_folder import parse_config
 from fdkvc.policies import CANDIDATES, Policy, read_policy
-from fdkvc.policies.ways import way_words
+from fdkvc.policies.ways import MESSAGES, way_words
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, report_button, show_chart
 from fdkvc.ui.fields import held, hold, problems
@@ -343,7 +343,7 @@ def _chart(replayed: Replayed, card: Card, theme: Theme) -> Spec:
     """Return the share of values kept by size: of what people do, and of the best ways."""
     best, loss = card.best, card.today
     names = dict.fromkeys(row.policy for row in (best, card.smaller) if row is not None)
-    names |= dict.fromkeys(("reread(messages(fifo))", "shift", "sink"))
+    names |= dict.fromkeys((MESSAGES, "shift", "sink"))
     means = mean_table(replayed.table)
     means = means[(means.metric == "call_recall") & (means.heads == replayed.settings.heads[0])]
     means = means[means.policy.isin([*names][:MAX_CURVES])]
