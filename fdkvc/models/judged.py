@@ -126,7 +126,8 @@ def judged_sentence() -> str:
     longer_shares = longer.set_index("policy")["mean"]
     return (
         "Keep the first four tokens and the newest. In service dialogs, with room for "
-        f"{ENTRIES} tokens, SmolLM2 then still gets {newest} of the values right that calls need; "
+        f"{ENTRIES} tokens, SmolLM2 then still gets right {newest} of the values that it gets "
+        "right with the full cache; "
         f"if the oldest messages are dropped, {dropped}. In long conversations full of tool calls "
         f"({LONGER}) also keep what got most attention: "
         f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} of them right, "
