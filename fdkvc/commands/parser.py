@@ -173,6 +173,11 @@ def build_parser() -> _Parser:
     dialogs.option("--today", "WAY", today_help, default="ollama")
     reads = "let this model count tokens and read a few dialogs under the ways of a plan"
     dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
+    counts = (
+        "count sizes in the tokens of this model, of which only the tokenizer is read: a folder, a "
+        "GGUF file, or ollama:NAME, hf:NAME or lmstudio:NAME; default: of --model, or SmolLM2's"
+    )
+    dialogs.option("--tokens", "MODEL", counts)
     minutes = "how long that model may read for a plan, on two cores with smollm2; default: 1"
     dialogs.option("--minutes", "N", minutes, type=parse_number)
     dialogs.flag("--tables", "print all tables")

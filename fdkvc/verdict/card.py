@@ -190,6 +190,8 @@ class Card:
     shape: ModelShape
     unit: str
     """Whose tokens these are."""
+    own_tokens: bool = False
+    """Whether they are those of the model of the shape, so that bytes are its."""
     promise: Promise | None = None
     read: ModelRead | None = None
     today: TodayLoss | None = None
@@ -263,11 +265,14 @@ def find_card(
     read: ModelRead | None = None,
     today: TodayLoss | None = None,
     least_lengths: Sequence[int] = (),
+    *,
+    own_tokens: bool = False,
 ) -> Card:
     """Return the card of a replay, whose tables are those of `replay_arguments`.
 
     `lengths` are the tokens of the dialogs, counted as `unit` says, `least_lengths` those that no
-    clearing of results removes, and `source` tells where vectors come from.
+    clearing of results removes, and `source` tells where vectors come from. With `own_tokens`, they
+    are those of the model of this shape.
     """
     table, arguments = tables
     mode = table.heads.iloc[0] if len(table) else ""
@@ -308,6 +313,7 @@ def find_card(
         int(dialogs.services.nunique()),
         shape,
         unit,
+        own_tokens,
         promise,
         read,
         today,

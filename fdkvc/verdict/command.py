@@ -11,6 +11,7 @@ from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
 from fdkvc.models.loaded import load_named
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import baseline_of, usable, with_pinned_prompts
 from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
@@ -29,8 +30,9 @@ def dialogs(options: Namespace) -> None:
     shape = None if options.plan is None else read_shape(options.plan)
     today = None if shape is None else Today.read(options.today)
     loaded = load_named(options.model)
+    encoding = Encoding.of_model(options.tokens) if options.tokens else loaded.encoding
     recordings, digest = sources.read_recordings()
-    recordings, skipped = loaded.encoding.in_tokens(recordings)
+    recordings, skipped = encoding.in_tokens(recordings)
     warn_each([skipped_text(skipped)])
     # 2. The replay, for a card at the sizes that each way needs, and what a model reads of it.
     settings, searched = _fitted(settings, options, recordings)

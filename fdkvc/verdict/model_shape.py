@@ -16,6 +16,9 @@ from fdkvc.core.parameters import Field, check_parameter
 from fdkvc.core.transcripts import clean_name
 from fdkvc.models.numpy.model_folder import RANGES, read_json
 
+SPARE = 0.01
+"""Share of a vocabulary by which a model's and its tokenizer's may differ."""
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -28,6 +31,18 @@ class ModelShape:
     """Of an entry in a layer: a key and a value in each KV head, or what they are computed from."""
     bits: int = 16
     """Of each number."""
+    vocabulary: int = 0
+    """How many tokens its tokenizer has; 0 if that is not known."""
+
+    def has_tokens(self, vocabulary: int) -> bool:
+        """Whether a tokenizer of so many tokens may be its own: a model may have spare ones.
+
+        Examples
+        --------
+        >>> SHAPES["qwen2.5-7b"].has_tokens(151_936), SHAPES["qwen2.5-7b"].has_tokens(128_256)
+        (True, False)
+        """
+        return abs(vocabulary - self.vocabulary) <= SPARE * self.vocabulary
 
     @property
     def entry_bytes(self) -> int:
@@ -42,10 +57,10 @@ class ModelShape:
 
 
 SHAPES: Mapping[str, ModelShape] = {
-    "llama-3.1-8b": ModelShape("Llama 3.1 8B", 32, 2 * 8 * 128),
-    "llama-3.1-70b": ModelShape("Llama 3.1 70B", 80, 2 * 8 * 128),
-    "mistral-7b": ModelShape("Mistral 7B", 32, 2 * 8 * 128),
-    "qwen2.5-7b": ModelShape("Qwen2.5 7B", 28, 2 * 4 * 128),
+    "llama-3.1-8b": ModelShape("Llama 3.1 8B", 32, 2 * 8 * 128, vocabulary=128_256),
+    "llama-3.1-70b": ModelShape("Llama 3.1 70B", 80, 2 * 8 * 128, vocabulary=128_256),
+    "mistral-7b": ModelShape("Mistral 7B", 32, 2 * 8 * 128, vocabulary=32_000),
+    "qwen2.5-7b": ModelShape("Qwen2.5 7B", 28, 2 * 4 * 128, vocabulary=151_665),
 }
 """Known shapes with 16 bits a number: Grattafiori et al. 2024, *The Llama 3 Herd of Models*, Table
 3; Jiang et al. 2023, *Mistral 7B*, Table 1; Qwen Team 2024, *Qwen2.5 Technical Report*, Table 1."""
@@ -144,7 +159,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     name = clean_name(str(config.get("_name_or_path") or config.get("model_type") or "config.json"))
     if layers != all_layers:
         name += f" (the {layers} of {all_layers} layers that attend to all tokens)"
-    return ModelShape(name, layers, numbers, BITS[dtype])
+    return ModelShape(name, layers, numbers, BITS[dtype], _number(fields, "vocab_size") or 0)
 
 
 def _full_layers(config: Mapping[str, Any], layers: int) -> int:

@@ -74,7 +74,7 @@ def replay_parts(run: ReplayRun) -> dict[str, str]:
     if run.shape is not None:
         options |= {"plan": option_of(run.shape), "target": f"{100 * run.target:.0f}"}
         if run.encoding:
-            options["model"] = run.encoding
+            options["tokens"] = run.encoding
     if run.searched:
         del options["budgets"]
     dialogs = command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})

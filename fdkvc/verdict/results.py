@@ -225,6 +225,15 @@ class ReplayRun(Run):
         lexical = self.source.startswith(LEXICAL)
         return encoding.name if encoding is not None else WORDS_OF if lexical else self.source
 
+    def counts_as(self, shape: ModelShape) -> bool:
+        """Whether tokens are those of the model of a shape, as far as is known."""
+        encoding = getattr(self.recordings, "encoding", None)
+        if encoding is None:
+            return False
+        if not shape.vocabulary:
+            return self.unit != Encoding.name
+        return shape.has_tokens(encoding.vocabulary)
+
     @cached_property
     def tokens(self) -> tuple[int, ...]:
         """The length of each dialog."""
@@ -274,6 +283,7 @@ class ReplayRun(Run):
             self.read,
             self.today,
             least_lengths(self.recordings),
+            own_tokens=self.counts_as(shape),
         )
 
     @property

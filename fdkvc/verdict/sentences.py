@@ -79,7 +79,7 @@ def setting_sentence(card: Card) -> str:
     if best is None or best.size is None or not card.pays:
         return _no_setting(card)
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
-    if _counts_as_the_model(card):
+    if card.own_tokens:
         stored, full = (
             written_bytes(slots * card.shape.entry_bytes) for slots in (best.slots, card.tokens)
         )
@@ -130,11 +130,6 @@ def _imperative(name: str) -> str:
 def _size_words(card: Card, candidate: Way) -> str:
     size = candidate.size or 0
     return f"{size:,} tokens of {card.unit} ({percent(size / card.tokens)} of a conversation)"
-
-
-def _counts_as_the_model(card: Card) -> bool:
-    """Whether tokens were counted by a tokenizer that was given for the model, so bytes are its."""
-    return card.unit != Encoding.name
 
 
 def refused_words(share: float) -> str:
@@ -306,7 +301,7 @@ def settings(card: Card) -> dict[str, str]:
     """Return what sets the recommended way and, where one is smaller, this project's, by engine."""
     if card.best is None or not card.pays:
         return {}
-    estimated = not _counts_as_the_model(card)
+    estimated = card.unit == Encoding.name and not card.own_tokens
     lines = settings_of(card.best, card.tokens, card.unit, estimated=estimated)
     if card.smaller is not None:
         lines |= settings_of(card.smaller, card.tokens, card.unit, estimated=estimated)
@@ -340,7 +335,7 @@ def _way_record(card: Card, candidate: Way) -> dict[str, Any]:
         "way": way_words(candidate.policy),
         "share": (candidate.size or math.nan) / card.tokens,
         "how_sure": way_certainty(candidate),
-        "bytes": candidate.slots * card.shape.entry_bytes if _counts_as_the_model(card) else None,
+        "bytes": candidate.slots * card.shape.entry_bytes if card.own_tokens else None,
     }
     return {name: _plain(value) for name, value in {**added_fields, **asdict(candidate)}.items()}
 

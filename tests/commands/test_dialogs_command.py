@@ -15,6 +15,7 @@ from fdkvc.commands.kinds import read_run
 from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.conversations.replay import Replay
+from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import PAPER_POLICIES
 
@@ -219,6 +220,15 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
     assert (record["unit"], record["pays"]) == ("SmolLM2", False)
     assert run("dialogs", "--policies", "fifo", "--budgets", "32", "--json") == 0
     assert json.loads(capsys.readouterr().out)["means"][0]["policy"] == "fifo"
+
+    counted = ("--tokens", BUNDLED)
+    for shape, known in (("llama-3.1-8b", False), ("32x8x128x16", True)):
+        assert run("dialogs", *few, "--plan", shape, *counted, "--json") == 0
+        record = json.loads(capsys.readouterr().out)
+        assert record["unit"] == "bundled"
+        assert (record["ways"][0]["bytes"] is not None) == known, "bytes in its own tokens alone"
+    assert run("dialogs", *few, counted[0], "ollama:none") == 2
+    assert "no such model on this machine" in capsys.readouterr().err
 
     assert run("dialogs", "--json", "--tables") == 2
     assert "cannot be combined" in capsys.readouterr().err

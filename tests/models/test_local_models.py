@@ -6,11 +6,14 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.local_models import local_models
-from fdkvc.models.numpy.gguf_file import find_model
+from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.gguf_file import find_model, read_metadata
 from fdkvc.models.numpy.language_model import load_language_model, memory_needed, offered_models
 from tests.language_models import gguf_bytes, gguf_parts, write_model
 
@@ -61,6 +64,25 @@ def add_to_hugging_face(hub: Path, folder: Path, name: str) -> Path:
         (store / "blobs" / f"{number}").write_bytes(file.read_bytes())
         os.symlink(f"../../blobs/{number}", snapshot / file.name)
     return snapshot
+
+
+def test_of_a_model_of_another_type_the_tokenizer_counts(home: Path, folder: Path) -> None:
+    fields, _ = gguf_parts(folder, "F32")
+    fields["general.architecture"] = "mixture"
+    tensors: dict[str, Any] = {"blk.0.experts": (0, (2, 2), bytes(16))}
+    store = home / ".ollama" / "models"
+    blob = add_to_ollama(store, gguf_bytes(fields, tensors), "registry.ollama.ai/library/mix/8b")
+    with pytest.raises(ValueError, match="mixture"):
+        load_language_model("ollama:mix:8b")
+    encoding = Encoding.of_model("ollama:mix:8b")
+    assert encoding.name == "mix:8b"
+    assert encoding.vocabulary == len(fields["tokenizer.ggml.tokens"])
+    dialog = read_file(EXAMPLES / "dialogues.json")[0]
+    assert encoding.sizes(dialog) == Encoding.of_model(str(folder)).sizes(dialog)
+
+    blob.write_bytes(blob.read_bytes()[:200])
+    with pytest.raises(ValueError, match="header is truncated"):
+        read_metadata(blob)
 
 
 def test_a_model_of_each_store_is_found_by_name_and_loaded(

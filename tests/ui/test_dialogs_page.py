@@ -31,6 +31,8 @@ from fdkvc.engine.fork import Fork
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain
+from fdkvc.models import local_models
+from fdkvc.models.local_models import LocalModel
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.player.entry_files import trace_files
@@ -680,6 +682,21 @@ def test_a_tokenizer_of_ones_own_counts_the_tokens() -> None:
     uploader = next(loader for loader in loaders if "tokenizer.json" in loader.label)
     uploader.upload("tokenizer.json", b"{}", "application/json").run()
     assert "Counting tokens as SmolLM2 does." in app.error[0].value
+
+
+def test_tokenizers_on_this_machine_count_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = LocalModel("ollama:tiny:1m", Path(str(BUNDLED)), 1, "Ollama")
+    monkeypatch.setattr(local_models, "local_models", lambda: {stored.name: stored})
+    offered = dataclasses.replace(choices.TOKENS_OF, choices={"smollm2": "", stored.name: ""})
+    monkeypatch.setattr(choices, "TOKENS_OF", offered)
+    app = card(open_page("dialogs", file="chat", policies="fifo"))
+    app.selectbox(key="dialogs/tokens").set_value(stored.name).run()
+    app = card(settled(app))
+    (text,) = shipped_file("chat").transcripts
+    assert card_shown(app).tokens == sum(Encoding.of_model(str(BUNDLED)).sizes(text))
+    assert card_shown(app).unit == "tiny:1m"
+    assert "GB instead of" not in words_of(app), "no bytes of Llama by tokens of another model"
+    assert any("--tokens ollama:tiny:1m" in block.value for block in app.code)
 
 
 def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
     few = card_of(clusters=3)
     assert certainty(few) == GUESS
     assert "8 conversations of 3 kinds" in card_sentences(few)[-1]
-    counted = replace(card_of(), unit="tokenizer.json")
+    counted = replace(card_of(), unit="tokenizer.json", own_tokens=True)
     assert "205 kB instead of 2.0 MB in 4x2x64x16" in card_sentences(counted)[0]
 
 

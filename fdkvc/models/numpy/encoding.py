@@ -14,7 +14,7 @@ from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.limits import MAX_TOKENS, MAX_TURN_TOKENS
 from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.transcripts import Transcript, check_size
-from fdkvc.models.numpy.gguf_file import NAMED_MODELS, find_model, is_gguf, read_gguf
+from fdkvc.models.numpy.gguf_file import NAMED_MODELS, find_model, is_gguf, read_metadata
 from fdkvc.models.numpy.gguf_tokenizer import bpe_tokenizer
 from fdkvc.models.numpy.language_model import model_name
 from fdkvc.models.numpy.model_folder import (
@@ -86,6 +86,11 @@ class Encoding:
     def tokens(self) -> Tokens:
         """The tokenizer."""
         return _tokens(self.place)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens the tokenizer has."""
+        return int(self.tokens.tokenizer.get_vocab_size())
 
     def check(self, transcript: Transcript) -> None:
         """Raise a ValueError if a dialog has too many tokens, or cannot be read."""
@@ -166,7 +171,7 @@ def _load(place: str | bytes) -> Tokens:
     with loading(f"the tokenizer of {place!r} cannot be loaded"):
         path = find_model(place)
         if is_gguf(path):
-            return load_tokens(read_gguf(path), MAX_VOCABULARY)
+            return load_tokens(read_metadata(path), MAX_VOCABULARY)
         if (path / TOKENIZER).is_file():
             check_tokenizer(read_json(path / TOKENIZER))
         return load_tokens(path, MAX_VOCABULARY)

@@ -251,7 +251,8 @@ class GgufFile(Mapping[str, Floats]):
     @cached_property
     def tokenizer(self) -> dict[str, Any]:
         """The content of ``tokenizer.json``."""
-        return tokenizer_content(self.fields, self.config["vocab_size"])
+        vocabulary = self.config["vocab_size"] if self.tensors else MAX_GGUF_VALUES
+        return tokenizer_content(self.fields, vocabulary)
 
 
 def find_model(name: str) -> Path:
@@ -276,13 +277,8 @@ def read_gguf(path: Path) -> GgufFile:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(MAX_GGUF_HEADER_BYTES)
-    try:
+    with _whole():
         fields, tensors = _Header(content).read()
-    except struct.error:  # a value ends beyond the content
-        raise ValueError(
-            "its header is truncated, or has a size beyond the end of the file or "
-            f"{MAX_GGUF_HEADER_BYTES:,} bytes"
-        ) from None
     end = 0  # of the tensor before
     for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
         if tensor.start < end:
@@ -296,6 +292,30 @@ def read_gguf(path: Path) -> GgufFile:
     return GgufFile(path, fields, named)
 
 
+def read_metadata(path: Path) -> GgufFile:
+    """Read the metadata of a file, of any type of model, without its tensors.
+
+    The package *gguf* is not needed. A ValueError names the problem in one sentence.
+    """
+    with path.open("rb") as file:
+        content = file.read(MAX_GGUF_HEADER_BYTES)
+    with _whole():
+        fields, _ = _Header(content).read_fields()
+    return GgufFile(path, fields, {})
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Raise a ValueError where a header lacks a value."""
+    try:
+        yield
+    except struct.error:  # a value ends beyond the content
+        raise ValueError(
+            "its header is truncated, or has a size beyond the end of the file or "
+            f"{MAX_GGUF_HEADER_BYTES:,} bytes"
+        ) from None
+
+
 class _Header:
     """Reads values from the start of a file; a `struct.error` if it lacks them."""
 
@@ -303,13 +323,17 @@ class _Header:
         self.content, self.place = content, 0
         self.values = 0  # in arrays so far, to bound them
 
-    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def read_fields(self) -> tuple[dict[str, Any], int]:
+        """Read the metadata, and how many tensors follow."""
         magic, version = self.take("4sI")
         if magic != b"GGUF" or version not in (2, 3):
             raise ValueError("it is no GGUF file of version 2 or 3")
         tensors, fields = self.take("QQ")
         check_most("its header has", tensors + fields, "names", MAX_GGUF_NAMES)
-        metadata = self._named(fields, lambda: self.value(*self.take("I")))
+        return self._named(fields, lambda: self.value(*self.take("I"))), tensors
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        metadata, tensors = self.read_fields()
         arrays = self._named(tensors, self._tensor)
         alignment = metadata.get("general.alignment", 32)
         check_count("general.alignment", alignment, high=2**16)

@@ -28,6 +28,7 @@ from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.page.loading import STORED
 from fdkvc.player.moments import with_schedule
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
@@ -98,7 +99,16 @@ PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 RUN_FIELDS = (CALLS, TOOLS, *_DIALOG_FIELDS, BUDGET, POLICIES, WHOSE)
 """Fields that choose what one cache shows of a file."""
 
-CARD_FIELDS = (SHAPE, TARGET, TODAY_WAY, TODAY_TOKENS, MINUTES)
+TOKENS_OF = Field(
+    "Count tokens as",
+    "Whose tokenizer counts. Those of models that Ollama, Hugging Face or LM Studio have stored on "
+    "this machine are offered; no weights are read.",
+    name="tokens",
+    default="smollm2",
+    choices={"smollm2": "SmolLM2, an estimate for other models", **{name: name for name in STORED}},
+)
+
+CARD_FIELDS = (SHAPE, TOKENS_OF, TARGET, TODAY_WAY, TODAY_TOKENS, MINUTES)
 _VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, *PAIR, MORE_METRICS)
 
 FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, *CARD_FIELDS)
@@ -183,13 +193,15 @@ def _follow_card(page: str, file: files.DialogFile) -> None:
 
 
 def chosen_encoding(page: str) -> Encoding:
-    """Return how tokens are counted: by a tokenizer.json of one's own, or as SmolLM2 does."""
-    upload = st.session_state.get(f"{page}/card/tokenizer")
-    if upload is not None:
-        try:
+    """Return how tokens are counted: by a tokenizer.json of one's own, or as a model does."""
+    upload, name = st.session_state.get(f"{page}/card/tokenizer"), held(page, TOKENS_OF)
+    try:
+        if upload is not None:
             return encoding_of(upload.getvalue())
-        except ValueError as error:
-            problems(f"{error}. Counting tokens as SmolLM2 does.")
+        if name != TOKENS_OF.default:
+            return Encoding.of_model(name)
+    except ValueError as error:
+        problems(f"{error}. Counting tokens as SmolLM2 does.")
     return Encoding()
 
 

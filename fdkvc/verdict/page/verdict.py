@@ -247,6 +247,7 @@ def _asked(
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
     """Return the name of the chosen model for the command line, and its shape."""
     key = fields.choice(page, SHAPE)
+    fields.choice(page, choices.TOKENS_OF)
     config = st.file_uploader(
         "Or a config.json of your own",
         type="json",
@@ -466,6 +467,8 @@ def _command(run: FileRun, added: tuple[str, ...], model: str, today: Today, che
     if added:
         options["policies"] = (*CANDIDATES, *added)
     options |= {"plan": model, "target": f"{100 * run.target:.0f}", "today": str(today)}
+    if isinstance(run.encoding.place, str) and run.encoding.place:
+        options["tokens"] = run.encoding.place
     if checked:
         options["model"] = CHECKED_WITH
     return command_line("dialogs", options)
