@@ -15,7 +15,7 @@ from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import clipped, count, percent
-from fdkvc.policies.ways import CLEARED
+from fdkvc.policies.ways import CLEARED, CLEARING_EDIT
 from fdkvc.runs.grid import Grid
 
 WORST = 5
@@ -29,12 +29,6 @@ STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cle
 
 WHAT_STAYED = "No summary is in the file; what stayed"
 """What it had, where there was a summary that the file does not have, or none."""
-
-CLEARING = (
-    '{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": %d}, '
-    '"keep": {"type": "tool_uses", "value": 3}}'
-)
-"""An edit of Anthropic's context editing, at a size."""
 
 WIDTH = 100
 """Columns of a line."""
@@ -233,7 +227,8 @@ def instruction(result: Forgot) -> str:
     cleared = next((way for way in result.ways if way.policy == CLEARED), None)
     if cleared is not None and sum(cleared.holds) > sum(result.recorded.holds):
         size = result.compaction.recorded[0] or result.before
-        gain += f" Clearing results would hold more too; in Anthropic's API: {CLEARING % size}."
+        edit = CLEARING_EDIT.format(size)
+        gain += f" Clearing results would hold more too; in Anthropic's API: {edit}."
     lead = f"Lost: {', '.join(losses)}. " if losses else ""
     return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
 

@@ -11,6 +11,12 @@ MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=u
 CLEARED = "reread(clear-results)"
 """The policies of what engines and frameworks do with messages."""
 
+CLEARING_EDIT = (
+    '{{"type": "clear_tool_uses_20250919", "trigger": {{"type": "input_tokens", "value": {}}}, '
+    '"keep": {{"type": "tool_uses", "value": 3}}}}'
+)
+"""The edit of Anthropic's context editing that clears as `CLEARED` does, for `str.format`."""
+
 KEPT = ", keys kept"
 """Added to a way after which engines usually read the rest again, if it keeps keys and values."""
 

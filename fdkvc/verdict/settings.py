@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fdkvc.core.words import percent
-from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST
+from fdkvc.policies.ways import CLEARED, CLEARING_EDIT, MESSAGES, USER_FIRST
 from fdkvc.verdict.card import Way
 
 TRIM = (
@@ -21,9 +21,9 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     USER_FIRST: {"LangChain": TRIM},
     CLEARED: {
-        "Anthropic": 'betas=["context-management-2025-06-27"], context_management={{"edits": '
-        '[{{"type": "clear_tool_uses_20250919", "trigger": {{"type": "input_tokens", "value": '
-        "{}}}}}]}}",
+        "Anthropic": 'betas=["context-management-2025-06-27"], context_management={{"edits": ['
+        + CLEARING_EDIT
+        + "]}}",
         "LangChain": "ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger={})], "
         'token_count_method="model")',
     },

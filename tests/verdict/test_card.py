@@ -430,7 +430,8 @@ def test_what_clears_results_is_as_documented() -> None:
     lines = snippets(CLEARED)
     given = eval(f"dict(\n{lines['Anthropic']}\n)")
     trigger = {"type": "input_tokens", "value": 1150}
-    edit = {"type": "clear_tool_uses_20250919", "trigger": trigger}
+    keep = {"type": "tool_uses", "value": read_policy(CLEARED).settings["keep"].default}
+    edit = {"type": "clear_tool_uses_20250919", "trigger": trigger, "keep": keep}
     assert given["context_management"] == {"edits": [edit]}
     assert given["betas"] == ["context-management-2025-06-27"]
 

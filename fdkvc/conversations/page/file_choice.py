@@ -154,9 +154,12 @@ def keep_file(page: str, placed: Sequence[Field], file: files.DialogFile) -> Non
 
 
 def warn_skipped(file: files.DialogFile) -> None:
-    """Warn about dialogs that are left out and calls that cannot be read."""
+    """Warn about dialogs that are left out and calls that cannot be read.
+
+    That a log of a coding agent has more than words is as it should be, and no warning.
+    """
     for sentence in not_read_notes(file.transcripts):
-        st.warning(plain(sentence))
+        (st.caption if file.is_log else st.warning)(plain(sentence))
     if file.skipped:
         are_several = len(file.skipped) > 1
         left_out = f"{count(len(file.skipped), 'dialog')} {'are' if are_several else 'is'} left out"
