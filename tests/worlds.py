@@ -46,6 +46,9 @@ STREAMING_POLICIES = tuple(key for key in POLICIES if "future" not in policy_nam
 EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
 """Tokens of two dimensions, for dialogs worked by hand."""
 
+EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
+"""A policy whose threshold evicts, which leaves holes in the cache."""
+
 Numbers = NDArray[Any]
 
 
@@ -329,19 +332,7 @@ entries_of = lru_cache(maxsize=32)(all_entries)
 """Entries of a trace, cached because building them takes longer than comparing a row."""
 
 
-def margins(trace: Trace, row: int) -> Iterator[float]:
-    """Yield the margin of each turn's eviction by budget; infinity without one."""
-    entries = all_entries(trace)
-    for turn in range(trace.turns):
-        score, rule = entries.score[row, turn], entries.rule[row, turn]
-        status, protected = entries.status[row, turn], entries.protected[row, turn]
-        stays = ((status == Status.kept) | (status == Status.new)) & ~protected
-        lowest = score[stays].min(initial=math.inf)
-        highest = score[rule == Rule.budget].max(initial=-math.inf)
-        yield float(lowest - highest)
-
-
-def columns(record: Trace | EntryTrace | State) -> Iterator[tuple[str, Numbers]]:
+def columns(record: Trace | EntryTrace | State | DialogBatch) -> Iterator[tuple[str, Numbers]]:
     """Yield every array of a record but its times, with a name."""
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)

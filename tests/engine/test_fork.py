@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.parameters import parameters_of
-from fdkvc.engine import simulate as simulation
 from fdkvc.engine.fork import Fork, fork, state_at_fork
 from fdkvc.engine.simulate import initial_state, simulate, take_turn
 from fdkvc.engine.trace import Rule, Trace
@@ -19,6 +18,7 @@ from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
 from tests.worlds import (
+    EVICTING,
     all_entries,
     assert_same_run,
     assert_same_state,
@@ -29,9 +29,6 @@ from tests.worlds import (
     ragged,
     random_dialog,
 )
-
-EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
-"""A policy whose threshold evicts, which leaves holes in the cache."""
 
 any_policy = policies() | st.just(EVICTING)
 budgets = st.integers(1, 24)
@@ -102,23 +99,6 @@ def test_the_trunk_is_what_a_run_that_ends_at_the_fork_decides(key: str) -> None
         alone = simulate(policy, past, 56)
         for turn in range(turns):
             assert kept_tokens(alone, 0, turn) == kept_tokens(trace, 0, turn)
-
-
-@pytest.mark.parametrize("turn", [0, 4, 8])
-def test_a_fork_runs_only_the_turns_after_it(turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialog = generate(SCENARIOS["shift"])
-    trace = simulate(policy_named("fd-kvc"), dialog, 56)
-    take_turn, taken = simulation.take_turn, []
-
-    def counted(policy, before, observation, *rest):
-        taken.append(observation.turn)
-        return take_turn(policy, before, observation, *rest)
-
-    monkeypatch.setattr(simulation, "take_turn", counted)
-    future = fork(trace, dialog, Fork(turn, policy=policy_named("h2o"), budget=40))
-
-    assert taken == list(range(turn + 1, 10))
-    assert len(future.seconds) == 9 - turn
 
 
 # ------------------------------------------------------------------------------- pin and drop
@@ -206,20 +186,6 @@ FILLING = ("h2o window=1", "snapkv window=1", "window(fd-kvc, share=1)", "scisso
 
 
 @pytest.mark.parametrize("name", FILLING)
-def test_a_pinned_entry_takes_the_place_of_the_oldest_in_a_window(name: str) -> None:
-    dialog = generate(SCENARIOS["shift"])
-    trace = simulate(read_policy(name), dialog, 8)
-    assert kept_tokens(trace, 0, 1) == list(range(56, 64))
-
-    future = fork(trace, dialog, Fork(1, pinned=56))
-
-    assert kept_tokens(future, 0, 2) == [56, *range(89, 96)]
-    entries = all_entries(future)
-    assert (entries.protected.sum(axis=2) == 8).all()
-    assert (entries.rule[entries.protected] == Rule.none).all()
-
-
-@pytest.mark.parametrize("name", FILLING)
 @pytest.mark.parametrize("pins", [2, 7, 8])
 def test_several_pinned_entries_leave_a_window_the_other_places(name: str, pins: int) -> None:
     dialog = generate(SCENARIOS["shift"])
@@ -304,18 +270,6 @@ def test_a_smaller_budget_keeps_the_protected_and_then_the_best(key: str, budget
     assert start.token[0].tolist() == sorted(before.token[0, order[:budget]].tolist())
 
 
-def test_a_larger_budget_fills_with_what_comes() -> None:
-    dialog = generate(SCENARIOS["shift"])
-    trace = simulate(policy_named("fifo"), dialog, 8)
-
-    future = fork(trace, dialog, Fork(2, budget=20))
-
-    assert kept_tokens(future, 0, 3) == list(range(108, 128))
-    first = all_entries(future)
-    assert (first.token[0, 0, :20] >= 0).sum() == 8
-    assert future.evicted["budget"][0, 0] == 8 + 32 - 20
-
-
 # ------------------------------------------------------------------------------- the policy
 
 
@@ -384,61 +338,6 @@ def test_a_policy_that_resets_treats_all_entries_as_new_in_the_turn(key: str, em
     assert cache.token[cache.present].tolist() == alone.token[alone.present].tolist()
     for name, column in cache.channels.items():
         np.testing.assert_array_equal(column[cache.present], alone[name][alone.present])
-
-
-@pytest.mark.parametrize("turn", [3, 6])
-def test_what_one_policy_kept_is_not_gone_at_once_for_being_on_another_scale(turn: int) -> None:
-    """H2O's sums begin at 0 and FD-KVC's at 1; the topic stays the same after these forks."""
-    dialog = generate(SCENARIOS["shift"], 1, 0)
-    assert dialog.current[0, turn] == dialog.current[0, turn + 2]
-    h2o = simulate(policy_named("h2o"), dialog, 56)
-
-    future = fork(h2o, dialog, Fork(turn, policy=policy_named("fd-kvc")))
-
-    first, second = np.isin(future.kept_tokens[0, :2], h2o.kept_tokens[0, turn]).sum(axis=1)
-    assert first > 56 - 32  # more than the places that the new ones left free
-    assert second > 0
-
-
-def test_fd_kvc_after_h2o_starts_as_for_new_entries() -> None:
-    dialog = generate(SCENARIOS["shift"], 1, 7)
-    trace = simulate(policy_named("h2o"), dialog, 56)
-
-    cache = state_at_fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc"))).cache
-
-    assert cache["cumulative"].tolist() == [[1] * 56]
-    embeddings = dialog.embeddings[0].astype(float)
-    mean = embeddings[5 * 32 : 6 * 32].mean(axis=0)
-    similarity = embeddings @ mean / np.linalg.norm(embeddings, axis=1) / np.linalg.norm(mean)
-    np.testing.assert_allclose(
-        cache["recency"][0], np.maximum(similarity[cache.token[0]], 0), atol=1e-5
-    )
-    assert cache.state["learning_rate"].tolist() == [np.float32(0.3)]
-
-
-def test_h2o_after_fd_kvc_has_heard_the_turn_of_the_fork() -> None:
-    dialog = generate(SCENARIOS["shift"], 1, 7)
-    trace = simulate(policy_named("fd-kvc"), dialog, 56)
-
-    cache = state_at_fork(trace, dialog, Fork(5, policy=policy_named("h2o"))).cache
-
-    attention = dialog.observe(5).attention(cache.token)
-    np.testing.assert_array_equal(cache["cumulative"], attention)
-
-
-def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
-    """Eq. 2: ρ at the turn after is γ times what the fork left, then reinforcement."""
-    dialog = generate(SCENARIOS["shift"], 1, 7)
-    trace = simulate(policy_named("fd-kvc"), dialog, 56)
-
-    future = fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc", gamma=0.5)))
-
-    left = trace.result(5).end_state.cache
-    recorded = all_entries(future).recorded
-    decayed = recorded["recency decayed"][0, 0, :56]
-    np.testing.assert_allclose(decayed, 0.5 * left["recency"][0], rtol=1e-6)
-    rate = left.state["learning_rate"]
-    assert recorded["learning rate before"][:, 0] == rate != np.float32(0.3)  # it goes on
 
 
 @given(ragged(), any_policy, any_policy, budgets, budgets, st.data())

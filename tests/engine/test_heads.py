@@ -13,7 +13,6 @@ from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.replay import Replay, default_heads, replay
 from fdkvc.core.attention import LANES, Observation
 from fdkvc.core.cache import Cache
-from fdkvc.core.dialogs import stack
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.metrics import METRICS
@@ -75,15 +74,6 @@ def test_one_head_together_is_the_policy_itself(key: str) -> None:
 
     np.testing.assert_array_equal(alone.kept_tokens, one.kept_tokens)
     np.testing.assert_array_equal(alone.output, one.output)
-
-
-@pytest.mark.parametrize("key", ["h2o", "fd-kvc"])
-def test_heads_that_agree_decide_as_each_would(key: str) -> None:
-    dialogs = stack([RECORDINGS[0].dialogs.row(0)] * HEADS)
-    separate = simulate(policy_named(key), dialogs, 32, entries=False)
-    joined = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
-
-    np.testing.assert_array_equal(separate.kept_tokens, joined.kept_tokens)
 
 
 @pytest.mark.parametrize("key", ["tova", "fd-kvc"])
@@ -156,14 +146,6 @@ def test_the_score_is_the_mean_of_the_heads_scores() -> None:
     assert present.any()
     np.testing.assert_allclose(joined.score[0, 1, present], scores.mean(axis=0)[present], rtol=1e-6)
     assert scores.std(axis=0)[present].max() > 0.1
-
-
-def test_a_replay_shows_the_difference() -> None:
-    table = replay(Replay((policy_named("tova"),), (48,), ("each", "together")), RECORDINGS)
-    recall = table[table.metric == "call_recall"].groupby("heads", sort=False).value.mean()
-
-    assert list(recall.index) == ["each", "together"]
-    assert recall["each"] != recall["together"]
 
 
 def sharing(groups: tuple[int, ...]) -> list[Recording]:

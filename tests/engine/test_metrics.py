@@ -11,7 +11,6 @@ import pytest
 
 from fdkvc.core.arrays import one_dialog
 from fdkvc.core.dialogs import DialogBatch, stack
-from fdkvc.engine.fork import Fork, fork
 from fdkvc.engine.metrics import (
     METRICS,
     Adaptation,
@@ -28,7 +27,7 @@ from fdkvc.engine.trace import Trace
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from tests.worlds import adaptation_in, by_cosine, plain_dialog, random_dialog
+from tests.worlds import adaptation_in, plain_dialog, random_dialog
 
 FIFO = policy_named("fifo")
 NAN = math.nan
@@ -76,14 +75,6 @@ def test_a_token_may_count_for_several_topics() -> None:
 
     np.testing.assert_allclose(retention(trace, labelled), [[1, 2 / 3]])
     np.testing.assert_allclose(diversity(trace, labelled), [[1, 1]])
-
-
-def test_the_papers_rule_parts_from_the_labels_with_noise() -> None:
-    dialogs = generate(SCENARIOS["shift"], dialogs=5, seed=0, world=World(noise=0.3))
-    trace = fifo(dialogs, budget=56)
-
-    assert (retention(trace, dialogs)[:, -1] == 1).all()
-    assert (retention(trace, by_cosine(dialogs))[:, -1] < 0.8).all()
 
 
 def test_turns_that_a_row_does_not_have_and_turns_without_topic_have_no_number() -> None:
@@ -158,17 +149,6 @@ def test_a_topic_whose_direction_is_not_known_is_the_mean_of_its_tokens() -> Non
     # The topic A is (6, 1) / 3, B is (3, 4); the output is the newest token.
     along_a = np.hypot(6, 1)
     np.testing.assert_allclose(alignment(trace, dialog), [[1 / along_a, 1, 6 / along_a]], rtol=1e-6)
-
-
-def test_alignment_by_other_projections_is_that_of_unrelated_vectors() -> None:
-    dialogs = generate(SCENARIOS["shift"], dialogs=200, seed=2)
-    trace = fifo(dialogs, budget=56)
-
-    assert late(alignment(trace, dialogs, "value"), dialogs).mean() > 0.99
-    for other in ("key", "query"):
-        unrelated = late(alignment(trace, dialogs, other), dialogs)
-        assert abs(unrelated.mean()) < 4 * 0.25 / math.sqrt(200)
-        assert unrelated.std() == pytest.approx(0.25, abs=0.04)  # 1/√16
 
 
 # ------------------------------------------------------------------------------- late
@@ -303,27 +283,7 @@ def test_adaptation_is_known_where_the_record_begins_by_the_change_of_topic(firs
     np.testing.assert_array_equal(late.never, whole.never & is_known)
 
 
-def test_a_fork_before_the_change_of_topic_has_an_adaptation() -> None:
-    dialog = alike(10, 2, 2, 2, 2, 2, topics="AABBBB")
-    run = simulate(policy_named("fifo"), dialog, 10)
-
-    smaller = adaptation_in(fork(run, dialog, Fork(1, budget=5)), dialog)
-    unknown = adaptation_in(fork(run, dialog, Fork(2, budget=5)), dialog)
-
-    assert (smaller.turns.tolist(), smaller.never.tolist()) == ([2], [False])
-    assert (np.isnan(unknown.turns).tolist(), unknown.never.tolist()) == ([True], [False])
-
-
 # ------------------------------------------------------------------------------- memory
-
-
-def test_memory_counts_keys_values_scores_and_the_full_cache() -> None:
-    dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=0)
-    result = cache_bytes(simulate(policy_named("fd-kvc"), dialogs, 56, entries=False), dialogs)
-
-    assert result.scores == 56 * 8  # the paper: 8 bytes of scores an entry
-    assert result.keys == result.values == 56 * 16 * 4
-    assert result.full_cache == 2 * 320 * 16 * 4
 
 
 @pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
@@ -397,18 +357,3 @@ def test_return_recall_counts_the_topics_earlier_tokens() -> None:
     # Turn 2 holds tokens 0, 2, 3, 4: of A's earlier two one is left. Turn 4 holds 0, 4, 5, 6.
     np.testing.assert_array_equal(series[0], [np.nan, np.nan, 0.5, np.nan, 0])
     assert metric_named("return_recall").late(trace, dialog) == pytest.approx([0.25])
-
-
-def test_fifo_recalls_nothing_after_a_long_absence() -> None:
-    dialogs = generate(SCENARIOS["return"], 2, 3)
-    trace = simulate(policy_named("fifo"), dialogs, 56, entries=False)
-
-    np.testing.assert_array_equal(metric_named("return_recall").late(trace, dialogs), 0)
-
-
-@pytest.mark.parametrize("scenario", ["shift", "gradual"])
-def test_where_no_topic_comes_back_there_is_nothing_to_recall(scenario: str) -> None:
-    dialogs = generate(SCENARIOS[scenario], 2, 3)
-    trace = simulate(policy_named("fd-kvc"), dialogs, 56, entries=False)
-
-    assert np.isnan(metric_named("return_recall").measure(trace, dialogs)).all()

@@ -7,26 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fdkvc.core.arrays import one_dialog
 from fdkvc.core.attention import SPEAKERS, word_id
-from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.online import OnlineCache, OnlineTurn
-from fdkvc.engine.simulate import simulate
-from fdkvc.policies import Policy, policy_named, read_policy
+from fdkvc.policies import policy_named, read_policy
 from tests.worlds import (
-    CLEAR,
-    ORACLE_POLICIES,
     STREAMING_POLICIES,
-    all_entries,
-    by_token,
-    kept_tokens,
-    oracle,
-    policies,
     random_vectors,
-    turn_lengths,
 )
 
 Vectors = dict[str, Any]
@@ -39,33 +26,6 @@ def cut(vectors: Vectors, lengths: list[int]) -> list[Vectors]:
         {name: array[end - length : end] for name, array in vectors.items()}
         for length, end in zip(lengths, ends, strict=True)
     ]
-
-
-@given(
-    policies(tuple(key for key in ORACLE_POLICIES if key in STREAMING_POLICIES))
-    | st.just(policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)),
-    turn_lengths(turns=7, tokens=12),
-    st.integers(1, 30),
-    st.integers(0, 2**32),
-)
-def test_it_decides_as_simulate_does(
-    policy: Policy, lengths: list[int], budget: int, seed: int
-) -> None:
-    vectors, _ = random_vectors(seed, lengths)
-    dialog: DialogBatch = one_dialog(**vectors, turn_lengths=lengths)
-    trace = simulate(policy, dialog, budget)
-    weights = all_entries(trace).attention_after
-    cache = OnlineCache(policy, budget)
-
-    sure = oracle(dialog, 0, policy, budget)
-    for turn, (new, expected) in enumerate(zip(cut(vectors, lengths), sure, strict=True)):
-        fed = cache.feed(**new)
-        if expected.margin <= CLEAR:
-            break  # products of another shape may round differently
-        assert fed.kept_tokens.tolist() == kept_tokens(trace, 0, turn) == expected.kept
-        np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-3, atol=1e-4)
-        weights_by_token = list(by_token(all_entries(trace), weights, 0, turn).values())
-        np.testing.assert_allclose(fed.attention, weights_by_token, rtol=1e-3, atol=1e-5)
 
 
 def test_what_a_first_turn_evicted_can_be_read_again() -> None:

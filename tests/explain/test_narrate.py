@@ -38,7 +38,7 @@ def told(policy: Policy, dialogs: DialogBatch, budget: int, turn: int) -> dict[s
 
 
 def test_a_turn_worked_by_hand() -> None:
-    # Numbers are those of test_explain's and test_reference's worked dialog.
+    # Numbers are those of test_explain's worked dialog.
     dialogs = three_turns()
     trace = simulate(fd_kvc(tau=0.5), dialogs, budget=2)
     steps = narrate(trace, dialogs, 0, turn=2)

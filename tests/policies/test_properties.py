@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from functools import cache
 
 import numpy as np
@@ -13,10 +12,7 @@ from hypothesis import strategies as st
 
 from fdkvc.core.attention import (
     cosine,
-    divide_by_max,
     entry_sum,
-    min_max,
-    normalize,
     row_products,
     softmax,
 )
@@ -27,27 +23,21 @@ from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import (
-    CLEAR,
+    EVICTING,
     all_entries,
     assert_same_run,
     assert_same_state,
     by_token,
     columns,
-    dialogs,
     evictions,
     kept_tokens,
     live,
-    margins,
     policies,
     ragged,
     random_dialog,
 )
 
 budgets = st.integers(1, 24) | st.sampled_from([56, 130, 200])
-EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
-"""A policy whose threshold evicts, which leaves holes in the cache."""
-
-
 # ------------------------------------------------------------------------------- every turn
 
 
@@ -185,33 +175,7 @@ def the_rank_orders_by_score_and_then_by_age(trace: Trace, batch: DialogBatch) -
             assert rank.tolist() == list(range(1, len(slots) + 1))
 
 
-def test_of_many_equal_entries_the_older_ranks_higher_and_stays() -> None:
-    # With w_c = 1 new entries are all worth the same.
-    trace = simulate(policy_named("fd-kvc", w_c=1), random_dialog(0, [100]), budget=40)
-    entries = all_entries(trace)
-
-    assert entries.rank[0, 0, live(entries, 0, 0)].tolist() == list(range(1, 101))
-    assert kept_tokens(trace, 0, 0) == list(range(40))
-
-
 # ------------------------------------------------------------------------------- every batch
-
-
-@pytest.mark.long
-@given(st.lists(policies(), min_size=1, max_size=2), dialogs(rows=5), budgets, st.randoms())
-def test_a_dialog_is_the_same_to_the_last_bit_in_any_batch(
-    some: list[Policy], rows: list[DialogBatch], budget: int, chance: object
-) -> None:
-    order = list(range(len(rows)))
-    chance.shuffle(order)  # type: ignore[attr-defined]
-    batch = stack([rows[number] for number in order])
-
-    for policy in [*some, EVICTING]:
-        together = simulate(policy, batch, budget)
-        for place, number in enumerate(order):
-            alone = simulate(policy, rows[number], budget)
-            assert_same_run(alone, together, other_row=place)
-            assert_same_run(alone, simulate(policy, batch.row(place), budget))
 
 
 @cache
@@ -253,15 +217,6 @@ def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
 
     with pytest.raises(ValueError, match=f"^turn is {turn}, but .* from 0 to 9$"):
         trace.result(turn)
-
-
-def test_a_fork_knows_the_turns_after_it_only() -> None:
-    batch = generate(SCENARIOS["shift"])
-    trace = simulate(policy_named("fifo"), batch, budget=4)
-    fork = simulate(policy_named("fifo"), batch, 4, start=(6, trace.result(5).end_state))
-
-    with pytest.raises(ValueError, match=r"^turn is 5, but .* from 6 to 9$"):
-        fork.result(5)
 
 
 @pytest.mark.parametrize("turn", [10, -1])
@@ -347,31 +302,6 @@ def test_softmax_of_large_logits_and_of_nothing() -> None:
     np.testing.assert_array_equal(softmax(logits), [[0.5, 0, 0.5], [0, 0, 0], [0.5, 0, 0.5]])
 
 
-def test_scaling_to_the_sum_and_to_the_maximum() -> None:
-    x = np.array([[1, 3, 0], [0, 0, 0]], np.float32)
-
-    np.testing.assert_allclose(normalize(x), [[0.25, 0.75, 0.0], [0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(divide_by_max(x), [[1 / 3, 1.0, 0.0], [0.0, 0.0, 0.0]])
-
-
-def test_min_max_looks_at_present_entries_only() -> None:
-    x = np.array([[0.3, 0.5, 0.4, 9, -9], [1, 1, 1, 0, 0], [4, 5, 6, 7, 8]], np.float32)
-    present = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], bool)
-
-    scaled = min_max(x, present)
-
-    expected = np.zeros((3, 5))
-    expected[0, :3] = [0, 1, 0.5]
-    np.testing.assert_allclose(scaled, expected, atol=1e-6)
-
-
-def test_cosines() -> None:
-    a = np.array([[3, 4], [1, 0], [0, 0]], np.float32)
-    b = np.array([[4, 3], [0, 2], [1, 1]], np.float32)
-
-    np.testing.assert_allclose(cosine(a, b), [0.96, 0, 0], atol=1e-6)
-
-
 def test_products_of_rows_stay_within_their_lengths() -> None:
     a = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
     b = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
@@ -383,10 +313,3 @@ def test_products_of_rows_stay_within_their_lengths() -> None:
     np.testing.assert_allclose(ragged_product[1, :, :1], full[1, :, :1])
     assert not ragged_product[0, 2].any()
     assert not ragged_product[1, :, 1:].any()
-
-
-def test_margins_are_what_the_budget_decided_by() -> None:
-    trace = simulate(policy_named("fifo"), random_dialog(0, [2, 2, 0, 1]), budget=3)
-
-    assert list(margins(trace, 0)) == [math.inf, 1, math.inf, 1]
-    assert min(margins(trace, 0)) > CLEAR

@@ -1,6 +1,5 @@
 """Surprisal: worked by hand, and what decides and what does not."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -9,14 +8,10 @@ import pytest
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.arrays import one_dialog
-from fdkvc.core.dialogs import stack
-from fdkvc.engine.metrics import metric_named
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
-from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import all_entries, by_token, evictions, kept_tokens, random_dialog, said
+from tests.worlds import all_entries, by_token, evictions, kept_tokens, said
 
 
 def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated() -> None:
@@ -44,38 +39,12 @@ def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated
     assert kept_tokens(trace, 0, 3) == [1, 3, 4, 5]
 
 
-def test_neither_attention_nor_similarity_decides() -> None:
-    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
-    other = lexical_recording(recording.transcript, seed=5)  # other vectors of the same words
-
-    kept, others = [
-        simulate(policy_named("surprisal"), version.dialogs, 48).kept_tokens
-        for version in (recording, other)
-    ]
-    np.testing.assert_array_equal(kept, others)
-
-
-def test_after_a_shift_the_new_topic_has_nine_tenths_of_the_cache() -> None:
-    dialogs = generate(SCENARIOS["shift"], dialogs=20, seed=1)
-    trace = simulate(policy_named("surprisal"), dialogs, 56, entries=False)
-
-    assert metric_named("retention").late(trace, dialogs).mean() > 0.9
-    assert math.isclose(float(trace.end_state.cache["surprisal"].max()), 1)  # as all that are drawn
-
-
 def test_identical_words_are_not_above_a_threshold_of_1_which_turns_redundancy_off() -> None:
     dialogs = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
     entries = all_entries(simulate(policy_named("surprisal", redundancy=1), dialogs, 48))
 
     assert np.nanmax(entries.channels["redundancy"]) <= 1
     assert not np.nan_to_num(entries.terms["redundancy"]).any()
-
-
-def test_attention_is_not_bent() -> None:
-    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
-    entries = all_entries(simulate(policy_named("surprisal"), dialogs, 56))
-
-    np.testing.assert_array_equal(entries.attention_after, entries.attention_before)
 
 
 def test_what_was_surprising_stays_until_it_has_faded() -> None:
@@ -115,14 +84,6 @@ def test_a_policy_that_weighs_surprisal_says_so_where_there_is_none() -> None:
     ):
         with pytest.raises(ValueError, match=said_of_it):
             OnlineCache(policy, 2).feed(**vectors, surprisal=wrong)
-
-
-def test_dialogs_with_surprisal_and_without_do_not_stand_in_one_batch() -> None:
-    with_surprisal = random_dialog(1, [3])
-    without = dataclasses.replace(with_surprisal, surprisal=None)
-
-    with pytest.raises(ValueError, match="some of the dialogs have surprisal, others do"):
-        stack([with_surprisal, without])
 
 
 def test_of_what_is_said_again_the_last_stays() -> None:

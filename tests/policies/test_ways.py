@@ -23,7 +23,7 @@ from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import simulate
 from fdkvc.explain.decisions import explain, sentences
-from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
+from fdkvc.policies import Policy, policy_named, read_policy
 from fdkvc.policies.base import Available
 
 
@@ -507,9 +507,3 @@ def test_the_work_of_a_long_conversation_grows_with_its_turns(
             work[name, turns] = sum(counted)
     for name in ("messages(fifo)", "clear-results", "reread(clear-results)"):
         assert 0 < work[name, 120] < 5 * work[name, 30]
-
-
-def test_they_are_registered() -> None:
-    assert {"clear-results", "regions"} <= {*POLICIES}
-    assert {"messages", "reread"} <= {*WRAPPERS}
-    assert wrapped("messages", policy_named("fifo")).name == "messages(fifo)"

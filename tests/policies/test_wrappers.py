@@ -146,6 +146,7 @@ def _name(text: str) -> str:
         ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is not a"),
         ("recall(h2o, tier=9)", "tier is 9.0, but must be a number from 0 to 4"),
         ("recall(h2o, places=9)", "'places' is not a hyperparameter of recall"),
+        ("fifo x=1", "'x' is not a hyperparameter of fifo (it has: none)"),
         ("recall(recall(h2o))", "recall occurs more than once"),
         ("window(window(h2o))", "window occurs more than once"),
         ("recall(full)", "full stores everything, so recall changes"),
