@@ -25,13 +25,13 @@ def summary(*skipped: tuple[str, str]) -> list[str]:
 
 
 def test_each_reason_is_told_once_with_how_many_and_where() -> None:
-    both = ("tests/test_a.py", "no Dask"), ("tests/browser/test_b.py::test_1", "no Chromium")
-    again = ("tests/test_a.py", "no Dask"), ("tests/browser/test_b.py::test_2", "no Chromium")
+    both = ("tests/test_a.py", "no torch"), ("tests/browser/test_b.py::test_1", "no Chromium")
+    again = ("tests/test_a.py", "no torch"), ("tests/browser/test_b.py::test_2", "no Chromium")
 
     assert summary(*both, *again) == [  # of a file, every worker reports
         "not run",
         "2 of tests/browser/test_b.py: no Chromium",
-        "1 of tests/test_a.py: no Dask",
+        "1 of tests/test_a.py: no torch",
     ]
 
 

@@ -448,7 +448,7 @@ def test_the_picture_of_packages_shows_every_import_and_none_that_is_forbidden()
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:
-    files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-dask", "-gguf", "-llama")]
+    files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-gguf", "-llama")]
     requirements = "".join(file.read_text("utf-8") for file in files)
     required = set(re.findall(r"^([\w[\]-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
     imported = {
@@ -458,8 +458,7 @@ def test_every_package_that_the_project_imports_is_required() -> None:
         for name in imported_names(node)
     }
 
-    named = {"vl_convert": "vl-convert-python", "distributed": "dask[distributed]"}
-    named["llama_cpp"] = "llama-cpp-python"
+    named = {"vl_convert": "vl-convert-python", "llama_cpp": "llama-cpp-python"}
     others = imported - {*sys.stdlib_module_names, "fdkvc"}
     assert required == {named.get(name, name) for name in others}
 

@@ -89,7 +89,6 @@ class _Parser(argparse.ArgumentParser):
     def workers(self) -> None:
         description = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
         self.option("--workers", "N", description, type=parse_number)
-        self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
         self.flag("--tools", "begin each dialog with the tools that its file lists")

@@ -37,7 +37,7 @@ def report(options: Namespace) -> None:
         return
     if options.out is None:
         raise ValueError("report needs --out FILE or --gallery DIR")
-    with running(options.workers, options.dask) as execution:
+    with running(options.workers) as execution:
         text = _html(options, execution)
     path = Path(options.out)
     write_files(path.parent, {path.name: text})
@@ -77,7 +77,7 @@ def repeat(options: Namespace) -> None:
     folder = Path(options.file).parent
     if not any(os.path.isfile(folder / Path(name).name) for name in record.files):
         raise ValueError("there is nothing to compare: none of the run's tables is beside run.json")
-    with running(options.workers, options.dask) as execution:
+    with running(options.workers) as execution:
         run = KINDS[record.kind].again(record, settings_from(Sources, options), **execution)
     comparison = compare(record, run.files, folder)
     sentence = comparison_sentence(record, comparison)

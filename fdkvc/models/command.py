@@ -35,7 +35,7 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model = small_model(options.model)
-    with running(options.workers, options.dask) as execution:
+    with running(options.workers) as execution:
         run, _ = _measured(options, settings, baseline, model, execution)
     if options.model is not None:  # the bundled one has no sinks
         warn_each(sinks_notes(settings.policies, settings.budgets))

@@ -23,14 +23,13 @@ def benchmark(options: Namespace) -> None:
         raise ValueError("--all and --baseline cannot be combined: give only one")
     settings = settings_from(Benchmark, options)
     baseline = baseline_of(settings.policies, options.baseline)
-    if options.dask is None:  # before this process imports pandas and SciPy
-        start_workers(settings, options.workers)
+    start_workers(settings, options.workers)  # before this process imports pandas and SciPy
 
     from fdkvc.paper.results import BenchmarkRun, StudyRun
     from fdkvc.paper.study import run_study
 
     warn_no_effect(settings.policies)
-    with running(options.workers, options.dask) as execution:
+    with running(options.workers) as execution:
         study = run_study(settings, is_whole=options.all, **execution)
     finish(options, StudyRun(study) if options.all else BenchmarkRun(study, baseline))
 
@@ -53,7 +52,7 @@ def sweep(options: Namespace) -> None:
             axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
     settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
     warn_no_effect([policy])
-    with running(options.workers, options.dask) as execution:
+    with running(options.workers) as execution:
         run = SweepRun.measure(settings, **execution)
     finish(options, run)
 

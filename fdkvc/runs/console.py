@@ -174,18 +174,10 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def running(workers: int | None, dask: str | None = None) -> Iterator[Execution]:
-    """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
+def running(workers: int | None) -> Iterator[Execution]:
+    """Yield the arguments of a run: its workers, and its progress."""
     with progress() as on_progress:
-        if dask is None:
-            yield {"workers": workers, "on_progress": on_progress}
-        elif workers is not None:
-            raise ValueError("--dask and --workers cannot be combined: give only one")
-        else:
-            from fdkvc.runs.cluster import dask_cluster
-
-            with dask_cluster(dask) as (executor, workers):
-                yield {"executor": executor, "workers": workers, "on_progress": on_progress}
+        yield {"workers": workers, "on_progress": on_progress}
 
 
 def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:

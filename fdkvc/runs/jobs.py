@@ -72,7 +72,7 @@ def worker_count(execution: Execution) -> int:
     """Return how many chunks run at once; a ValueError if below 1, or too many for a machine."""
     workers = execution.get("workers")
     workers = cores() if workers is None else workers
-    if execution.get("executor") is None:  # a cluster may have more
+    if execution.get("executor") is None:  # another executor may have more
         WORKERS.check(workers, "workers")
     check_count("workers", workers)
     return workers
@@ -136,7 +136,7 @@ def run_jobs(
             try:
                 finished[number] = future.result()
             except CancelledError:
-                if not cancelled.is_set():  # the client of a cluster was closed
+                if not cancelled.is_set():  # the executor was closed
                     raise
                 continue  # amid a dialog, which takes long
             except Exception:

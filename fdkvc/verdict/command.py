@@ -46,7 +46,7 @@ def dialogs(options: Namespace) -> None:
         "target": int(options.target) / 100,
         "searched": searched or None,
     }
-    with running(options.workers, options.dask) as execution:
+    with running(options.workers) as execution:
         run = ReplayRun.measure(settings, recordings, run_fields, **execution)
     if run.card is not None:
         warn_each(missing_value_notes(transcripts_of(run.recordings)))
@@ -104,7 +104,7 @@ def _read(run: ReplayRun, model: AnyModel, options: Namespace) -> ReplayRun:
     assert run.card is not None
     warn_each([model.tokens.note])
     texts, minutes = transcripts_of(run.recordings), options.minutes or MINUTES.default
-    with running(options.workers, options.dask) as execution:
+    with running(options.workers) as execution:
         try:
             return replace(run, read=read_card(run.card, model, texts, minutes, **execution))
         except ValueError as error:

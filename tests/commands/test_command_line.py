@@ -416,7 +416,6 @@ MISTAKES = {
     "trace --out=": "'' cannot be written: it has no name",
     "benchmark --policies fd-kvc:gamma=2": "gamma is 2.0, but must be a number above 0",
     "benchmark --all --baseline fifo": "--all and --baseline cannot be combined",
-    "benchmark --dask tcp://host:8786 --workers 2": "--dask and --workers cannot be combined",
     "sweep --policy sink --parameter sinks --values 1.5 --out {tmp}/out": (
         "sinks has the value '1.5', but takes whole"
     ),
@@ -493,14 +492,6 @@ def test_a_mistake_ends_in_one_sentence_before_anything_runs(
     assert filled(MISTAKES[line]) in printed.err
     assert printed.err.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"file", "pipe"}
-
-
-def test_a_cluster_without_its_packages_ends_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
-) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    assert run("benchmark", "--dask", "tcp://host:8786") == 2
-    assert "install requirements-dask.txt" in capsys.readouterr().err
 
 
 def test_too_large_a_budget_ends_in_a_sentence(
