@@ -97,19 +97,6 @@ def test_rows_are_taken_from_one_cache_or_the_other() -> None:
     assert mixed.state["rate"].tolist() == [0, 9]
 
 
-def test_channels_and_states_are_replaced_by_name() -> None:
-    cache = cache_of([0, 1])
-
-    changed = cache.with_channels(value=np.ones((1, 2), np.float32)).with_state(
-        rate=np.full(1, 5, np.float32)
-    )
-
-    assert changed["value"].tolist() == [[1, 1]]
-    assert changed.state["rate"].tolist() == [5]
-    assert_holds(cache, [0, 1])
-    assert cache.state["rate"].tolist() == [0]
-
-
 @pytest.mark.parametrize(
     ("count", "expected"), [(0, []), (1, [3]), (2, [2, 3]), (3, [1, 2, 3]), (9, [0, 1, 2, 3])]
 )
@@ -184,10 +171,3 @@ def test_what_is_no_tie_is_decided_by_its_score() -> None:
     assert second_stays(score, Ties())
     assert second_stays(score * 0.5, Ties())
     assert not second_stays(score * 0.1, UNIT_SCALE)
-
-
-def test_a_cache_that_is_not_full_keeps_everything() -> None:
-    cache = cache_of([0, -1, 1, -1, -1])
-    kept, _ = select(np.zeros((1, 5), np.float32), cache, np.zeros((1, 5), bool), 3)
-
-    assert_holds(cache.keep(kept, 3), [0, -1, 1])

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
+from fdkvc.synthetic.scenarios import World, custom_scenario
 from tests.worlds import dialogs as some_dialogs
 from tests.worlds import random_dialog
 
@@ -42,14 +41,6 @@ def test_a_row_of_a_stack_is_the_dialog_that_went_in(rows: list[DialogBatch]) ->
     assert batch.turns == max(row.turns for row in rows)
     for index, row in enumerate(rows):
         assert_same_dialogs(batch.row(index), row)
-
-
-@given(st.permutations(["shift", "return", "adaptation", "gradual"]), st.integers(0, 1000))
-def test_a_row_of_generated_dialogs_is_the_dialog_that_went_in(order: list[str], seed: int) -> None:
-    rows = [generate(SCENARIOS[key], 1, seed, World(tokens_per_turn=5)) for key in order]
-
-    for index, row in enumerate(rows):
-        assert_same_dialogs(stack(rows).row(index), row)
 
 
 def test_stacks_can_be_stacked() -> None:

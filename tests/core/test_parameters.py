@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.core.parameters import (
-    BUDGET,
     Checked,
     Field,
     Parameter,
     check_count,
-    check_parameter,
     defaults_of,
     parameter,
     parameters_of,
@@ -121,25 +119,6 @@ def test_a_dataclass_lists_its_parameters_in_order() -> None:
     assert defaults_of(Example(share=0.1)) == defaults_of(Example)
 
 
-@pytest.mark.parametrize(
-    ("given_value", "sentence"),
-    [
-        ({"share": 0}, "share is 0, but must be"),
-        ({"share": math.nan}, "share is nan, but must be"),
-        ({"count": 10}, "count is 10, but must be"),
-        ({"count": 1.0}, "count is 1.0, but must be"),
-        ({"word": "max"}, "word is 'max', but must be one of mean, each"),
-        ({"word": 1}, "word is 1, but must be one of mean, each"),
-    ],
-)
-def test_a_checked_dataclass_refuses_in_one_sentence(
-    given_value: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(ValueError) as refusal:  # noqa: PT011 the sentence is compared
-        Example(**given_value)
-    assert sentence in str(refusal.value)
-
-
 def test_a_checked_dataclass_holds_plain_numbers() -> None:
     example = Example(share=np.float64(0.25), count=np.int64(2))  # type: ignore[arg-type]
 
@@ -188,30 +167,10 @@ def test_a_number_is_read_as_python_reads_it(text: str) -> None:
     assert read_number(text) == float(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " 1",
-        "1 ",
-        "1\n",
-        "1_000",
-        "٣",
-        "１２",
-        "0x10",
-        "inf",
-        "-inf",
-        "nan",
-        "1e",
-        "e3",
-        ".",
-        "1,5",
-        "--1",
-        "1e3.0",
-        "²",
-        "½",
-    ],
-)
+NO_NUMBERS = "1_000 ٣ １２ 0x10 inf -inf nan 1e e3 . 1,5 --1 1e3.0 ² ½"
+
+
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "1\n", *NO_NUMBERS.split()])
 def test_other_texts_are_no_numbers(text: str) -> None:
     assert read_number(text) == text
     assert read_number(text, int) == text
@@ -223,12 +182,6 @@ def test_a_whole_number_has_digits_alone() -> None:
         assert read_number(text, int) == text
 
 
-@pytest.mark.parametrize("text", ["٣", "１２", "1_000", "inf"])
-def test_a_link_refuses_what_only_looks_like_a_number(text: str) -> None:
-    with pytest.raises(ValueError, match=f"^Budget is '{text}', but must be a whole number"):
-        BUDGET.parse(text)
-
-
 def test_a_long_value_of_a_link_is_refused_before_it_is_read() -> None:
     def never(text: str) -> str:
         raise AssertionError(text)
@@ -236,9 +189,3 @@ def test_a_long_value_of_a_link_is_refused_before_it_is_read() -> None:
     several = Field("Policies", "", name="policies", default=("fifo",), read=never)
     with pytest.raises(ValueError, match=r"^Policies has 10,001 characters, but at most"):
         several.parse("a" * 10_001)
-
-
-def test_a_value_is_checked_by_name() -> None:
-    check_parameter("w", Parameter("", "", low=0), 0.0, float)
-    with pytest.raises(ValueError, match=r"^w is -1, but must be a number of at least 0$"):
-        check_parameter("w", Parameter("", "", low=0), -1, float)

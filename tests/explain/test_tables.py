@@ -19,13 +19,11 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Status, Trace
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.paper.benchmark import Benchmark, PolicyScores, Results, run_benchmark
-from fdkvc.paper.published import published, published_ablation
+from fdkvc.paper.published import published
 from fdkvc.paper.replication.tables import (
     ADAPTATIONS,
     LATENCY,
-    PAIRED,
     SUMMARY,
-    SWEPT,
     adaptation_table,
     latency_table,
     paired_table,
@@ -33,9 +31,9 @@ from fdkvc.paper.replication.tables import (
     sweep_table,
 )
 from fdkvc.paper.study import Study
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
 from tests.worlds import all_entries
 
 FIVE = ("shift", "return", "mixed", "complex", "gradual")
@@ -101,22 +99,6 @@ def test_composite_is_the_mean_over_the_five_scenarios(results: Results) -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "retention", "diversity"),
-    [("fifo", 91.43, 47.56), ("sink", 87.62, 73.33), ("h2o", 63.33, 70.00)],
-)
-def test_composites_that_every_dialog_agrees_on_are_the_published_ones(
-    results: Results, policy: str, retention: float, diversity: float
-) -> None:
-    table = summary_table(results).query("scenario == 'composite' and policy == @policy")
-    rows = {row["metric"]: row for row in table.to_dict("records")}
-    for metric, percent in (("late_retention", retention), ("late_diversity", diversity)):
-        row = rows[metric]
-        assert 100 * row["mean"] == pytest.approx(percent, abs=0.005)
-        assert row["ci_low"] == row["ci_high"]
-        assert row["published"] == pytest.approx(row["mean"], abs=0.0005)
-
-
 def test_every_published_cell_stands_beside_its_measurement(results: Results) -> None:
     table = summary_table(results)
     for row in table.to_dict("records"):
@@ -125,33 +107,9 @@ def test_every_published_cell_stands_beside_its_measurement(results: Results) ->
     assert table.published.notna().sum() == 48
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"budget": 28},
-        {"world": World(noise=0.1)},
-        {"policies": (policy_named("fd-kvc", gamma=0.8), policy_named("sink", sinks=2))},
-    ],
-)
-def test_nothing_is_published_for_settings_that_the_paper_does_not_have(
-    other: dict[str, Any],
-) -> None:
-    wanted = tuple(SCENARIOS[key] for key in ("shift", "adaptation"))
-    ran = run_benchmark(dataclasses.replace(Benchmark(dialogs=2, scenarios=wanted), **other))
-    assert summary_table(ran).published.isna().all()
-    assert adaptation_table(ran).filter(like="published").isna().all(axis=None)
-    assert len(adaptation_table(ran)) == len(ran.benchmark.policies)
-
-
 def test_there_is_no_composite_of_some_scenarios() -> None:
     ran = run_benchmark(Benchmark(dialogs=2, scenarios=(SCENARIOS["mixed"], SCENARIOS["shift"])))
     assert list(summary_table(ran).scenario.unique()) == ["mixed", "shift"]
-
-
-def test_one_dialog_has_a_mean_and_no_interval() -> None:
-    table = summary_table(by_hand({"fifo": {"late_retention": [0.5]}}))
-    assert table["mean"].tolist() == [0.5]
-    assert table[["ci_low", "ci_high"]].isna().all(axis=None)
 
 
 def test_a_run_that_was_cancelled_shows_what_is_finished() -> None:
@@ -183,46 +141,13 @@ def test_adaptation_table(results: Results) -> None:
             figure = published("adaptation", row["policy"], name)
             assert figure is not None
             assert row[f"published_{name}"] == figure.value
-    exact = table.set_index("policy").loc[["fifo", "sink", "h2o"], ["mean", "median", "p90"]]
-    assert exact.to_numpy().tolist() == [[2, 2, 2], [2, 2, 2], [16, 16, 16]]
-
-
-def test_without_the_adaptation_run_its_table_has_columns_and_no_rows() -> None:
-    table = adaptation_table(by_hand({"fifo": {"late_retention": [0.5]}}))
-    assert tuple(table.columns) == ADAPTATIONS
-    assert table.empty
 
 
 # ------------------------------------------------------------------------------- paired
 
 
-def test_paired_table_by_hand() -> None:
-    # Differences 0.125, 0.25, 0.375: mean 1/4, sd 1/8, t = 2√3 with two degrees of freedom.
-    table = paired_table(
-        by_hand(
-            {
-                "fifo": {"late_retention": [0.5, 0.75, 1.0], "late_diversity": [0.75, 0.5, 0.25]},
-                "h2o": {"late_retention": [0.375, 0.5, 0.625], "late_diversity": [0.5, 0.25, 0]},
-            }
-        )
-    )
-    assert tuple(table.columns) == PAIRED
-    differs, tied = table.to_dict("records")
-    assert [differs[name] for name in PAIRED[:5]] == ["shift", "late_retention", "fifo", "h2o", 3]
-    assert differs["mean_diff"] == 0.25
-    assert differs["t"] == pytest.approx(2 * math.sqrt(3))
-    assert differs["p"] == pytest.approx(0.0741799, abs=1e-6)
-    margin = 4.302653 / 8 / math.sqrt(3)
-    assert differs["ci_high"] - 0.25 == pytest.approx(margin, abs=1e-6)
-    assert 0.25 - differs["ci_low"] == pytest.approx(margin, abs=1e-6)
-    # Every dialog differs by the same: there is no t, and never one of 10 to the 17.
-    assert tied["mean_diff"] == tied["ci_low"] == tied["ci_high"] == 0.25
-    assert math.isnan(tied["t"])
-    assert math.isnan(tied["p"])
-
-
-@pytest.mark.parametrize("baseline", ["h2o", "fifo"])
-def test_paired_table_compares_all_with_the_baseline(results: Results, baseline: str) -> None:
+def test_paired_table_compares_all_with_the_baseline(results: Results) -> None:
+    baseline = "fifo"
     table = paired_table(results, baseline)
     others = [key for key in PAPER_POLICIES if key != baseline]
     assert list(table[["scenario", "metric", "policy"]].itertuples(index=False, name=None)) == [
@@ -243,16 +168,11 @@ def test_paired_table_compares_all_with_the_baseline(results: Results, baseline:
         assert (row["t"], row["p"]) == pytest.approx((test.statistic, test.pvalue), rel=1e-6)
 
 
-def test_a_baseline_that_did_not_run_is_named(results: Results) -> None:
-    with pytest.raises(ValueError, match="baseline 'lru' is not among the policies"):
-        paired_table(results, "lru")
-
-
 # ------------------------------------------------------------------------------- latency
 
 
-def timed(latencies: dict[str, float], budget: int = Benchmark.budget) -> Study:
-    return Study(Results(Benchmark(budget=budget), {}, 0.1), latencies=latencies)
+def timed(latencies: dict[str, float]) -> Study:
+    return Study(Results(Benchmark(), {}, 0.1), latencies=latencies)
 
 
 def test_latency_table() -> None:
@@ -262,62 +182,10 @@ def test_latency_table() -> None:
     assert table.ms_per_turn.tolist() == [0.04, 0.12]
     assert table.ratio_to_fifo.tolist() == pytest.approx([1, 3])
     assert table.published_ms.tolist() == [0.027, 0.105]
-
-
-def test_latency_without_fifo_has_no_ratio() -> None:
-    assert latency_table(timed({"h2o": 0.04})).ratio_to_fifo.isna().all()
-
-
-def test_latency_of_another_setting_has_nothing_published() -> None:
-    small = timed({"fifo": 0.04}, budget=28)
-    assert latency_table(small).published_ms.isna().all()
-    variant = timed({"sink sinks=8": 0.04})
-    assert latency_table(variant).published_ms.isna().all()
+    assert latency_table(timed({"h2o": 0.04})).ratio_to_fifo.isna().all(), "FIFO did not run"
 
 
 # ------------------------------------------------------------------------------- ablation
-
-
-def test_sweep_table() -> None:
-    values = (0.1, 0.45, 0.5)
-    ran = run_benchmark(
-        Benchmark(
-            scenarios=(SCENARIOS["mixed"],),
-            policies=tuple(policy_named("fd-kvc", w_c=value) for value in values),
-            dialogs=4,
-        )
-    )
-    table = sweep_table(ran, "w_c")
-    assert tuple(table.columns) == ("setting", "w_c", *SWEPT)
-    assert list(table[["w_c", "metric"]].itertuples(index=False, name=None)) == [
-        (value, metric) for value in values for metric in LATE
-    ]
-    names = dict(zip(values, (policy.name for policy in ran.benchmark.policies), strict=True))
-    for row in table.to_dict("records"):
-        measured = ran.values("mixed", names[row["w_c"]], row["metric"])
-        assert measured is not None
-        assert row["mean"] == pytest.approx(measured.mean(dtype=np.float64))
-        assert row["n"] == 4
-        figure = published_ablation("w_c", row["w_c"], row["metric"])
-        assert row["published"] == pytest.approx(figure.value if figure else math.nan, nan_ok=True)
-    assert table.published.notna().sum() == 4  # alignment and retention, at 0.1 and 0.5
-
-
-@pytest.mark.parametrize(
-    ("scenario", "policy", "settings"),
-    [
-        ("shift", policy_named("fd-kvc", w_c=0.5), {}),
-        ("mixed", policy_named("fd-kvc", w_c=0.5, gamma=0.8), {}),
-        ("mixed", policy_named("fd-kvc", w_c=0.5), {"budget": 40}),
-    ],
-)
-def test_the_papers_ablation_is_not_claimed_for_another_setting(
-    scenario: str, policy: Policy, settings: dict[str, Any]
-) -> None:
-    ran = run_benchmark(
-        Benchmark(scenarios=(SCENARIOS[scenario],), policies=(policy,), dialogs=2, **settings)
-    )
-    assert sweep_table(ran, "w_c").published.isna().all()
 
 
 def test_policies_without_the_parameter_are_left_out_of_an_ablation() -> None:

@@ -103,18 +103,19 @@ def test_fd_kvcs_retention(scenario: str, late_values: Late) -> None:
     assert_within_sampling_error(values, RETENTION[scenario], 0.0005, DIALOGS)
 
 
-@pytest.mark.parametrize("scenario", ["shift", "return", "mixed", "complex", "composite"])
-def test_fd_kvcs_diversity_is_the_published_one(scenario: str, late_values: Late) -> None:
-    printed = published(scenario, "fd-kvc", "late_diversity")
+@pytest.mark.parametrize(
+    ("scenario", "metric"),
+    [
+        *((key, "diversity") for key in ("shift", "return", "mixed", "complex", "composite")),
+        ("composite", "retention"),
+    ],
+)
+def test_fd_kvcs_figures_are_the_published_ones(
+    scenario: str, metric: str, late_values: Late
+) -> None:
+    printed = published(scenario, "fd-kvc", f"late_{metric}")
     assert printed is not None
-    values = late_values[scenario, "fd-kvc", "diversity"]
-    assert_within_sampling_error(values, printed.value, printed.rounding, DIALOGS)
-
-
-def test_fd_kvcs_composite_retention_is_the_published_one(late_values: Late) -> None:
-    printed = published("composite", "fd-kvc", "late_retention")
-    assert printed is not None
-    values = late_values["composite", "fd-kvc", "retention"]
+    values = late_values[scenario, "fd-kvc", metric]
     assert_within_sampling_error(values, printed.value, printed.rounding, DIALOGS)
 
 

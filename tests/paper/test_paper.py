@@ -63,29 +63,6 @@ def test_the_paper_prints_48_cells_of_the_benchmark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "policy", "metric", "value", "rounding"),
-    [
-        ("shift", "fifo", "late_alignment", 0.02, 0.00005),
-        ("return", "h2o", "late_alignment", 0.032, 0.00005),
-        ("gradual", "h2o", "late_alignment", 0.0079, 0.00005),
-        ("composite", "fd-kvc", "late_alignment", 0.0196, 0.00005),
-        ("composite", "fifo", "late_retention", 0.914, 0.0005),
-        ("composite", "fd-kvc", "late_retention", 0.701, 0.0005),
-        ("shift", "fifo", "late_diversity", 0.5, 0.0005),
-        ("return", "fd-kvc", "late_diversity", 1.0, 0.0005),
-        ("complex", "fd-kvc", "late_diversity", 0.58, 0.0005),
-        ("composite", "fd-kvc", "late_diversity", 0.806, 0.0005),
-    ],
-)
-def test_benchmark_cells(
-    scenario: str, policy: str, metric: str, value: float, rounding: float
-) -> None:
-    cell = published(scenario, policy, metric)
-    assert cell is not None
-    assert (cell.value, cell.rounding) == (value, rounding)
-
-
-@pytest.mark.parametrize(
     ("scenario", "policy", "metric"),
     [
         ("gradual", "fd-kvc", "late_diversity"),
@@ -207,15 +184,6 @@ def consistent(one: Claim) -> bool:
     return one.verdict(low, high) == "holds"
 
 
-def test_the_composite_gain_is_smaller_than_printed_but_within_rounding() -> None:
-    gain = claim("alignment-composite")
-    assert gain.published is not None
-    assert gain.recomputed is not None
-    assert round(gain.recomputed[1], 3) == 0.065
-    assert gain.published.value == 0.067
-    assert consistent(gain)
-
-
 @pytest.mark.parametrize("scenario", TESTED)
 def test_t_and_p_of_the_paper_belong_together(scenario: str) -> None:
     printed, p = T_TESTS[scenario, "t"], T_TESTS[scenario, "p"]
@@ -224,14 +192,6 @@ def test_t_and_p_of_the_paper_belong_together(scenario: str) -> None:
     assert Range(low, high).overlaps(p.range)
     assert p_of_t(printed.value) == pytest.approx(2 * stats.t.sf(printed.value, degrees), abs=1e-3)
     assert t_of_p(p_of_t(printed.value)) == pytest.approx(printed.value)
-
-
-@pytest.mark.parametrize("scenario", TESTED)
-def test_the_tests_imply_the_spread_of_chance(scenario: str) -> None:
-    one, other = (LATE_ALIGNMENT[policy, scenario].value for policy in ("fd-kvc", "h2o"))
-    t = T_TESTS[scenario, "t"]
-    spread = (one - other) * math.sqrt(t.dialogs) / t.value
-    assert spread == pytest.approx(0.2, abs=0.01)
 
 
 @pytest.mark.parametrize("one", CLAIMS, ids=lambda one: one.key)
@@ -247,12 +207,6 @@ def test_the_stored_figures_are_those_of_the_printed_cells(one: Claim) -> None:
         assert one.holds_when.high == pytest.approx(range_.high, rel=1e-5)
 
 
-def test_rounding_leaves_a_range_with_the_value_inside() -> None:
-    for one in CLAIMS:
-        if one.recomputed is not None:
-            assert one.recomputed == tuple(sorted(one.recomputed))
-
-
 def test_which_claims_the_papers_own_cells_contradict() -> None:
     assert {one.key for one in CLAIMS if one.recomputed and not consistent(one)} == {
         "significant",
@@ -265,34 +219,6 @@ def test_which_claims_the_papers_own_cells_contradict() -> None:
         "fixed-point",
         "hyperparameters",
     }
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("alignment-shift", 1.262),
-        ("alignment-gradual", 0.873),
-        ("alignment-mixed", 0.305),
-        ("alignment-return", -0.394),
-        ("adaptation-faster", 3.556),
-        ("adaptation-fifo", 2.25),
-        ("latency-ratio", 3.889),
-        ("latency-increase", 0.078),
-        ("heuristics-alignment", 3),
-        ("heuristics-retention", 3),
-        ("diversity-highest", 1),
-        ("significant", 0.19),
-        ("score-bytes", 8),
-        ("hyperparameters", 6),
-        ("fixed-point", 1.825),
-        ("peak-w_c", 0.3),
-        ("peak-gamma", 0.8),
-    ],
-)
-def test_what_the_papers_own_cells_give(key: str, value: float) -> None:
-    recomputed = claim(key).recomputed
-    assert recomputed is not None
-    assert recomputed[1] == pytest.approx(value, abs=1e-3)
 
 
 def test_claims_have_keys_of_their_own_and_name_known_things() -> None:
@@ -325,6 +251,8 @@ def test_claims_have_keys_of_their_own_and_name_known_things() -> None:
         ("tied-shift", math.nan, math.nan, "open"),
         ("w_c-one", 0.1, 0.1, "does not hold"),
         ("peak-w_c", 0.1, 0.1, "does not hold"),
+        ("learning-rate", 0.02, 0.02, "does not hold"),
+        ("learning-rate", 0.06, 0.06, "holds"),
     ],
 )
 def test_judging_a_claim(key: str, low: float, high: float, verdict: str) -> None:

@@ -17,7 +17,7 @@ from fdkvc.paper.replication.tables import (
     differences_table,
 )
 from fdkvc.policies import policy_named
-from tests.studies import other_budget, paper_study
+from tests.studies import paper_study
 
 SIX = ("shift", "return", "mixed", "complex", "gradual", "composite")
 
@@ -67,12 +67,6 @@ def test_differences_are_paired_and_the_published_ones_follow_the_t_tests() -> N
     assert shift.ci_low < 0 < shift.ci_high
     assert (rows.xs(PUBLISHED, level="projection").t.abs() < 1.96).all()
     assert (rows.xs("value", level="projection").t.abs() > 5).all()
-
-
-def test_nothing_is_published_for_another_budget() -> None:
-    results = other_budget().results
-    for table in (alignments_table(results), differences_table(results)):
-        assert PUBLISHED not in set(table.projection)
 
 
 def test_without_both_policies_there_is_no_difference() -> None:

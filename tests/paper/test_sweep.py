@@ -10,7 +10,6 @@ from fdkvc.paper.published import published_ablation, published_sweep
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values, sweepable
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.synthetic.scenarios import SCENARIOS
 
 GRID = Sweep(axes=(("gamma", (0.8, 0.88)), ("w_c", (0.2, 0.5, 0.8))), dialogs=3)
 
@@ -98,9 +97,3 @@ def test_values_that_cannot_be_read(text: str, sentence: str) -> None:
 
 def test_values_are_read_in_order_and_once() -> None:
     assert read_values("4, 2 2", "sink", "sinks", 5) == (2, 4)
-
-
-def test_another_scenario_has_no_published_figures() -> None:
-    sweep = Sweep(scenario=SCENARIOS["shift"], axes=(("gamma", (0.8,)),), dialogs=2)
-    table = SweepRun(sweep, run_benchmark(sweep.benchmark)).table
-    assert table.published.isna().all()
