@@ -97,11 +97,6 @@ def test_a_letter_can_be_read_on_its_topic(colour: str) -> None:
     assert contrast(theme.letter_ink(colour), colour) >= 4.5
 
 
-def test_the_contrast_of_colours() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-
-
 def test_the_page_has_a_colour_of_its_own_in_either_theme() -> None:
     with (ROOT / ".streamlit" / "config.toml").open("rb") as file:
         config = tomllib.load(file)["theme"]
@@ -110,11 +105,6 @@ def test_the_page_has_a_colour_of_its_own_in_either_theme() -> None:
         accent = config[name]["primaryColor"]
         assert contrast(accent, seen.paper) >= 4.5
         assert chroma(accent) <= 40, "red means wrong; the other hues are topics and FD-KVC"
-
-
-@both
-def test_lines_of_policies_have_no_topics_colour(seen: theme.Theme) -> None:
-    assert not {*theme.TOPICS} & {*seen.policies}
 
 
 @both

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,11 +15,7 @@ from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.conversations.replay import Replay
 from fdkvc.models.numpy import BUNDLED
-from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import PAPER_POLICIES
-
-READER = SimpleNamespace(tokens=Tokens(None, (), {}, 0))
-"""A model that reads dialogs as they are."""
 
 CAPTURED = pytest.CaptureFixture[str]
 
@@ -107,35 +102,6 @@ def test_a_name_that_no_file_can_have_is_said_to_be_missing(
         said = capsys.readouterr().err
         assert said.startswith("fdkvc: the run read the file '")
         assert said.endswith("missing here: name it with --dialogs\n")
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--dialogs", "no.json"], "the file 'no.json' cannot be read"),
-        (["--dialogs", "broken"], "line 1 has no speaker"),
-        (["--budgets", "0"], "budget is 0, but must be"),
-        (["--budgets", "x"], "budget is 'x', but must be"),
-        (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
-        (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
-        (["--plan", "--policies", "full", "oracle"], "--plan needs a policy that a real cache can"),
-        (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2,147,483,648"),
-    ],
-)
-def test_a_mistake_is_one_sentence(
-    options: list[str],
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: CAPTURED,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("broken").write_text("nothing")
-    assert run("dialogs", *options) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"fdkvc: {sentence}")
-    assert said.err.count("\n") == 1
 
 
 def test_a_dialog_that_is_too_large_is_left_out_and_said(tmp_path: Path, capsys: CAPTURED) -> None:

@@ -53,18 +53,3 @@ def test_the_index_has_the_sentences_of_the_story(gallery: Path) -> None:
     assert all(escape(" ".join(scene.sentences)) in index for scene in scenes)
     page = (gallery / "scene6.html").read_text("utf-8")
     assert page.count('class="hurt"') == 2
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ([], "report needs --out FILE or --gallery DIR"),
-        (["--gallery", "here", "--run", "x"], "takes no other options"),
-        (["--gallery", "here", "--out", "one.html"], "takes no other options"),
-    ],
-)
-def test_a_gallery_stands_alone(
-    line: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", *line]) == 2
-    assert sentence in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Explanations: against a hand-worked dialog, the raw arrays of random runs, and a whole life."""
+"""Explanations: against a hand-worked dialog and the raw arrays of random runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.explain.decisions import Explanation, explain, sentences, turn_view
-from fdkvc.explain.tables import entries_table
 from fdkvc.policies import Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.policies.fd_kvc import FDKVC
@@ -489,25 +488,3 @@ def sentences_have_words_and_numbers(
             assert sentence[0].isupper()
             assert sentence.endswith(".")
             assert not {"nan", "None", "inf"} & set(sentence.replace(",", " ").split())
-
-
-# ------------------------------------------------------------------------------- a whole life
-
-
-@pytest.mark.parametrize("key", ["fifo", "h2o", "fd-kvc", "fastgen", "surprisal", "full"])
-def test_a_life_goes_from_birth_to_eviction(key: str) -> None:
-    dialogs = random_dialog(3, [8, 12, 0, 9, 11, 10])
-    trace = simulate(policy_named(key), dialogs, budget=14)
-    entries = entries_table(trace, dialogs)
-    for token in range(50):
-        course = entries[entries.token == token]
-        explanations = [explain(trace, dialogs, 0, turn, token) for turn in course.turn.tolist()]
-        left = explanations[-1].eviction
-
-        end = left[0] if left else dialogs.turns - 1
-        assert course.turn.tolist() == list(range(dialogs.born[0, token], end + 1))
-        assert course.rule.isna().tolist() == [True] * (len(explanations) - 1) + [left is None]
-        ranked = [why for why in explanations if why.rule != Rule.threshold]
-        for name in ranked[0].terms:
-            terms = course[f"term_{name}"].tolist()
-            assert terms[: len(ranked)] == [why.terms[name] for why in ranked]

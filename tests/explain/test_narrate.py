@@ -279,20 +279,6 @@ def check(stories: list[StepStory], policy: Policy) -> None:
             assert not WORD.search(text), text
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("key", POLICIES)
-def test_every_policy_is_told_in_every_scenario(key: str, scenario: str) -> None:
-    dialogs = generate(SCENARIOS[scenario], seed=7)
-    policy = policy_named(key)
-    trace = simulate(policy, dialogs, budget=56)
-    for turn in range(dialogs.turns):
-        check(narrate(trace, dialogs, 0, turn), policy)
-        words = headline(trace, dialogs, 0, turn)
-        assert words.startswith(f"Turn {turn}: ")
-        assert not WORD.search(words)
-
-
 @given(policies() | st.just(EVICTING), ragged(rows=2), budgets)
 def test_any_run_is_told(policy: Policy, dialogs: DialogBatch, budget: int) -> None:
     trace = simulate(policy, dialogs, budget)

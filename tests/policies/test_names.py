@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fdkvc.core.parameters import parameters_of
-from fdkvc.policies import POLICIES, WRAPPERS, read_policy
+from fdkvc.policies import POLICIES, WRAPPERS, baseline_of, read_policy
 
 NAMES = {
     "fifo",
@@ -60,3 +60,11 @@ def test_what_a_short_name_leaves_out_stays_as_it_is(name: str) -> None:
 
 def test_every_policy_and_wrapper_is_among_them() -> None:
     assert {read_policy(name).key for name in NAMES} == {*POLICIES, *WRAPPERS}
+
+
+@pytest.mark.parametrize(
+    ("names", "baseline"),
+    [("fifo h2o sink", "h2o"), ("sink fd-kvc", "sink"), ("fd-kvc", "fd-kvc")],
+)
+def test_the_baseline_is_h2o_or_else_the_first_policy(names: str, baseline: str) -> None:
+    assert baseline_of([read_policy(name) for name in names.split()]) == baseline

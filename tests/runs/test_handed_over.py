@@ -137,8 +137,6 @@ def test_a_report_says_every_claim_table_figure_command_and_version() -> None:
         len(draw(LIGHT)) for _, _, draw in titled_charts(few_dialogs())
     )
     assert "python -m fdkvc benchmark --all --dialogs 6 --seed 4 --budget 56 --out results" in text
-    for word in ("What was easy", "What was hard", "What was not tried", "source"):
-        assert word in text
     for moment in ("An eviction", "A rescue", "A failed call"):
         assert moment in text
 
@@ -190,26 +188,6 @@ def test_a_report_on_dialogs_reads_the_text_of_calls_where_it_is_asked_for(tmp_p
     file.rename(tmp_path / "moved.json")
     moved = ("--dialogs", str(tmp_path / "moved.json"))
     assert main(["report", "--run", str(run), *moved, "--out", str(out)]) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--out", "report.pdf"], "--out must name a file that ends in .html, not 'report.pdf'"),
-        (["--dialogs", "x", "--out", "r.html"], "--dialogs needs --run"),
-    ],
-)
-def test_a_mistake_in_the_command_is_one_sentence(
-    arguments: list[str],
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["report", *arguments]) == 2
-    assert sentence in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------------- claims, tables

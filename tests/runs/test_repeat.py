@@ -220,15 +220,10 @@ def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"axes": 3}, "at parameters.axes: it is not a list"),
         ({"axes": [["gamma", 0.8]]}, r"axes\[0\]\[1\]: it is not a list"),
         ({"axes": [["gamma"]]}, r"axes\[0\]: it has 1 parts, but must have 2"),
-        ({"axes": [["gamma", [2]]]}, "gamma is 2, but must be"),
         ({"axes": [["gamma", ["2"]]]}, r"axes\[0\]\[1\]\[0\]: it is not a number"),
-        ({"policy": "fifo"}, "'gamma' is unknown to fifo"),
         ({"axes": [["gamma", [0.8] * 999]]}, "is given twice|settings, but at most"),
-        ({"axes": []}, "must be one or two"),
-        ({"world": {"noise": 1}}, "at parameters.world: it is unknown"),
     ],
 )
 def test_a_sweep_that_is_not_right_gets_a_sentence(
@@ -253,21 +248,16 @@ def changed(**parts: Any) -> str:
     [
         ("", "the file is not a run.json: it is not JSON"),
         (b"\xff\xfe\x00", "a run.json: it is not text in UTF-8"),
-        (b"\x89PNG\r\n\x1a\n", "a run.json: it is not text in UTF-8"),
         ("[" * 100_000, "the file is not a run.json: it is not JSON"),
         ("[]", "a run.json: it has no parameters"),
-        ("{}", "a run.json: it has no parameters"),
         (" " * (MAX_RUN_JSON_BYTES + 1), "but a run.json has at most 1,000,000"),
         (changed(seed="0"), "at parameters.seed: it is not a whole number"),
-        (changed(seed=-1), "seed is -1, but must be a whole number from 0 to 2,147,483,648"),
-        (changed(dialogs=0), "dialogs is 0"),
         (changed(dialogs=True), "parameters.dialogs: it is not a whole number"),
         (changed(policies={}), "at parameters.policies: it is not a list"),
         (changed(policies=[1]), "parameters.policies[0]: it is not an object"),
         (changed(policies=[{"key": "lru"}]), "policies[0]: policy 'lru' is unknown"),
         (changed(policies=[{}]), "policies[0]: something is missing"),
         (changed(policies=[{"key": "fd-kvc", "gamma": "x"}]), "policies[0]: gamma is 'x'"),
-        (changed(scenarios=[{"key": "x"}]), "scenarios[0]: something is missing"),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "aß"}]),
             "scenarios[0]: the schedule is 'aß'",
@@ -280,9 +270,7 @@ def changed(**parts: Any) -> str:
         (changed(world={"size": 1}), "at parameters.world.size: it is unknown"),
         (changed(metrics=["beauty"]), "metric 'beauty' is unknown"),
         (changed(extra=1), "at parameters.extra: it is unknown"),
-        (changed(dialogs=10**12), "dialogs is 1000000000000, but must be"),
         (changed(seed=10**400), "a whole number from 0 to 2,147,483,648"),
-        (changed(budget=10**9), "budget is 1000000000, but must be a whole number from 1 to 8,192"),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "A" * 900_000}]),
             "the schedule has 900,000 turns, but at most",

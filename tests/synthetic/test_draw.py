@@ -12,7 +12,7 @@ from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.metrics import diversity, retention
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import PAPER_POLICIES, policy_named
-from fdkvc.synthetic.draw import build, draw, generate
+from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import (
     BENCHMARK_SCENARIOS,
     SCENARIOS,
@@ -154,18 +154,6 @@ def test_projections_have_variance_one_over_d_and_are_shared_by_tokens() -> None
     np.testing.assert_allclose(batch.mean_queries, by_turn, atol=1e-5)
 
 
-def test_shapes_and_turns_of_a_batch() -> None:
-    batch = generate(SCENARIOS["complex"], dialogs=2, seed=0, world=SMALL)
-
-    assert (batch.rows, batch.turns, batch.turn_tokens) == (2, 20, 3)
-    assert batch.embeddings.shape == (2, 60, 30)
-    assert batch.embeddings.dtype == batch.keys.dtype == batch.values.dtype == np.float32
-    assert batch.new_tokens(4).tolist() == [[12, 13, 14]] * 2
-    assert batch.born[0, [0, 2, 3, 59]].tolist() == [0, 0, 1, 19]
-    assert batch.in_turns.all()
-    assert batch.topic_counts.tolist() == [5, 5]
-
-
 # ------------------------------------------------------------------------------- seeds
 
 
@@ -234,19 +222,6 @@ def test_a_dialogs_number_decides_it_whichever_others_are_drawn(key: str) -> Non
                 np.testing.assert_array_equal(one[row], other[number], err_msg=product)
 
 
-@pytest.mark.parametrize("numbers", [range(1), range(2, 3), range(4)], ids=str)
-def test_several_scenarios_of_one_draw_are_those_drawn_alone(numbers: range) -> None:
-    scenarios = [SCENARIOS[key] for key in ("shift", "complex", "gradual", "shift")]
-    draws = draw(scenarios, numbers, seed=9, world=SMALL)
-
-    for scenario in scenarios:
-        shared, alone = build(scenario, draws, SMALL), generate(scenario, numbers, 9, SMALL)
-        for name in ("embeddings", "keys", "values", "topics", "projections", "topic_bits"):
-            np.testing.assert_array_equal(
-                getattr(shared, name), getattr(alone, name), err_msg=f"{scenario.key} {name}"
-            )
-
-
 def test_seeds_and_numbers_give_dialogs_that_differ() -> None:
     first = generate(SCENARIOS["shift"], dialogs=3, seed=0, world=SMALL).embeddings
     second = generate(SCENARIOS["shift"], dialogs=3, seed=1, world=SMALL).embeddings
@@ -288,10 +263,6 @@ def test_more_topics_than_dimensions_get_one_clear_sentence() -> None:
     ("name", "value", "allowed"),
     [
         ("tokens_per_turn", 0, "a whole number from 1 to 4,096"),
-        ("tokens_per_turn", 2.5, "a whole number from 1 to 4,096"),
-        ("dimension", 1, "a whole number from 2 to 4,096"),
-        ("head_dimension", 0, "a whole number from 1 to 1,024"),
-        ("noise", -0.1, "a number from 0 to 10"),
         ("noise", math.nan, "a number from 0 to 10"),
         ("topic_strength", math.inf, "a number from 0 to 10"),
     ],
@@ -309,7 +280,7 @@ def test_a_world_out_of_range_gets_one_clear_sentence(name: str, value: Any, all
 def test_labels_and_the_papers_cosine_rule_agree_in_the_papers_world(
     key: str, scenario: str
 ) -> None:
-    dialogs = generate(SCENARIOS[scenario], dialogs=30, seed=12)
+    dialogs = generate(SCENARIOS[scenario], dialogs=10, seed=12)
     trace = simulate(policy_named(key), dialogs, budget=56, entries=False)
     ruled = by_cosine(dialogs)
 
