@@ -39,13 +39,11 @@ NEED_TRANSFORMERS = (
     "tests/models/conformance/transformers_adapter.py",
     "tests/models/transformers/recorded.py",
     "tests/models/transformers/test_*.py",
-    "tests/models/conformance/test_conformance_live.py",
     "tests/models/conformance/test_conformance_transformers.py",
     "tests/models/numpy/test_training.py",
 )
 NEED_LLAMA = (
     "fdkvc/models/llama_cpp/*.py",
-    "tests/models/conformance/llama_adapter.py",
     "tests/models/llama_cpp/test_llama.py",
     "tests/models/conformance/test_conformance_llama.py",
 )

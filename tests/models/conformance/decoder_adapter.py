@@ -60,8 +60,12 @@ class DecoderCache(TurnCache):
         def held() -> Ints:
             return np.stack(padded([*map(_held, caches)]))
 
-        self.fork = lambda: DecoderCache([cache.fork() for cache in caches], every)
+        self.caches = caches
         super().__init__(lambda tokens: read(caches, tokens), held, end_turn, every)
+
+    def fork(self) -> DecoderCache:
+        """Return an independent copy."""
+        return DecoderCache([cache.fork() for cache in self.caches], self._every)
 
 
 def _held(cache: TextCache) -> Ints:

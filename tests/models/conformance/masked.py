@@ -3,6 +3,8 @@
 It computes in double precision, one head at a time, and shares no code with the caches under test.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,37 +22,55 @@ def mixed(
     scaling: float,
     distances: Ints | None = None,
     frequencies: NDArray[np.float64] | None = None,
-    stored: tuple[Pairs, Floats, Bools] | None = None,
+    cap: float | None = None,
+    sinks: Floats | None = None,
 ) -> Floats:
     """Return the output of attention (H, N, h), of values (K, N, h).
 
     `sees` (K, N, N) marks which tokens each token attends to in every KV head, at least itself.
     Queries (H, N, h / 2) and keys (K, N, h / 2) are rotated to their places in the text.
     `distances` (K, N, N) say how far before each token the others are, if not by their places; a
-    distance of 1 rotates by `frequencies` (h / 2,). Raises a ValueError for such distances if
-    positions are not rotary. `stored` is for a cache that stores entries in few bits: keys and
-    values as they come back, and which tokens each token sees in this form (N, N).
+    distance of 1 rotates by `frequencies` (h / 2,). Logits are at most `cap`; `sinks` (H,) are
+    logits of no token.
     """
     angles = None if distances is None else _angles(distances, frequencies)
     group = len(queries) // len(keys)
     outputs = np.empty((*queries.shape[:2], values.shape[2]), values.dtype)
     for head, query in enumerate(queries):
         kv_head = head // group
-        # 1. Logits (N, N): of the keys themselves, or as they come back.
         turned = None if angles is None else angles[kv_head]
-        logits = _products(query, keys[kv_head], turned)
-        if stored is not None:
-            logits = np.where(stored[2], _products(query, stored[0][kv_head], turned), logits)
-        # 2. A softmax over the tokens that each token sees.
-        logits = np.where(sees[kv_head], logits * scaling, -np.inf)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        # 3. The mixture of values (N, h), corrected where they come back otherwise.
-        mixture = weights @ values[kv_head].astype(np.float64)
-        if stored is not None:
-            mixture += (weights * stored[2]) @ (stored[1][kv_head] - values[kv_head])
-        outputs[head] = mixture
+        logits = scaling * _products(query, keys[kv_head], turned)
+        if cap is not None:
+            logits = cap * np.tanh(logits / cap)
+        logits = np.where(sees[kv_head], logits, -np.inf)
+        largest = logits.max(axis=1, keepdims=True)
+        weights = np.exp(logits - largest)
+        total = weights.sum(axis=1, keepdims=True)
+        if sinks is not None:
+            total += np.exp(sinks[head] - largest)
+        outputs[head] = weights / total @ values[kv_head].astype(np.float64)
     return outputs
+
+
+def seen_by_turns(
+    shape: tuple[int, int], ends: Sequence[int], held_by_turn: Sequence[Ints | None]
+) -> Bools:
+    """Return which tokens each token attended to (L, K, N, N), by what each turn left (L, K, S).
+
+    `shape` is of layers and KV heads; a turn may have left everything (None).
+    """
+    total, start = ends[-1], 0
+    sees = np.zeros((*shape, total, total + 1), np.bool_)
+    held: Ints | None = None
+    for end, left in zip(ends, held_by_turn, strict=True):
+        if held is None:
+            sees[:, :, start:end, :start] = True
+        else:
+            tokens = np.repeat(held[:, :, None], end - start, axis=2)
+            np.put_along_axis(sees[:, :, start:end], tokens, True, axis=3)  # −1 is the last column
+        sees[:, :, start:end, start:end] |= np.tri(end - start, dtype=np.bool_)
+        start, held = end, left
+    return sees[..., :-1]
 
 
 def _products(query: Pairs, keys: Pairs, turned: NDArray[np.float64] | None) -> NDArray[np.float64]:
@@ -67,6 +87,5 @@ def _angles(distances: Ints, frequencies: NDArray[np.float64] | None) -> NDArray
     differences = distances - (places[:, None] - places)
     if not differences.any():
         return None
-    if frequencies is None:
-        raise ValueError("this model's positions are not rotary, so they cannot be changed")
+    assert frequencies is not None, "positions that are not rotary cannot be changed"
     return differences[..., None] * frequencies

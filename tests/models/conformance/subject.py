@@ -9,15 +9,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fdkvc.core.attention import Bools, Floats, Ints
-from fdkvc.core.parameters import check_count
+import numpy as np
+
+from fdkvc.core.attention import Bools, Floats, Ints, softmax
 
 Scores = Callable[[Floats, Floats], Floats]
 """Returns the scores of tokens for a KV head (S,), from the turn's queries (G, n, h) of the heads
 that share it and the keys (S, h) present, of which the last n are the turn's."""
-
-Restored = Callable[[Floats], Floats]
-"""What comes back of keys or values (…, h) that are stored between turns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,22 +29,11 @@ class Turn:
     the text; −1 for none."""
     before: Ints | None = None
     """Shape (C, L, K, S). The tokens held while these were read, where that differs from `held` of
-    the previous call: for a cache that evicts at the start of a turn. It must not depend on the new
-    tokens."""
-
-
-class EvictionCache(Protocol):
-    """A cache under test, of C texts at once, with its model."""
-
-    def feed(self, tokens: Ints) -> Turn:
-        """Read the next turn (C, n) at once and end it."""
-
-    def write(self, tokens: Ints) -> Turn:
-        """Read a token of each text (C, 1) as if the model wrote it; the turn continues."""
+    the previous call: for a turn of written tokens that ends first."""
 
 
 class TurnCache:
-    """An `EvictionCache` made of functions, for a cache that evicts when its turn is ended.
+    """A cache under test, of C texts at once, with its model; it is made of functions.
 
     `read` takes tokens (C, n) and returns logits (C, n, V); `held` returns the tokens attended to
     now (C, L, K, S), −1 for none; `end_turn` makes the cache evict, or does nothing if it does so
@@ -75,7 +62,7 @@ class TurnCache:
         return Turn(outputs, self._held(), before)
 
     def write(self, tokens: Ints) -> Turn:
-        """Read a token of each text (C, 1) as if the model wrote it."""
+        """Read a token of each text (C, 1) as if the model wrote it; the turn continues."""
         self._written += 1
         outputs = self._read(tokens)
         if self._every is not None and not self._written % self._every:
@@ -112,18 +99,15 @@ class FullModel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A cache, and what it promises.
+    """A cache, and what it promises."""
 
-    Raises a ValueError for a budget below 8, or if the sinks are more than half of it.
-    """
-
-    begin: Callable[[int], EvictionCache]
+    begin: Callable[[int], TurnCache]
     """Takes a number of texts and returns a new, deterministic cache for as many. It may refuse
     several with a ValueError."""
     model: FullModel
     """Its model without a cache."""
     budget: int
-    """Entries that every KV head may hold after a turn, at least 8."""
+    """Entries that every KV head may hold after a turn."""
     every: int | None = None
     """Tokens after which it evicts while the model writes; None if it does not."""
     samples: int = 1
@@ -142,12 +126,18 @@ class Subject:
     """Returns a context in which it fails to read a turn with a ValueError, having read a part."""
     scores: Scores | None = None
     """The scores of its policy, if they depend on queries and keys alone, as TOVA's do."""
-    restored: Restored | None = None
-    """For a cache that stores entries in few bits: what comes back of keys and values once their
-    turn has ended. Its model's `read` then takes another argument; see `TransformersModel`."""
     tolerance: float = 1e-4
     """Allowed deviation of its outputs, relative to the largest or to 1."""
 
-    def __post_init__(self) -> None:
-        check_count("the budget of a subject", self.budget, 8)
-        check_count("the sinks of a subject", self.sinks, 0, self.budget // 2)
+
+def last_attention(queries: Floats, keys: Floats) -> Floats:
+    """Return the attention of the turn's last query, averaged over heads (S,): as TOVA."""
+    weights: Floats = softmax(queries[:, -1] @ keys.T / np.sqrt(keys.shape[1]).astype(keys.dtype))
+    return np.asarray(weights.mean(axis=0))
+
+
+def key_difference(queries: Floats, keys: Floats) -> Floats:
+    """Return each key's dissimilarity from the mean direction of all keys (S,): as KeyDiff."""
+    unit = keys / np.linalg.norm(keys, axis=1, keepdims=True)
+    anchor = unit.mean(axis=0)
+    return np.asarray(-(unit @ anchor) / np.linalg.norm(anchor))

@@ -1,4 +1,4 @@
-"""Texts in llama.cpp pass the checks, and what goes wrong around its contexts is found by them."""
+"""Texts in llama.cpp pass the checks."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import llama_cpp
+import numpy as np
 import pytest
 
+from fdkvc.core.attention import Floats, Ints
 from fdkvc.engine.sinks import sinks_of
-from fdkvc.models.llama_cpp import chat as llama_module
 from fdkvc.models.llama_cpp.chat import LlamaText
 from fdkvc.models.llama_cpp.model import LlamaModel, load_llama
+from fdkvc.models.numpy.decoder import ModelSizes
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.policies import read_policy
 from tests.language_models import gguf_bytes, gguf_parts, write_model
 from tests.models.conformance.checks import Fault, checks
 from tests.models.conformance.decoder_adapter import DecoderModel
-from tests.models.conformance.llama_adapter import LlamaTurns
-from tests.models.conformance.subject import Subject
+from tests.models.conformance.subject import Subject, TurnCache
 
 BUDGET = 12
 EVERY = 3
@@ -43,6 +44,22 @@ def model(file: Path) -> LlamaModel:
 @pytest.fixture(scope="module")
 def full(file: Path) -> DecoderModel:
     return DecoderModel(load_language_model(file).decoder)
+
+
+class LlamaTurns(TurnCache):
+    """A text in llama.cpp, which refuses several."""
+
+    def __init__(self, text: LlamaText, shape: ModelSizes) -> None:
+        def read(tokens: Ints) -> Floats:
+            if len(tokens) > 1:
+                raise ValueError("a context of llama.cpp has one text at a time")
+            return text.read(tokens[0].tolist(), last=None)[None]
+
+        def held() -> Ints:
+            return np.broadcast_to(text.held, (1, shape.layers, shape.kv_heads, len(text.held)))
+
+        self.fork = lambda: LlamaTurns(text.fork(), shape)
+        super().__init__(read, held, text.end_turn, EVERY)
 
 
 @contextmanager
@@ -70,7 +87,7 @@ def subject(
 
     def begin(samples: int) -> LlamaTurns:
         new = text(model.decoder.llama, policy, BUDGET, positions=positions)
-        return LlamaTurns(new, model.decoder.shape, EVERY)
+        return LlamaTurns(new, model.decoder.shape)
 
     return Subject(
         begin,
@@ -98,33 +115,6 @@ def test_a_text_in_llama_passes(
         check(right)
 
 
-class AfterAll(LlamaText):
-    """The next token follows all that were read, though llama.cpp takes only the next position."""
-
-    @property
-    def _next(self) -> int:
-        return len(self.ids)
-
-
-class SharesCells(LlamaText):
-    """Its fork has the same cells of the context, as after `llama_memory_seq_cp`."""
-
-    def fork(self, count: int | None = None) -> Any:
-        fork: Any = super().fork(count)
-        llama_module._IN_CONTEXT[self.llama] = lambda: fork
-        fork._bring = lambda: None
-        return fork
-
-
-class ShiftsTooEarly(LlamaText):
-    """It asks for a shift at the end of a turn, and stores its state before that is done."""
-
-    def end_turn(self) -> list[int]:
-        evicted = super().end_turn()
-        self._close_gaps()
-        return evicted
-
-
 class LeavesHalf(LlamaText):
     """The tokens read before a failure stay in the context."""
 
@@ -134,33 +124,10 @@ class LeavesHalf(LlamaText):
             return super()._decode(ids, skipped)
 
 
-class NeverAsks(LlamaText):
-    """It shifts the positions of a model that cannot do so."""
-
-    def _close_gaps(self) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(llama_cpp, "llama_memory_seq_add", lambda *_: None)
-            super()._close_gaps()
-
-
-WRONG = {
-    AfterAll: ("counts_other_positions", NEWEST_GO, "kept", "cannot read on: llama.cpp could not"),
-    SharesCells: ("changes_with_its_fork", "sink", "slots", "fork"),
-    ShiftsTooEarly: ("changes_with_its_fork", "sink", "slots", "after its fork has read, its out"),
-    LeavesHalf: ("keeps_half_of_a_failed_turn", "sink", "kept", "cannot read on: llama.cpp could"),
-    NeverAsks: ("counts_other_positions", "sink", "slots", "cannot read on: llama.cpp could not"),
-}
-"""A text around each trap of llama.cpp, and the check that finds it."""
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_a_trap_of_llama_is_found(
-    model: LlamaModel, full: DecoderModel, text: type[LlamaText]
-) -> None:
-    name, key, positions, sentence = WRONG[text]
-    wrong = subject(model, full, key, positions, text)
-    (check,) = (check for check in checks(wrong) if check.__name__ == name)
-    with pytest.raises(Fault, match=sentence):
+def test_half_of_a_failed_turn_is_found(model: LlamaModel, full: DecoderModel) -> None:
+    wrong = subject(model, full, "sink", text=LeavesHalf)
+    (check,) = (check for check in checks(wrong) if "failed" in check.__name__)
+    with pytest.raises(Fault, match="cannot read on"):
         check(wrong)
 
 

@@ -1,7 +1,4 @@
-"""Adapters of Hugging Face *transformers* models and caches to the checks.
-
-Needs the packages of ``requirements-capture.txt``.
-"""
+"""Adapters of Hugging Face *transformers* models and caches to the checks."""
 
 import copy
 from collections.abc import Callable
@@ -16,7 +13,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.models.numpy.model_folder import cache_name
 from tests.models.conformance.masked import Pairs, mixed
-from tests.models.conformance.subject import Reading, Restored, TurnCache
+from tests.models.conformance.subject import Reading, TurnCache
 
 INTERFACE = "fdkvc_masked"
 """The name of the reference attention in the library."""
@@ -25,9 +22,9 @@ INTERFACE = "fdkvc_masked"
 class TransformersModel:
     """A causal model that reads a text in one pass, as a `FullModel`.
 
-    Its attention must be a plain softmax of queries and keys, which may be rotated by halves as in
-    Llama. The library's model is copied. `layers` are those from which the cache evicts, by default
-    all; in others, the layer's own sliding window applies.
+    Its attention must be a softmax of queries and keys, which may be rotated by halves as in Llama.
+    The library's model is copied. `layers` are those from which the cache evicts, by default all;
+    in others, the layer's own sliding window applies.
     """
 
     def __init__(self, model: Any, layers: tuple[int, ...] | None = None) -> None:
@@ -41,50 +38,41 @@ class TransformersModel:
         first = next(rotary, None)  # None if positions are not rotary
         self._frequencies = None if first is None else first.inv_freq.double().numpy()
 
-    def read(
-        self,
-        tokens: Ints,
-        sees: Bools,
-        distances: Ints | None = None,
-        stored: tuple[Restored, Bools] | None = None,
-    ) -> Reading:
-        """Read a text with a given attention mask; see `FullModel`.
-
-        `stored` is for a cache that stores entries in few bits: what comes back of keys and values,
-        and which tokens each token sees in this form (N, N).
-        """
+    def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
+        """Read a text with a given attention mask; see `FullModel`."""
         noted: dict[int, tuple[Floats, Floats]] = {}
 
-        def attend(
-            module: Any,
-            *vectors: Any,
-            scaling: float | None = None,
-            sliding_window: int | None = None,
-            **_: Any,
-        ) -> Any:
+        def attend(module: Any, *vectors: Any, scaling: float | None = None, **given: Any) -> Any:
             layer = module.layer_idx
             queries, keys, values = (tensor[0].numpy() for tensor in vectors[:3])
-            width = queries.shape[2]
+            n, width = queries.shape[1:]
             scaling = scaling or width**-0.5
+            sinks = given.get("s_aux")  # of gpt-oss
+            around: dict[str, Any] = {
+                "cap": given.get("softcap"),
+                "sinks": None if sinks is None else sinks.numpy(),
+            }
             pairs = _pairs(queries), _pairs(keys)
             if layer in self._layers:
                 # Some models scale otherwise: as `Reading.queries` has it, for 1/√h.
                 noted[layer] = queries * np.float32(scaling * width**0.5), keys
                 row = self._layers.index(layer)
                 apart = None if distances is None else distances[row]
-                back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
-                mixture = mixed(*pairs, values, sees[row], scaling, apart, self._frequencies, back)
+                mixture = mixed(
+                    *pairs, values, sees[row], scaling, apart, self._frequencies, **around
+                )
             else:  # causal, within the window if there is one
-                n = keys.shape[1]
-                near = ~np.tri(n, k=-(sliding_window or n), dtype=np.bool_)
-                seen = np.broadcast_to(np.tri(n, dtype=np.bool_) & near, (len(keys), n, n))
-                mixture = mixed(*pairs, values, seen, scaling)
+                far = np.tri(n, k=-(given.get("sliding_window") or n), dtype=np.bool_)
+                seen = np.broadcast_to(np.tri(n, dtype=np.bool_) & ~far, (len(keys), n, n))
+                mixture = mixed(*pairs, values, seen, scaling, **around)
             return torch.from_numpy(mixture.swapaxes(0, 1)[None]), None
 
         AttentionInterface.register(INTERFACE, attend)
         self._model.set_attn_implementation(INTERFACE)
         with torch.inference_mode():
-            output = self._model(input_ids=torch.from_numpy(np.asarray(tokens)[None]))
+            output = self._model(
+                input_ids=torch.from_numpy(np.asarray(tokens)[None]), use_cache=False
+            )
         noted_layers = (noted[layer] for layer in self._layers)
         queries_keys = map(np.stack, zip(*noted_layers, strict=True))
         return Reading(output.logits[0].float().numpy(), *queries_keys)
@@ -97,18 +85,14 @@ def _pairs(vectors: Floats) -> Pairs:
 
 
 class LibraryCache(TurnCache):
-    """A causal model of the library with one of its caches.
+    """A causal model of the library with a cache that ends the turns of what is written itself.
 
     `held` takes the cache and returns the tokens that each KV head holds (C, L, K, S), −1 for none;
-    `end_turn` makes it evict at the end of a turn, where it does not do so itself.
+    `end_turn` makes it evict.
     """
 
     def __init__(
-        self,
-        model: Any,
-        cache: Any,
-        held: Callable[[Any], Ints],
-        end_turn: Callable[[Any], None] | None = None,
+        self, model: Any, cache: Any, held: Callable[[Any], Ints], end_turn: Callable[[Any], None]
     ) -> None:
         def read(tokens: Ints) -> Floats:
             with torch.inference_mode():
@@ -116,5 +100,4 @@ class LibraryCache(TurnCache):
                 output = model(input_ids=given, use_cache=True, **{cache_name(model): cache})
             return np.asarray(output.logits.float().numpy())
 
-        ended = partial(end_turn or (lambda _: None), cache)
-        super().__init__(read, partial(held, cache), ended)
+        super().__init__(read, partial(held, cache), partial(end_turn, cache))
