@@ -1,4 +1,4 @@
-"""Make the documents' pictures, from the app and the gallery: ``python -m benchmarks.pictures``.
+"""Make the documents' pictures, from the app and its results: ``python -m benchmarks.pictures``.
 
 Needs Chromium and the development requirements. The moving picture shows the recorded answers of
 SmolLM2, so the model need not be installed.
@@ -16,12 +16,17 @@ from playwright.sync_api import Browser, FloatRect, Page, ViewportSize
 
 from benchmarks import ROOT
 from benchmarks.live_app import app_in_chromium, settled
-from fdkvc.commands.main import main as command
+from fdkvc.charts.theme import LIGHT
+from fdkvc.models.report.judged import judged_chart
+from fdkvc.player.report import drawing, report_html
+from fdkvc.player.scene import moment_html
+from fdkvc.tour.chapters import TITLES
+from fdkvc.tour.story import story_chapters
 
-GALLERY_PAGES = {"step": "scene3.html", "judged": "judged.html"}
-"""The page of the gallery that each still picture shows."""
+SCENE = 2
+"""The index of the story's scene that the picture of *Step through* shows."""
 
-GALLERY_SIZE: ViewportSize = {"width": 1440, "height": 940}
+STILL_SIZE: ViewportSize = {"width": 1440, "height": 940}
 COLOURS = 128
 
 MOVING = "forgotten"
@@ -57,14 +62,22 @@ def main() -> None:
 
 
 def still_pictures(browser: Browser) -> Iterator[tuple[str, bytes]]:
-    """Write the gallery, open its pages, and yield the pictures with their names."""
-    with tempfile.TemporaryDirectory() as gallery:
-        if command(["report", "--gallery", gallery]):
-            raise SystemExit("the gallery was not written")
-        page = browser.new_page(viewport=GALLERY_SIZE, color_scheme="light")
-        for name, file in GALLERY_PAGES.items():
-            page.goto((Path(gallery) / file).as_uri())
-            page.locator(".stage .where, .back, svg").first.wait_for()
+    """Write a scene and a chart as pages, and yield their pictures with their names."""
+    scene = story_chapters()[SCENE]
+    assert scene.run is not None
+    words = " ".join(scene.sentences)
+    chart = drawing(judged_chart(LIGHT), "judged")
+    pages = {
+        "step": moment_html(scene.run, TITLES[SCENE], scene.turn, scene.token, words),
+        "judged": report_html("Judged", [], {"judged": chart}, ""),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        page = browser.new_page(viewport=STILL_SIZE, color_scheme="light")
+        for name, html in pages.items():
+            file = Path(folder) / f"{name}.html"
+            file.write_text(html, "utf-8")
+            page.goto(file.as_uri())
+            page.locator(".stage .where, svg").first.wait_for()
             page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
             subject = page.locator("section svg") if name == "judged" else page
             yield name, small_png(subject.screenshot(animations="disabled"))

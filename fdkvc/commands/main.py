@@ -66,15 +66,14 @@ def _run(options: Namespace) -> None:
     Its packages are imported only here, so that ``--help`` stays fast.
     """
     run = resolve_name(f"fdkvc.{RUNS[options.command]}")
-    gallery = getattr(options, "gallery", None)
-    path = getattr(options, "out", None) if gallery is None else gallery
+    path = getattr(options, "out", None)
     if path is None:
         run(options)
         return
     from fdkvc.runs.finished import Finished
     from fdkvc.runs.write import check_out
 
-    check_out(path, FILES.get(options.command, "") if gallery is None else "")
+    check_out(path, FILES.get(options.command, ""))
     with Finished(path) as options.finished:
         run(options)
 

@@ -249,11 +249,7 @@ def build_parser() -> _Parser:
     report.option("--run", "FILE", run, dest="run_file")
     report.read_again()
     report.workers()
-    report.option("--out", "FILE", "write this file, such as report.html")
-    gallery = (
-        "write a folder instead: six scenes, the paper's report and what policies cost a model"
-    )
-    report.option("--gallery", "DIR", gallery)
+    report.option("--out", "FILE", "write this file, such as report.html", required=True)
 
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")

@@ -5,7 +5,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fdkvc.commands.gallery import gallery_files
 from fdkvc.commands.kinds import KINDS, read_run
 from fdkvc.conversations.sources import Sources
 from fdkvc.core.json_input import read_bytes
@@ -28,29 +27,15 @@ REPORTED = ("benchmark", "study", "replay", "answers")
 
 
 def report(options: Namespace) -> None:
-    """Write one HTML file, or the folder of a gallery."""
+    """Write one HTML file."""
     for name in ("model", "dialogs", "tools"):
         if options.run_file is None and getattr(options, name):
             raise ValueError(f"--{name} needs --run: it names the file that the run read")
-    if options.gallery is not None:
-        _gallery(options)
-        return
-    if options.out is None:
-        raise ValueError("report needs --out FILE or --gallery DIR")
     with running(options.workers) as execution:
         text = _html(options, execution)
     path = Path(options.out)
     write_files(path.parent, {path.name: text})
     print_results(f"{len(text.encode()) / 1e6:.1f} MB", options.out)
-
-
-def _gallery(options: Namespace) -> None:
-    if options.out is not None or options.run_file is not None:
-        raise ValueError("--gallery shows the shipped results: it takes no other options")
-    files = gallery_files(_examples())
-    write_files(options.gallery, files)
-    size = sum(len(text.encode()) for text in files.values())
-    print_results(f"{len(files)} pages, {size / 1e6:.1f} MB", options.gallery)
 
 
 def _html(options: Namespace, execution: Execution) -> str:

@@ -5,27 +5,16 @@ from html import escape
 from itertools import zip_longest
 
 from fdkvc.charts.theme import hue_of
-from fdkvc.conversations.formats import EXAMPLES, read_transcripts
-from fdkvc.core.words import clipped, count, listed, percent
+from fdkvc.core.words import clipped, listed, percent
 from fdkvc.models.answer_causes import (
     GradedCall,
     Restoration,
     changed_words,
     grade_call,
-    restore_spans,
     turns_in_words,
 )
 from fdkvc.models.cache_answers import CacheAnswer
-from fdkvc.models.numpy import BUNDLED
-from fdkvc.models.numpy.chat import Chat
-from fdkvc.models.numpy.language_model import load_language_model
-from fdkvc.models.numpy.model_text import model_text
-from fdkvc.policies import policy_named
 from fdkvc.runs.grid import html_table
-from fdkvc.runs.page import css, page
-
-EXAMPLE, TURN, POLICY, BUDGET = "evening.json", 15, "fifo", 48
-"""A shipped dialog, the turn that is answered, and the policy and budget of the model's cache."""
 
 LOOPED = "Stopped: the model repeats itself."
 """The note on an answer that was stopped because it repeats itself."""
@@ -213,24 +202,3 @@ def _chip(text: str, difference: str | None, by_full: bool = False) -> str:
     sign = "≠" if by_full else "✗"
     note = f" <i>{escape(difference)}</i>" if difference else ""
     return f'<span class="unmet" title="{full_text}">{sign} {short_text}{note}</span>'
-
-
-def answer_page(title: str) -> str:
-    """Return a page on an answer of the bundled model that fails, and which words it needs back."""
-    path, policy = EXAMPLES / EXAMPLE, policy_named(POLICY)
-    model, dialog = load_language_model(BUNDLED), read_transcripts(path.read_bytes(), path.name)[0]
-    chat = Chat(model, {POLICY: model.evicting(policy, BUDGET)})
-    for passage in model_text(dialog):
-        if passage.turn < TURN:
-            chat.add_message(passage.text, passage.writer)
-    cache, passages = chat.caches[POLICY], chat.passages[POLICY]
-    restored = restore_spans(model, cache, passages, max_spans=4)
-    words = (
-        f"In turn {TURN - 1} of “{dialog.name}”, the user asks “{chat.text(POLICY)}”. A small "
-        f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "
-        f"left of {cache.count:,} in each head, and then with evicted words restored. What differs "
-        "from the answer with the full cache is marked."
-    )
-    table = restored_html(restored, restored.full, by_full=True)
-    body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{table}</main>"
-    return page(title, body, css("answer") + css("gallery"))

@@ -11,9 +11,6 @@ import numpy as np
 from fdkvc.core.attention import Floats
 from fdkvc.core.words import count, decimal, percent
 from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord, RecordedDamage, Text
-from fdkvc.policies import read_policy
-from fdkvc.runs.grid import Grid
-from fdkvc.runs.page import css, page
 
 STRONGEST = 4.0
 """KL in nats at which the tint is strongest; the same for all, so that texts can be compared."""
@@ -150,15 +147,3 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
         "attention": [percent(float(mean[token]), 1) for token in tokens],
         "at most": [f"{percent(layers.max())} in layer {layers.argmax()}" for layers in largest],
     }
-
-
-def recorded_page(recorded: RecordedDamage, title: str, words: str, names: Sequence[str]) -> str:
-    """Return a page on what some policies cost a recorded dialog."""
-    sections = ""
-    for name in names:
-        damage, policy = recorded.damages[name], read_policy(name).title
-        summary = escape(" ".join(damage_sentences(damage, policy)))
-        sections += f"<h2>{escape(policy)}</h2><p>{summary}</p>{damage_html(damage, policy)}"
-    table = Grid.of(attended_columns(recorded)).html("Entries that get most attention")
-    body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{sections}{table}</main>"
-    return page(title, body, css("answer") + css("gallery"))

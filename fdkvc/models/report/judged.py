@@ -2,12 +2,11 @@
 
 import math
 from functools import cache
-from html import escape
 
 import pandas as pd
 
 from fdkvc.charts.results import dots_chart
-from fdkvc.charts.theme import LIGHT, Spec, Theme
+from fdkvc.charts.theme import Spec, Theme
 from fdkvc.core.words import p_words
 from fdkvc.engine.metrics import METRICS
 from fdkvc.models.judged import (
@@ -15,18 +14,15 @@ from fdkvc.models.judged import (
     FIRST,
     PLANNED,
     UNCORRECTED,
-    judged_sentence,
     judged_table,
     part_title,
     planned_comparisons,
     right_rows,
 )
-from fdkvc.player.report import drawing, report_html
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "Values that SmolLM2 still gets right"
-MEASURED_ON = "28 November 2026"
 COMPARISONS = "Questions asked before the run, and their answers"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
@@ -131,13 +127,3 @@ def _verdict(row: pd.Series) -> str:
     if row.verdict in ("better", "worse", UNCORRECTED):
         return f"{row.verdict}, {p_words(row.p_holm)}"
     return str(row.verdict)
-
-
-def judged_report() -> str:
-    """Return the shipped results as a report."""
-    chart = drawing(judged_chart(LIGHT), "judged")
-    tables = "".join(grid.html(title) for title, grid in judged_grids().items())
-    parts = {TITLE: f"{chart}{tables}<p>{escape(ABOUT)}</p>"}
-    return report_html(
-        "Cache policies on a pretrained model", [judged_sentence()], parts, MEASURED_ON
-    )
