@@ -146,7 +146,7 @@ def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
         "read again",
     ]
     heads.append("rules")
-    rows = [[str(cell) for cell in row] for row in _cells(losses, words)]
+    rows = [[*map(str, row)] for row in _cells(losses, words)]
     return Grid(heads, rows)
 
 

@@ -50,7 +50,7 @@ class Prices:
         0.3
         """
         try:
-            numbers = [float(part) for part in text.split(",")]
+            numbers = [*map(float, text.split(","))]
         except ValueError:
             numbers = []
         if len(numbers) not in (3, 4) or not all(0 <= price < 1e6 for price in numbers):

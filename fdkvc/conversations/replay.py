@@ -75,7 +75,7 @@ class Replay:
 
     policies: tuple[Policy, ...] = option(
         f"{RUN_POLICIES} and random",
-        default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
+        default=tuple(map(policy_named, (*PAPER_POLICIES, "random"))),
     )
     budgets: tuple[int, ...] = option(
         f"budgets to run, each {SIZE.allowed(int)}", "N", default=BUDGETS
@@ -178,7 +178,7 @@ def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
     if isinstance(recordings, LexicalRecordings):
         yield from recordings.sizes
     else:
-        yield from ([len(turn) for turn in recording.tokens] for recording in recordings)
+        yield from ([*map(len, recording.tokens)] for recording in recordings)
 
 
 def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Sequence[Recording]]:

@@ -164,7 +164,7 @@ class ThingIndex:
             if any(self._messages[place.message].turn.kind == "result" for place in places):
                 return False
         longer = sorted(self._longer.get(path, ()), key=len)
-        return all(longer[-1].endswith(spelling) for spelling in longer)
+        return all(map(longer[-1].endswith, longer))
 
 
 def _paths_in(text: str, names: set[str]) -> Iterator[tuple[str, int, int]]:

@@ -55,7 +55,7 @@ class Recording:
 
     def __post_init__(self) -> None:
         name = self.transcript.name
-        check_size(name, [len(turn) for turn in self.tokens])
+        check_size(name, [*map(len, self.tokens)])
         if len(self.tokens) != len(self.transcript.turns):
             raise ValueError(
                 f"{name}: there are tokens of {len(self.tokens)} turns, but the dialog has "
@@ -92,7 +92,7 @@ class Recording:
             queries=self.queries[0],
             keys=self.keys[0],
             values=self.values[0],
-            turn_lengths=[len(turn) for turn in self.tokens],
+            turn_lengths=[*map(len, self.tokens)],
             turn_topics=[turn.topic for turn in self.transcript.turns],
             surprisal=self.surprisal,
         )

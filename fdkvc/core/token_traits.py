@@ -46,7 +46,7 @@ def token_traits(text: str, spans: ArrayLike, user: bool) -> Floats:
     traits = np.zeros((len(index), len(TRAITS)), np.float32)
     traits[index >= 0] = _word_traits(words)[index[index >= 0]]
     traits[index < 0, _MARK] = 1
-    ids = [word_id(word) for word in words]
+    ids = [*map(word_id, words)]
     # Tokens are numbered within their word, so that the parts of a word do not equal each other.
     previous = -1
     part = 0

@@ -54,7 +54,7 @@ def term_courses(trace: Trace) -> list[TermCourse]:
     ['0.97', '0.98', '0.98']
     """
     first = trace.first_turn
-    results = [trace.result(turn) for turn in range(first, first + trace.turns)]
+    results = [*map(trace.result, range(first, first + trace.turns))]
     return [_course(trace.policy, term, results) for term in results[0].terms]
 
 

@@ -406,7 +406,7 @@ def sentences(why: Explanation) -> list[str]:
         Rule.threshold: _why_the_threshold_evicted_it,
     }
     explanation = _why_it_is_absent if why.status == Status.empty else by_rule[why.rule]
-    return [sentence(words) for words in explanation(why)]
+    return [*map(sentence, explanation(why))]
 
 
 def _subject(why: Explanation) -> str:

@@ -206,7 +206,7 @@ def figures_table(
     `never`, it counts all remaining turns. `evictions` counts the tokens that are not cached at the
     end. `latency_ms` is the median over turns.
     """
-    metrics = [metric_named(key) for key in (*default_metrics(), *optional)]
+    metrics = [*map(metric_named, (*default_metrics(), *optional))]
     rows = []
     for name, table in turns.items():
         adapted = adaptation(_row(table["retention"]), dialogs)

@@ -166,7 +166,7 @@ def texts(table: pd.DataFrame) -> list[str]:
         grid = Grid.of(
             {
                 "against": part.baseline.tolist(),
-                "its mean": [metric.figure(mean) for mean in part.other],
+                "its mean": [*map(metric.figure, part.other)],
                 "yours − its": figures(part, figure_columns, signs=True),
                 "yours is": part.verdict.tolist(),
                 "open: clusters more": [

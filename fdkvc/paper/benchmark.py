@@ -60,7 +60,7 @@ class Benchmark:
     """The adaptation run is measured in turns to adapt, the others by late metrics."""
 
     policies: tuple[Policy, ...] = option(
-        RUN_POLICIES, default=tuple(policy_named(key) for key in PAPER_POLICIES)
+        RUN_POLICIES, default=tuple(map(policy_named, PAPER_POLICIES))
     )
     dialogs: int = number(DIALOGS, "dialogs per scenario")
     seed: int = number(SEED, "random seed")
@@ -218,7 +218,7 @@ def _run_scenario(
     benchmark: Benchmark, scenario: Scenario, dialogs: DialogBatch
 ) -> dict[str, PolicyScores]:
     measured = {}
-    metrics = [metric_named(key) for key in benchmark.metrics]
+    metrics = [*map(metric_named, benchmark.metrics)]
     # Late metrics need the outputs of the late turns alone.
     outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
     for policy in benchmark.policies:

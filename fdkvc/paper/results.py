@@ -291,6 +291,6 @@ def _paired_text(results: Results, baseline: str) -> str:
 
 def _latency_text(study: Study) -> str:
     table = tables.latency_table(study)
-    rows = [[short(cell) for cell in row.values()] for row in table.to_dict("records")]
+    rows = [[*map(short, row.values())] for row in table.to_dict("records")]
     grid = Grid(["policy", "ms", "times FIFO's", "published ms"], rows)
     return f"Time of a turn of one dialog\n\n{grid.text()}"

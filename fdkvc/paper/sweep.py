@@ -111,7 +111,7 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     if not field.accepts(low, type(default)):  # an open lower end
         steps = steps[1:]
     if isinstance(default, int):
-        return tuple(dict.fromkeys(int(step) for step in steps.round()))
+        return tuple(dict.fromkeys(map(int, steps.round())))
     return tuple(float(f"{step:.4g}") for step in steps)
 
 

@@ -80,7 +80,7 @@ def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
     columns, _ = np.linalg.qr(directions.swapaxes(1, 2))
     orthonormal = columns.swapaxes(1, 2)
     appearance = list(dict.fromkeys(scenario.schedule))
-    order = [appearance.index(name) for name in names]
+    order = [*map(appearance.index, names)]
     topics = orthonormal[:, order]
     # 2. A token is its turn's mixture of topics plus noise; keys and values are projected from it.
     signal = np.float32(world.topic_strength) * (mixture @ topics)  # (B, T, d)

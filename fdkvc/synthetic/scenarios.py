@@ -77,7 +77,7 @@ class Scenario:
     def current(self) -> Ints:
         """The current topic of each turn (T,), as an index into `topic_names`."""
         names = self.topic_names
-        return np.array([names.index(letter) for letter in self.schedule], np.intp)
+        return np.array([*map(names.index, self.schedule)], np.intp)
 
     @property
     def mixture(self) -> Floats:

@@ -213,7 +213,7 @@ def _sinks() -> Chapter:
     parts, budget = recorded.text.parts, recorded.budget
     full = next(part for part in parts if part.end > budget)  # the part that fills the cache
     damages = [recorded.damages[name] for name in (LOSING, HEALING)]
-    losing, healing = (policy_named(name) for name in (LOSING, HEALING))
+    losing, healing = map(policy_named, (LOSING, HEALING))
     lost, healed = (float(damage.kl[full.end :].mean()) for damage in damages)
     sinks = healing.settings["sinks"].default
     share = percent(float(recorded.received[:, 0].mean()))

@@ -36,7 +36,7 @@ def show_judged(page: str) -> None:
 def show_each(page: str) -> None:
     """Show the idea of a policy; what it consists of once it is opened; all once asked for."""
     # Wrappers are shown around FIFO, which protects no entries itself.
-    everything = [policy_named(key) for key in POLICIES]
+    everything = [*map(policy_named, POLICIES)]
     everything += [wrapped(key, policy_named("fifo")) for key in WRAPPERS]
     for policy in everything:
         if policy.key in FIRST:

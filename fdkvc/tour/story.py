@@ -36,7 +36,7 @@ FIELDS = (SCENE, *(replace(field, follows=False) for field in sidebar.LOOK))
 def story_chapters() -> list[Chapter]:
     """Return the scenes, made once."""
     file = shipped_file("dialogues")
-    return [*story([file.recording(index) for index in range(len(file.transcripts))]), closing()]
+    return [*story([*map(file.recording, range(len(file.transcripts)))]), closing()]
 
 
 def lit(text: str, lights: Mapping[str, str]) -> str:

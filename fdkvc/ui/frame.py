@@ -162,7 +162,7 @@ def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[],
     name = fields.held(page, field)
     # Not as the default of `st.tabs`: a changed one makes new tabs, and a click on the old is lost.
     st.session_state[key] = plain(field.labels[name])
-    tabs = st.tabs([plain(label) for label in names], key=key, on_change=open_clicked)
+    tabs = st.tabs([*map(plain, names)], key=key, on_change=open_clicked)
     with tabs[[*field.labels].index(name)]:
         return sections[name]()
 

@@ -379,9 +379,7 @@ MISTAKES = {
     "dialogs --plan --policies full oracle": "--plan needs a policy that a real cache can",
     "report --out report.pdf": "--out must name a file that ends in .html, not 'report.pdf'",
     "report --dialogs x --out r.html": "--dialogs needs --run",
-    "report": "report needs --out FILE or --gallery DIR",
-    "report --gallery here --run x": "takes no other options",
-    "report --gallery here --out one.html": "takes no other options",
+    "report": "arguments are required: --out",
     "train": "invalid choice: 'train' (choose from",
     "": "arguments are required: COMMAND (see",
 }

@@ -104,7 +104,7 @@ def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
     parsed = parse_within(text) if lines else None
     if parsed is None and all(line.startswith("{") for line in lines):
         parsed = [*map(parse_within, lines)]
-    calls = [as_call(call) for call in (parsed if isinstance(parsed, list) else [parsed])]
+    calls = [*map(as_call, parsed if isinstance(parsed, list) else [parsed])]
     return _named_calls(text) if None in calls else [call for call in calls if call is not None]
 
 

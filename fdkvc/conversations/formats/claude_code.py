@@ -279,7 +279,7 @@ def _waited(attached: Mapping[str, Any]) -> bool:
 def attached_name(attached: Mapping[str, Any]) -> str:
     """Return the path or name of what is attached, or else its type."""
     fields = ("filename", "displayPath", "path", "planFilePath", "name", "type")
-    names = (attached.get(field) for field in fields)
+    names = map(attached.get, fields)
     return next((clean_name(name) for name in names if isinstance(name, str) and name), "unnamed")
 
 

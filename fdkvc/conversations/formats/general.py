@@ -391,7 +391,7 @@ def _words_field(items: Sequence[Mapping[str, Any]], speaker: str) -> str:
     for item in items if speaker else ():
         for name, child in item.items():
             is_said = isinstance(child, str | list | dict) and not is_thinking(name)
-            if isinstance(child, list) and any(_is_asked(part) for part in child):
+            if isinstance(child, list) and any(map(_is_asked, child)):
                 continue
             is_said = is_said and not is_call_field(name) and name not in (speaker, *SWIPES)
             if is_said and has_words(child, name):

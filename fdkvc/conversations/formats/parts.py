@@ -171,7 +171,7 @@ def _turns_of(typed: Iterable[dict[str, Any]], role: Any, unread: Unread) -> lis
             turn["content"].append(part)
             continue
         for call, result in _calls_in(part, kind, unread):
-            key = json.dumps([call["function"].get(field) for field in ("name", "arguments", "id")])
+            key = json.dumps([*map(call["function"].get, ("name", "arguments", "id"))])
             if key not in copies or not call["function"].get("id"):
                 turn["tool_calls"].append(call)
                 returned += result

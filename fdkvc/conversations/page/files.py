@@ -200,7 +200,7 @@ class HeadChoice(Spoken):
 def _shared_run(
     policy: Policy, recording: Recording, first: int, deciding: int, budget: int
 ) -> Trace:
-    rows = stack([recording.dialogs.row(head) for head in range(first, first + deciding)])
+    rows = stack([*map(recording.dialogs.row, range(first, first + deciding))])
     trace = simulate(Together(policy, deciding), rows, budget)
     return replace(trace, policy=policy)
 

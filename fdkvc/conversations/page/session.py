@@ -288,7 +288,7 @@ def _draw(
 def _draw_card(scope: str, card: CompactionCard) -> None:
     """Draw a card, with a button for each of its losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
-    st.caption(Markdown("\n").join(Markdown("- {}").format(note) for note in card.notes))
+    st.caption(Markdown("\n").join(map(Markdown("- {}").format, card.notes)))
     show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
         worst = f"The worst {len(card.losses)} of {count(card.lost, 'loss', 'losses')}"

@@ -109,7 +109,7 @@ def rotated_layers(config: Mapping[str, Any], layers: int) -> list[bool]:
     interval = family_of(config).unrotated_layers
     listed = config.get("no_rope_layers")
     if interval and isinstance(listed, list) and len(listed) >= layers:
-        return [bool(rotates) for rotates in listed[:layers]]
+        return [*map(bool, listed[:layers])]
     interval = interval and _number(config, "no_rope_layer_interval", interval)
     return [not interval or (number + 1) % interval != 0 for number in range(layers)]
 

@@ -101,7 +101,7 @@ class HeadTokens:
 
     def _by_layer(self, of_layer: Callable[[Vectors], Floats]) -> Floats:
         """Return what a function computes of each layer, for all rows (R, …)."""
-        return np.concatenate([of_layer(vectors) for vectors in self.vectors])
+        return np.concatenate([*map(of_layer, self.vectors)])
 
     @cached_property
     def logits(self) -> Floats:

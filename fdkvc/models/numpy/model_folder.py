@@ -92,7 +92,7 @@ def check_model_folder(folder: Path) -> int:
 
 def count_numbers(folder: Path) -> int:
     """Return the number of parameters in the weights of a model, from the headers of its files."""
-    return sum(_numbers(path) for path in weight_files(folder))
+    return sum(map(_numbers, weight_files(folder)))
 
 
 def check_loaded(loaded: Mapping[str, Any]) -> None:

@@ -124,7 +124,7 @@ class Tokens:
 
         Raises a ValueError if it accepts no messages in this order.
         """
-        return [self._encoded(row) for row in self._written_passages(transcript)]
+        return [*map(self._encoded, self._written_passages(transcript))]
 
     def count_by_turn(self, transcript: Transcript) -> list[int]:
         """Return the number of tokens of each turn of a dialog: fast, and beside other threads."""
@@ -141,7 +141,7 @@ class Tokens:
     def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
         """Return the passages of a dialog as the model reads them."""
         passages = model_text(transcript, as_json=self.calls_as_json)
-        return [self._written_passage(passage) for passage in passages]
+        return [*map(self._written_passage, passages)]
 
     def _written_passage(self, passage: Passage) -> WrittenPassage:
         return WrittenPassage(passage, self.marks[passage.writer], passage.text, (self.end,))

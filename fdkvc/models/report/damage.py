@@ -111,7 +111,7 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
 def worst_columns(text: Text, kl: Floats, hurt: Sequence[HurtWord] = ()) -> dict[str, list[str]]:
     """Return the readable words of the highest KL as columns, and then the sum of all others."""
     explained = {row.word: row for row in hurt}
-    readable = np.array([text.is_readable(index) for index in range(len(text.words))])
+    readable = np.array([*map(text.is_readable, range(len(text.words)))])
     falling = np.argsort(-kl, kind="stable").tolist()
     worst = [index for index in falling if readable[index] and kl[index] >= LEAST][:WORST]
     columns: dict[str, list[str]] = {

@@ -241,7 +241,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             self._state_of = [index_of_text for _, index_of_text in states]
         # 3. The turn is over.
         self.held, self._tier = slots, tier
-        keys, values = (entries.pop(name) for name in KEYS_VALUES)
+        keys, values = map(entries.pop, KEYS_VALUES)
         self.keys, self.values = keys[:, :, :slots], values[:, :, :slots]
         if self._tier:  # without one, nothing refers to what the next pass replaces
             entries |= {"keys": keys[:, :, slots:], "values": values[:, :, slots:]}
@@ -331,7 +331,7 @@ def full_layers(layers: Sequence[Any], config: Any) -> tuple[int, ...]:
         raise ValueError("layers of this model share keys with others, which a policy cannot evict")
     full = tuple(number for number, layer in enumerate(layers) if type(layer) is DynamicLayer)
     if not full:
-        kinds = ", ".join(sorted({kind_of(layer) for layer in layers}))
+        kinds = ", ".join(sorted({*map(kind_of, layers)}))
         raise ValueError(
             f"no layer of this model attends to the whole text ({kinds}), so there is nothing for "
             "a policy to decide"

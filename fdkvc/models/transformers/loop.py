@@ -88,7 +88,7 @@ class LiveDecoder:
     ) -> list[Floats]:
         """Read the next tokens of texts; return their logits (n, V), where n differs by text."""
         logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
-        lengths, sizes = [text.cache.fork() for text in caches], [len(new) for new in ids]
+        lengths, sizes = [text.cache.fork() for text in caches], [*map(len, ids)]
         for text in caches:
             text.cache.leads = text.leads
         try:
@@ -114,7 +114,7 @@ class LiveDecoder:
     ) -> list[Floats]:
         """Read the next tokens of texts in one forward pass; see `read_each`."""
         first, *followers = [text.cache for text in texts]
-        sizes = [len(new) for new in ids]
+        sizes = [*map(len, ids)]
         columns = np.arange(max(sizes))
         ids_tensor: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
         if followers:
@@ -130,7 +130,7 @@ class LiveDecoder:
             for of_text, size in zip(output, sizes, strict=True)
         ]
         copied = torch.cat(parts).float().cpu().numpy()
-        return np.split(copied, np.cumsum([len(part) for part in parts])[:-1])
+        return np.split(copied, np.cumsum([*map(len, parts)])[:-1])
 
 
 @dataclass(frozen=True, eq=False)

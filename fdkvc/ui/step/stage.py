@@ -75,7 +75,7 @@ def _result(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
         "done": True,
         "words": words,
         "tried": "One setting at a time, nearest value first; no values between two steps.",
-        "changes": [_described(change) for change in changes],
+        "changes": [*map(_described, changes)],
     }
 
 

@@ -301,7 +301,7 @@ def _draw(page: str, known: Known) -> None:
     with panel("verdict-setting"):
         st.markdown(Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card)))
         lines = settings(card)
-        tabs = st.tabs([plain(engine) for engine in lines]) if lines else ()
+        tabs = st.tabs([*map(plain, lines)]) if lines else ()
         for tab, line in zip(tabs, lines.values(), strict=True):
             tab.code(line, language=None, wrap_lines=True)
         if basis := certainty_sentence(card):
