@@ -14,9 +14,8 @@ from scipy import stats
 
 from fdkvc.core.arrays import one_dialog
 from fdkvc.core.dialogs import DialogBatch, stack
-from fdkvc.engine.metrics import alignment, diversity, retention
 from fdkvc.engine.simulate import simulate
-from fdkvc.engine.trace import Status, Trace
+from fdkvc.engine.trace import Trace
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.paper.benchmark import Benchmark, PolicyScores, Results, run_benchmark
 from fdkvc.paper.published import published
@@ -291,33 +290,6 @@ def test_turns_agree_with_the_entries(run: tuple[Trace, DialogBatch]) -> None:
     np.testing.assert_allclose(turns.retention, share, rtol=1e-6)
 
 
-def test_turns_are_the_traces(run: tuple[Trace, DialogBatch]) -> None:
-    trace, dialogs = run
-    for row in range(2):
-        table = turns_table(trace, dialogs, row)
-        for name, metric in (
-            ("retention", retention),
-            ("diversity", diversity),
-            ("alignment", alignment),
-        ):
-            np.testing.assert_array_equal(table[name], metric(trace, dialogs)[row])
-        np.testing.assert_array_equal(table.latency_ms, 1e3 * trace.seconds / 2)
-        for name in ("ownership_loss", "learning_rate"):
-            if name in trace.state:
-                np.testing.assert_array_equal(table[name], trace.state[name][row])
-            else:
-                assert table[name].isna().all()
-
-
-def test_topics_are_the_turns_letters() -> None:
-    scenario = custom_scenario("ACAB")
-    dialogs = generate(scenario, 1, seed=1)
-    trace = simulate(policy_named("fifo"), dialogs, 40)
-    assert turns_table(trace, dialogs).topic.tolist() == list("ACAB")
-    entries = entries_table(trace, dialogs)
-    assert (entries.topic == entries.born.map(dict(enumerate("ACAB")))).all()
-
-
 def test_a_token_of_two_topics_names_both() -> None:
     dialogs = generate(SCENARIOS["gradual"], 1, seed=1)
     entries = entries_table(simulate(policy_named("fifo"), dialogs, 56), dialogs)
@@ -369,20 +341,3 @@ def test_a_fork_counts_its_turns_from_the_dialogs_start() -> None:
         turns_table(fork, dialogs).drop(columns="latency_ms"),
         turns[turns.turn >= 4].reset_index(drop=True).drop(columns="latency_ms"),
     )
-
-
-def test_row_states_of_other_names_come_after_the_papers() -> None:
-    dialogs = generate(SCENARIOS["shift"], 1)
-    trace = simulate(policy_named("fifo"), dialogs, 8)
-    other = dataclasses.replace(trace, state={"cooling": np.full((1, 10), 0.5, np.float32)})
-    assert list(turns_table(other, dialogs))[4:7] == ["ownership_loss", "learning_rate", "cooling"]
-
-
-def test_entries_need_a_trace_that_recorded_them() -> None:
-    dialogs = generate(SCENARIOS["shift"], 1)
-    with pytest.raises(ValueError, match="recorded without entries"):
-        entries_table(simulate(policy_named("fifo"), dialogs, 8, entries=False), dialogs)
-
-
-def test_every_status_has_a_word_of_the_file_format() -> None:
-    assert [status.name for status in Status][1:] == ["kept", "new", "evicted", "new_evicted"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import pytest
@@ -51,11 +51,6 @@ def lose_the_second(number: int, future: Future[Any]) -> None:
         future.set_exception(RuntimeError("its worker is gone"))
 
 
-def cancel(_: int, future: Future[Any]) -> None:
-    future.cancel()
-    future.set_running_or_notify_cancel()
-
-
 def test_the_numbers_are_the_same_from_another_process_that_loses_a_chunk() -> None:
     elsewhere = Elsewhere(lose_the_second)
 
@@ -71,11 +66,6 @@ def test_a_mistake_in_a_chunk_is_not_taken_for_a_lost_one(monkeypatch: pytest.Mo
 
     with pytest.raises(LookupError, match="a mistake in the chunk"):
         files_of(Elsewhere(lambda _, future: future.set_exception(LookupError("elsewhere"))))
-
-
-def test_a_run_whose_chunks_were_cancelled_has_no_results() -> None:
-    with pytest.raises(CancelledError):
-        files_of(Elsewhere(cancel))
 
 
 def test_dialogs_that_are_large_run_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

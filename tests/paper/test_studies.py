@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from fdkvc.paper.benchmark import Benchmark, run_benchmark
-from fdkvc.paper.claims import CLAIMS
 from fdkvc.paper.replication.rules import RULES, SIGNS
 from fdkvc.paper.results import BenchmarkRun, StudyRun, markdown
 from fdkvc.paper.study import Study, run_study
@@ -57,14 +56,6 @@ def test_every_number_of_every_dialog_is_there() -> None:
     ]
     assert rows.dialog.tolist() == list(range(6))
     assert rows.value.astype("float32").tolist() == values.tolist()
-
-
-def test_the_claims_cells_and_comparisons_are_there() -> None:
-    assert len(frame("claims.csv")) == len(CLAIMS)
-    assert set(frame("cells.csv").table) == set(range(1, 8))
-    compared = frame("paired.csv")
-    assert set(compared.baseline) == {"h2o"}
-    assert set(compared.policy) == {"fifo", "sink", "fd-kvc"}
 
 
 @pytest.mark.long

@@ -53,16 +53,6 @@ def test_h2o_with_decay_forgets_query_by_query() -> None:
     assert scores(by_query, 0) == pytest.approx({0: 1 / 2 + 1 / 4, 1: 3 / 4})
 
 
-def test_h2o_that_forgets_almost_nothing_keeps_what_h2o_keeps() -> None:
-    dialog = weighed([[1, 3, 2], [4, 1], [2, 2, 9]])
-    one = simulate(policy_named("h2o", forgetting=0.999999), dialog, budget=3)
-    other = simulate(policy_named("h2o"), dialog, budget=3)
-
-    np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
-    names = [simulated.policy.steps[0].name for simulated in (one, other)]
-    assert names == ["Cumulative attention with forgetting", "Cumulative attention"]
-
-
 def test_h2o_mean_divides_by_the_queries_that_could_see_the_entry() -> None:
     dialog = weighed([[1, 3], [4]])
     by_turn = simulate(policy_named("h2o-mean"), dialog, budget=2)
@@ -95,15 +85,6 @@ def test_snapkv_pools_the_votes_of_the_window_and_protects_it() -> None:
     assert scores(trace, 0) == pytest.approx(expected, abs=1e-7)
     assert entries.token[0, 0, entries.protected[0, 0]].tolist() == [3]
     assert kept_tokens(trace, 0, 0) == [0, 1, 3]
-
-
-def test_snapkv_with_a_kernel_of_one_pools_nothing() -> None:
-    policy = policy_named("snapkv", window=0.5, kernel=1)
-    trace = simulate(policy, weighed([[6, 2, 4, 8]]), budget=3)
-
-    # Two queries vote; the first does not see the last token.
-    expected = {0: (6 / 12 + 6 / 20) / 2, 1: (2 / 12 + 2 / 20) / 2, 2: 0, 3: 0}
-    assert scores(trace, 0) == pytest.approx(expected, abs=1e-7)
 
 
 def test_scissorhands_counts_how_often_attention_was_low() -> None:
@@ -141,12 +122,6 @@ def test_fastgen_takes_the_first_structure_that_holds_enough(
     held = by_token(all_entries(trace), member, 0, 0)
     assert {token for token, value in held.items() if value} == chosen
     assert scores(trace, 0)[2] == pytest.approx((2 in chosen) + 0.5 * 3 / 6)
-
-
-def test_fastgen_fills_the_budget_with_the_most_frequent_of_the_rest() -> None:
-    policy = policy_named("fastgen", recovery=0.3, sinks=1)
-
-    assert kept_tokens(simulate(policy, weighed([[6, 1, 3, 2, 4]]), 3), 0, 0) == [0, 2, 4]
 
 
 def test_the_oracle_keeps_what_will_be_attended_to() -> None:

@@ -18,9 +18,7 @@ from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import initial_state, simulate, take_turn
 from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
-from fdkvc.policies.base import PolicyCard
 from fdkvc.policies.by_row import ByRow, by_row
-from fdkvc.policies.wrapper import Wrapper
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import (
@@ -148,35 +146,6 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
             low, high = facts.paper
             assert facts.low <= low < high <= facts.high, name
             assert low <= default <= high, name
-
-
-def undisplayed(policy: Policy) -> Policy:
-    """Return the policy, and what it wraps, without anything that readers see of it."""
-
-    def refuse(_: Policy) -> None:
-        raise AssertionError("a decision read what is displayed")
-
-    names = [
-        name
-        for name in (*PolicyCard.__annotations__, *vars(PolicyCard))
-        if not name.startswith("_")
-    ]
-    bare: Policy = object.__new__(
-        type("Bare", (type(policy),), dict.fromkeys(names, property(refuse)))
-    )
-    vars(bare).update(vars(policy))
-    if isinstance(policy, Wrapper):
-        vars(bare)["policy"] = undisplayed(policy.policy)
-    return bare
-
-
-@every_turn
-def test_what_is_displayed_of_it_decides_nothing(name: str, dialogs: DialogBatch) -> None:
-    policy = read_policy(name)
-    run = simulate(policy, dialogs, BUDGET, stop=4)
-
-    again = simulate(undisplayed(policy), dialogs, BUDGET, stop=4)
-    assert_same_run(run, dataclasses.replace(again, policy=policy))
 
 
 # ------------------------------------------------------------------------------- its turn

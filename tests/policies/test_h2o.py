@@ -60,9 +60,3 @@ def test_a_short_turn_forgets_beside_a_long_one_as_it_does_alone() -> None:
     for turn in range(2):
         sums = [by_token(run, run.channels["cumulative"], 0, turn) for run in (alone, beside)]
         assert sums[0] == pytest.approx(sums[1])
-
-
-def test_the_papers_window_is_half_the_budget_rounded_down() -> None:
-    entries = all_entries(simulate(policy_named("h2o"), plain_dialog([[1] * 9]), budget=7))
-
-    assert entries.token[0, 0, entries.protected[0, 0]].tolist() == [6, 7, 8]

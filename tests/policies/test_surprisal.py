@@ -11,7 +11,7 @@ from fdkvc.core.arrays import one_dialog
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
-from tests.worlds import all_entries, by_token, evictions, kept_tokens, said
+from tests.worlds import all_entries, by_token, kept_tokens, said
 
 
 def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated() -> None:
@@ -47,23 +47,6 @@ def test_identical_words_are_not_above_a_threshold_of_1_which_turns_redundancy_o
     assert not np.nan_to_num(entries.terms["redundancy"]).any()
 
 
-def test_what_was_surprising_stays_until_it_has_faded() -> None:
-    policy = policy_named("surprisal", window=0, decay=0.5)
-    trace = said("abcde", [8, 2, 3, 3, 3], [2, 1, 1, 1], policy, 2)
-    entries = all_entries(trace)
-
-    surprisal = [by_token(entries, entries.channels["surprisal"], 0, turn) for turn in range(4)]
-    assert surprisal == [
-        {0: 8, 1: 2},
-        {0: 4, 1: 1, 2: 3},
-        {0: 2, 2: 1.5, 3: 3},
-        {0: 1, 3: 1.5, 4: 3},
-    ]
-    assert [kept_tokens(trace, 0, turn) for turn in range(4)] == [[0, 1], [0, 2], [0, 3], [3, 4]]
-    score = by_token(entries, entries.score, 0, 1)
-    assert score == pytest.approx({0: 1, 1: 1 / 4, 2: 3 / 4})
-
-
 def test_a_policy_that_weighs_surprisal_says_so_where_there_is_none() -> None:
     policy = policy_named("surprisal")
     sentence = "^this policy needs the surprisal of every token, which these dialogs do not have$"
@@ -84,20 +67,6 @@ def test_a_policy_that_weighs_surprisal_says_so_where_there_is_none() -> None:
     ):
         with pytest.raises(ValueError, match=said_of_it):
             OnlineCache(policy, 2).feed(**vectors, surprisal=wrong)
-
-
-def test_of_what_is_said_again_the_last_stays() -> None:
-    policy = policy_named("surprisal", window=0, decay=1, redundancy=0.9)
-    trace = said("abcab", [4, 4, 3, 2, 2], [3, 1, 1], policy, 3)
-    entries = all_entries(trace)
-
-    # Tokens 0 and 1 were the most surprising, and go because 3 and 4 repeat them.
-    assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
-    assert by_token(entries, entries.channels["redundancy"], 0, 1) == {0: 1, 1: 0, 2: 0, 3: 0}
-    terms = by_token(entries, entries.terms["redundancy"], 0, 1)
-    assert terms == {0: pytest.approx(-2), 1: 0, 2: 0, 3: 0}
-    assert by_token(entries, entries.score, 0, 1)[0] == pytest.approx(-1)
-    assert evictions(entries, 0, 1) == {0: "budget"}
 
 
 def test_what_is_repeated_stays_while_there_is_room_and_in_the_window() -> None:

@@ -35,21 +35,7 @@ from fdkvc.policies.wrapper import Wrapper
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.refusals import assert_one_sentence
-from tests.worlds import EAST, NORTH, all_entries, kept_tokens, plain_dialog, pointing
-
-
-def test_fifo_with_a_second_tier_worked_by_hand() -> None:
-    dialog = pointing([EAST, EAST], [NORTH, NORTH], [EAST])
-    trace = simulate(read_policy("recall(fifo)"), dialog, budget=3)
-
-    # Turn 1 evicts token 0; turn 2 points east again and brings it back; 0 and 1 are the oldest.
-    assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1], [1, 2, 3], [2, 3, 4]]
-    assert trace.tier[0].tolist() == [[-1, -1, -1], [-1, -1, 0], [-1, 0, 1]]
-    assert trace.state["moves"][0].tolist() == [0, 1, 4]
-    assert explain(trace, dialog, 0, 2, token=0).eviction == (2, 1)
-    why = explain(trace, dialog, 0, 2, token=0)
-    assert (why.rank, why.score, why.cutoff) == (5, 0, 2)
-    assert narrate(trace, dialog, 0, 2)[0].step.name == "Recall"
+from tests.worlds import all_entries, kept_tokens, plain_dialog
 
 
 def test_what_adds_nothing_leaves_the_policy_inside() -> None:
