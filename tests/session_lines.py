@@ -1,4 +1,4 @@
-"""Lines of invented sessions, in the forms of Claude Code and of Codex."""
+"""Lines of invented sessions, in the form of Claude Code."""
 
 import json
 from collections.abc import Sequence
@@ -70,22 +70,6 @@ def _id(answer: str | None) -> Row:
 def joined(rows: Sequence[Row | str]) -> bytes:
     """Return lines of JSON; a text is a line as it is."""
     return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows).encode()
-
-
-def item(kind: str, **fields: Any) -> Row:
-    """Return a line of Codex with an item."""
-    return {"timestamp": "t", "type": "response_item", "payload": {"type": kind, **fields}}
-
-
-def spoken(role: str, text: str) -> Row:
-    """Return a message of Codex."""
-    kind = "output_text" if role == "assistant" else "input_text"
-    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
-
-
-def said(role: str, text: str) -> Row:
-    """Return a line of Codex with a message."""
-    return item(**{"kind" if key == "type" else key: x for key, x in spoken(role, text).items()})
 
 
 def texts(session: Session, context: int = 0) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from typing import Any
 
 import pytest
@@ -66,6 +66,11 @@ def test_a_mistake_in_a_chunk_is_not_taken_for_a_lost_one(monkeypatch: pytest.Mo
 
     with pytest.raises(LookupError, match="a mistake in the chunk"):
         files_of(Elsewhere(lambda _, future: future.set_exception(LookupError("elsewhere"))))
+
+
+def test_a_run_whose_chunks_were_cancelled_has_no_results() -> None:
+    with pytest.raises(CancelledError):
+        files_of(Elsewhere(lambda _, future: future.set_exception(CancelledError())))
 
 
 def test_dialogs_that_are_large_run_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
