@@ -57,10 +57,9 @@ class TransformersModel:
                 # Some models scale otherwise: as `Reading.queries` has it, for 1/√h.
                 noted[layer] = queries * np.float32(scaling * width**0.5), keys
                 row = self._layers.index(layer)
+                shown = np.broadcast_to(sees[row], (len(keys), n, n))
                 apart = None if distances is None else distances[row]
-                mixture = mixed(
-                    *pairs, values, sees[row], scaling, apart, self._frequencies, **around
-                )
+                mixture = mixed(*pairs, values, shown, scaling, apart, self._frequencies, **around)
             else:  # causal, within the window if there is one
                 far = np.tri(n, k=-(given.get("sliding_window") or n), dtype=np.bool_)
                 seen = np.broadcast_to(np.tri(n, dtype=np.bool_) & ~far, (len(keys), n, n))

@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,15 +24,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
-from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.core.transcripts import SPAN_KINDS
+from fdkvc.core.arrays import one_dialog
+from fdkvc.core.dialogs import stack
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.sinks import PROTECT, FirstTokensWarning
 from fdkvc.models.answers import Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_folder import cache_name
-from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.models.transformers import loop
@@ -41,11 +41,11 @@ from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
-from tests.conversations.test_format_cases import TRIALS
 from tests.language_models import write_model
 from tests.library import Numbers
+from tests.models.conformance.masked import seen_by_turns
+from tests.models.conformance.transformers_adapter import TransformersModel
 from tests.models.test_answers import shortened
-from tests.models.transformers.recorded import record_dialog
 from tests.refusals import assert_one_sentence
 from tests.verdict.test_parts_of_files import FILES, without
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
@@ -136,54 +136,10 @@ def read_in_turns(model: Any, cache: Any, ids: Any, lengths: Sequence[int]) -> A
     return torch.cat(logits).numpy()
 
 
-def what_was_seen(cache: Any, lengths: Sequence[int]) -> dict[int, Any]:
-    """Return whether each token saw each other in every KV head (K, N, N), by `held_by_turn`."""
-    n, turns = sum(lengths), [length for length in lengths if length]
-    heads = cache.held.shape[1]
-    seen_by_layer = {layer: np.zeros((heads, n, n + 1), bool) for layer in cache.decided}
-    ends = np.cumsum(turns)
-    for turn, end in enumerate(ends):
-        began = end - turns[turn]
-        for at, layer in enumerate(cache.decided):
-            sees = seen_by_layer[layer]
-            if turn:
-                held = np.repeat(cache.held_by_turn[turn - 1][at][:, None], end - began, axis=1)
-                np.put_along_axis(sees[:, began:end], held, True, axis=2)  # −1 is beyond
-            sees[:, began:end, began:end] |= np.tri(end - began, dtype=bool)
-    return {layer: sees[..., :-1] for layer, sees in seen_by_layer.items()}
-
-
-def masked(model: Any, ids: Any, sees: dict[int, Any]) -> Any:
-    """Read a text at once with all that was seen told (K, N, N), and return all logits (N, V)."""
-
-    def attend(module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any) -> Any:
-        group = query.shape[1] // key.shape[1]
-        keys, values = (vectors.repeat_interleave(group, dim=1) for vectors in (key, value))
-        logits = query.double() @ keys.double().mT * given["scaling"]
-        if given.get("softcap") is not None:
-            logits = torch.tanh(logits / given["softcap"]) * given["softcap"]
-        told = sees.get(module.layer_idx)
-        seen = (
-            mask if told is None else torch.from_numpy(told).repeat_interleave(group, dim=0)[None]
-        )
-        logits = logits.masked_fill(~seen, -torch.inf)
-        sinks = given.get("s_aux", torch.full((query.shape[1],), -torch.inf))  # of gpt-oss
-        sinks = sinks.double()[None, :, None, None].expand(*logits.shape[:3], 1)
-        weights = torch.cat([logits, sinks], dim=-1).softmax(dim=-1)[..., :-1]
-        return (weights.float() @ values).transpose(1, 2), None
-
-    def every_mask(*_: Any, **given: Any) -> Any:
-        return sdpa_mask(**(given | {"allow_is_causal_skip": False}))
-
-    from transformers.masking_utils import sdpa_mask
-
-    before = model.config._attn_implementation
-    transformers.AttentionInterface.register("masked_by_hand", attend)
-    transformers.AttentionMaskInterface.register("masked_by_hand", every_mask)
-    model.set_attn_implementation("masked_by_hand")
-    logits = model(ids, use_cache=False).logits[0].numpy()
-    model.set_attn_implementation(before)
-    return logits
+def masked(model: Any, cache: PolicyCache, ids: Any) -> Any:
+    """Read a text at once with what a cache evicted masked, and return all logits (N, V)."""
+    sees = seen_by_turns(cache.held.shape[:2], cache.ends, cache.held_by_turn)
+    return TransformersModel(model, cache.decided).read(ids[0].numpy(), sees).outputs
 
 
 def assert_same_logits(ours: Any, theirs: Any, beyond: float = 0) -> None:
@@ -203,7 +159,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, atten
     for policy in ("h2o", RAGGED, "expected-attention", "recall(h2o, tier=1)"):
         cache = PolicyCache(read_policy(policy), 5, model, record=True)
         ours = read_in_turns(model, cache, ids, LENGTHS)
-        assert_same_logits(ours, masked(model, ids, what_was_seen(cache, LENGTHS)))
+        assert_same_logits(ours, masked(model, cache, ids))
         assert np.abs(ours - plain).max() > 0.01 * np.abs(plain).max(), "it has evicted something"
         for layer in cache.decided:
             assert cache.layers[layer].keys.shape[2] <= 5
@@ -230,7 +186,7 @@ def test_so_it_is_for_any_policy_budget_and_whoever_decides(
 
     ours = read_in_turns(llama, cache, ids, lengths)
 
-    assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, lengths)))
+    assert_same_logits(ours, masked(llama, cache, ids))
     for left in cache.held_by_turn:
         if policy.bounded:
             assert left.shape[2] <= budget
@@ -246,7 +202,7 @@ def test_so_it_is_for_policies_around_policies(llama: Any, wrapper: str) -> None
     for decides in ("head", "layer", "model"):
         cache = PolicyCache(policy, 5, llama, decides=decides, record=True, tokenizer=Numbers())
         ours = read_in_turns(llama, cache, ids, LENGTHS)
-        assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, LENGTHS)))
+        assert_same_logits(ours, masked(llama, cache, ids))
         for held in cache.held_by_turn:
             assert (held >= 0).sum() <= 5 * 3 * 2, "heads and layers share their budgets"
 
@@ -483,37 +439,6 @@ def test_an_unknown_implementation_of_attention_is_refused() -> None:
 # ------------------------------------------------------------------------------- the bundled model
 
 
-def passages(model: Any, turns: int) -> list[Any]:
-    dialog = read_file(EXAMPLES / "dialogues.json")[0]
-    said = [passage for passage in model_text(dialog) if passage.turn < turns]
-    return [model.tokens.encode_passage(passage) for passage in said]
-
-
-def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
-    ours, theirs = load_live(BUNDLED), load_language_model(BUNDLED)
-    decided, same = 0, 0
-    for key in (*EVICTING, "pyramid(h2o)", "pyramid(fd-kvc, last=0.2)"):
-        if key == "random":  # which draws by the bits of keys
-            continue
-        caches = (
-            ours.evicting(read_policy(key), 16, record=True),
-            theirs.evicting(read_policy(key), 16),
-        )
-        for passage in passages(theirs, 6):
-            for memory in caches:
-                read([memory], passage.ids, last=0)
-                memory.end_turn()
-        for held, left in zip(
-            caches[0].cache.held_by_turn, caches[1].attended_by_turn, strict=True
-        ):
-            assert left is not None
-            assert held.shape == left.shape
-            decided += left[..., 0].size
-            same += int((np.sort(held) == np.sort(left)).all(axis=-1).sum())
-    # Where scores are within rounding of each other, one processor may keep another entry.
-    assert same > 0.99 * decided > 500
-
-
 def test_dialogs_that_are_read_at_once_have_the_numbers_of_each_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -578,51 +503,35 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
 @pytest.mark.parametrize("policy", ["fd-kvc", "snapkv", "surprisal", "learned"])
 def test_a_replay_of_what_the_cache_recorded_evicts_what_it_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
-    dialog = shortened(6)[0]
-    encoded = passages(model, 6)
-    recordings = record_dialog(model.evicting(known, 24, record=True), dialog)
-
-    memory = model.evicting(known, 24, record=True)
-    for passage in encoded:
+    memory, by_passage = model.evicting(known, 24, record=True), []
+    for passage in model.tokens.encode_dialog(shortened(6)[0]):
         read([memory], passage.ids, last=0)
         memory.end_turn()
-    group = model.decoder.shape.group
-    assert [recorded.transcript.name for recorded in recordings] == [
-        f"{dialog.name}, layer {layer}" for layer in memory.cache.decided
-    ]
-    for layer, recording in enumerate(recordings):
-        trace = simulate(Together(known, group), recording.dialogs, 24)
-        for turn, held in enumerate(memory.cache.held_by_turn):
+        by_passage.append(model.tokens.features(passage.ids, {"surprisal", "traits"}))
+    surprisal, traits = (
+        np.concatenate([features[name] for features in by_passage])
+        for name in ("surprisal", "traits")
+    )
+    cache, group = memory.cache, model.decoder.shape.group
+    vectors = {name: cache.recorded(name) for name in ("queries", "keys", "values")}
+    lengths = np.diff([0, *cache.ends]).tolist()
+    for layer, hidden in enumerate(cache.recorded("hidden")):
+        heads = [
+            one_dialog(
+                embeddings=hidden[0],
+                queries=queries,
+                keys=vectors["keys"][layer, head // group],
+                values=vectors["values"][layer, head // group],
+                turn_lengths=lengths,
+                surprisal=surprisal,
+            )
+            for head, queries in enumerate(vectors["queries"][layer])
+        ]
+        dialogs = replace(stack(heads), traits=np.repeat(traits[None], len(heads), axis=0))
+        trace = simulate(Together(known, group), dialogs, 24)
+        for turn, held in enumerate(cache.held_by_turn):
             kept = trace.kept_tokens[::group, turn]
             np.testing.assert_array_equal(np.sort(kept), np.sort(held[layer]))
-        said = [turn.text for turn in recording.transcript.turns]
-        assert said == [passage.passage.text for passage in encoded]
-        calls = [call for call in recording.transcript.demands if call.kind == "call"]
-        assert calls
-        for demand in calls:
-            assert recording.transcript.turns[demand.turn].speaker == "call"
-            mention = demand.mentions[-1]
-            words = said[mention.turn][mention.start : mention.end]
-            assert words in said[demand.turn]
-
-
-def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
-    model, dialog = load_live(BUNDLED), shortened(6)[0]
-    (recording,) = record_dialog(model.full(record=[1]), dialog)
-    queries, keys = (vectors[[3, 0]] for vectors in (recording.queries, recording.keys))
-
-    ids = [token for passage in passages(model, 6) for token in passage.ids]
-    model.decoder.model.set_attn_implementation("eager")
-    with torch.inference_mode():
-        read = model.decoder.model(
-            input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
-        )
-    logits = queries @ keys.swapaxes(1, 2) / keys.shape[2] ** 0.5
-    powers = np.tril(np.exp(logits))
-    weights = powers / powers.sum(axis=-1, keepdims=True)
-    np.testing.assert_allclose(weights, read.attentions[1][0, [3, 0]].numpy(), atol=1e-4)
-    hidden = read.hidden_states[1][0].numpy()
-    np.testing.assert_allclose(recording.embeddings, hidden, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("policy", ["fifo", "surprisal", "whitelist(fifo, first=0)"])
@@ -736,38 +645,6 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
     left = re.compile(r" *\d+%  ([012] of 2 dialogs|of the timing), about ")
     progress = [match[1] for line in lines if (match := left.match(line))]
     assert [*dict.fromkeys(progress)] == [*(f"{n} of 2 dialogs" for n in range(3)), "of the timing"]
-
-
-def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
-    (tmp_path / "agent.json").write_text(json.dumps(TRIALS))
-    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "agent.json")
-    few = ("--policies", "fifo", "h2o", "--budgets", "32")
-    assert run("live", *files, *few, "--out", tmp_path / "out") == 0
-
-    (dialog,) = read_file(tmp_path / "agent.json")
-    answers = pd.read_csv(tmp_path / "out/answers.csv")
-    assert {*answers.dialog} == {dialog.name}
-    assert {*answers.services} == {"task 4"}
-    for recording in record_dialog(load_live(tmp_path / "model").full(record=True), dialog):
-        transcript = recording.transcript
-        assert [turn.speaker for turn in transcript.turns].count("call") == len(dialog.calls) == 3
-        assert {kind for _, kind in recording.spans} == {*SPAN_KINDS}
-        said = [
-            (
-                demand.source,
-                demand.slot,
-                transcript.texts[mention.turn][mention.start : mention.end],
-            )
-            for demand, _ in recording.evidence
-            for mention in demand.mentions[-1:]
-        ]
-        assert said == [
-            ("look", "order_id", "#W12"),
-            ("check", "user", "ann_lee_7"),
-            ("refund", "order_id", "#W12"),
-            ("refund", "items.0", "K-9"),
-            ("refund", "total", "1250.0"),
-        ]
 
 
 @pytest.mark.parametrize(

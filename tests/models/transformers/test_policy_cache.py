@@ -30,7 +30,6 @@ from tests.models.transformers.test_live import (
     masked,
     read_in_turns,
     text,
-    what_was_seen,
 )
 from tests.refusals import assert_one_sentence
 
@@ -153,7 +152,7 @@ def test_layers_that_decide_together_hold_no_empty_slots(attention: str) -> None
     model = made(attention=attention)
     cache = unequal(model, decides="layer")
     ours = read_in_turns(model, cache, text(sum(SHORT)), SHORT)
-    assert_same_logits(ours, masked(model, text(sum(SHORT)), what_was_seen(cache, SHORT)))
+    assert_same_logits(ours, masked(model, cache, text(sum(SHORT))))
     sizes = {layer.keys.shape[2] for layer in cache.layers}
     assert len(sizes) > 1
     for layer, held in zip(cache.layers, cache.held, strict=True):
@@ -338,17 +337,20 @@ def test_a_layer_has_no_more_slots_than_its_budget(llama: Any) -> None:
     assert slots[0] > slots[1] > slots[2]
 
 
-def test_queries_are_scaled_so_that_they_give_the_models_attention() -> None:
+def test_recorded_vectors_are_those_of_the_models_attention() -> None:
     model = made("gemma3", "eager")  # its logits are not divided by the root of the width
     cache, ids = PolicyCache(read_policy("h2o"), 4, model, record=True), text(7)
-    expected = model(ids, output_attentions=True, use_cache=False).attentions
+    how = {"output_attentions": True, "output_hidden_states": True, "use_cache": False}
+    expected = model(ids, **how)
     model(ids, **{CACHE: cache})
     queries, keys = (torch.from_numpy(cache.recorded(name)) for name in ("queries", "keys"))
     logits = queries @ keys.repeat_interleave(2, dim=1).mT / np.sqrt(queries.shape[-1])
     later = torch.ones(7, 7, dtype=torch.bool).triu(1)
     weights = logits.masked_fill(later, -torch.inf).softmax(dim=-1)
     for at, layer in enumerate(cache.decided):
-        np.testing.assert_allclose(weights[at], expected[layer][0], atol=1e-5)
+        np.testing.assert_allclose(weights[at], expected.attentions[layer][0], atol=1e-5)
+        hidden = cache.recorded("hidden")[at]
+        np.testing.assert_allclose(hidden, expected.hidden_states[layer], atol=1e-5)
 
 
 # ------------------------------------------------------------------------------- hybrids
@@ -391,7 +393,7 @@ def test_hybrids_are_managed_where_they_attend_to_the_whole_text(name: str) -> N
         cache = PolicyCache(read_policy("h2o"), 5, model, decides=decides, record=True)
         ours = read_in_turns(model, cache, ids, lengths)
         assert cache.held.shape == (len(cache.decided), 2, 5)
-        assert_same_logits(ours, masked(model, ids, what_was_seen(cache, lengths)), rounding)
+        assert_same_logits(ours, masked(model, cache, ids), rounding)
         assert np.abs(ours[15:] - plain[15:]).max() > 1e-3 * np.abs(plain).max()
         other = cache.fork()
         one, two = (model(text(3, 4), **{CACHE: branch}).logits for branch in (cache, other))
